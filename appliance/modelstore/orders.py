@@ -1,0 +1,219 @@
+"""What goes into an import stage and what comes out: the contract between the importer and the child process.
+
+Plain frozen dataclasses that travel as JSON (`to_json`, `from_json`). Paths are absolute strings. Nothing here imports onnx or
+ONNX Runtime, so the service may import it freely.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from appliance.domain.catalogue import Accuracy, Precision, TaskSpec, TensorSpec
+
+MIB = 2**20
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Input size of a picture, pixels."""
+
+    height: int
+    width: int
+
+
+# -- unpack ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackOrder:
+    """Open an upload: a bare ONNX file, a zip, or a tar (plain, gzip, bzip2, xz), told apart by content."""
+
+    source: str
+    target: str
+    """Folder that the files go to; made when missing."""
+    bytes_max: int = 16 * GIB
+    """All unpacked files together."""
+    entries_max: int = 10_000
+    ratio_max: float = 200.0
+    """Unpacked bytes per packed byte; above it, past the first MiB, the archive is taken for a bomb."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What an upload held. Every path lies inside the order's `target`."""
+
+    model: str
+    """The .onnx file; its external data lies in the same folder."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """metadata.json as it stands."""
+    labels: tuple[str, ...] = ()
+    """Lines of labels.txt."""
+    tokenizer: str | None = None
+    calibration: tuple[str, ...] = ()
+    """Inputs without truth: calibration/*.{jpg,jpeg,png,webp,wav,txt,json,npz}, sorted."""
+    evaluation: str | None = None
+    """Folder with truth.json and the files it names."""
+    evaluation_samples: int = 0
+
+
+# -- inspect -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InspectOrder:
+    """Check a hostile ONNX file and write a normalised copy; external data is taken from the folder of `source` only."""
+
+    source: str
+    target: str
+    """Folder for `model.onnx` and, above 2 GB, `model.bin`; made when missing."""
+    task: TaskSpec = field(default_factory=TaskSpec)
+    ladder_max: int = 3
+    """Most input sizes of a model with free height and width."""
+    tensor_bytes_max: int = 2 * GIB
+    """Largest single tensor that the graph may declare or produce for one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is known of a model once it has been checked, normalised and run once."""
+
+    model: str
+    """The normalised file."""
+    files: tuple[str, ...]
+    """The normalised file first, then its external data."""
+    size_bytes: int
+    """Of `files` together."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    axes: Mapping[str, tuple[str, ...]]
+    """Role of each axis of each input: batch, channel, height, width, sequence, or empty."""
+    opset: int
+    opset_uploaded: int
+    ir_uploaded: int
+    ops: Mapping[str, int]
+    """Histogram of operator types, subgraphs included."""
+    family: str
+    """convolution, transformer, recurrent or other: decides how int8 is made."""
+    weights: str
+    """Number format of the weights as uploaded: fp32, fp16, bf16, int8 (weight-only or QDQ), or mixed."""
+    weights_bytes: int
+    parameters: int
+    metadata_props: Mapping[str, str]
+    batch_max: int
+    """1 where the graph fixes the batch or a batch of 2 gave other answers than two runs; else 8."""
+    ladder: tuple[Size, ...] = ()
+    """Input sizes that ran, the full one first; empty when the graph fixes the size or the task has no picture."""
+    run_ms: float = 0.0
+    """One run at full size, one thread; a first idea, not a profile."""
+    notes: tuple[str, ...] = ()
+    """What was changed or is worth knowing, sentences for the tenant."""
+
+
+# -- make --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MakeOrder:
+    """Make every rung of one precision. fp32 is the normalised file itself and costs nothing."""
+
+    inspection: Inspection
+    task: TaskSpec
+    precision: Precision
+    target: str
+    """Folder for the new file; made when missing."""
+    calibration: tuple[str, ...] = ()
+    """Media or npz files; for image tasks any picture will do."""
+    tokenizer: str | None = None
+    calibration_samples_max: int = 32
+    seconds_max: float = 240.0
+    """Time after which no further attempt is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeVariant:
+    """One precision × input size. Rungs of one precision share the file."""
+
+    name: str
+    """`int8` at full size, else `int8-240x320` (height x width)."""
+    precision: Precision
+    path: str
+    size_bytes: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    height: int | None = None
+    width: int | None = None
+    batch_max: int = 1
+    notes: str = ""
+    """How it was made, a sentence for the tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The rungs of one precision, or none and the reason why there are none."""
+
+    variants: tuple[MadeVariant, ...]
+    reason: str = ""
+
+
+# -- evaluate ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateOrder:
+    """Measure variants, best those of one precision together: they share one session, and the reference runs once."""
+
+    inspection: Inspection
+    task: TaskSpec
+    variants: tuple[MadeVariant, ...]
+    evaluation: str | None = None
+    """Folder with truth.json; without it, fidelity to the fp32 original is measured."""
+    calibration: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    samples_max: int = 64
+    seconds_max: float = 120.0
+    """Time after which no further sample is begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One entry for each variant of the order, in its order."""
+
+    accuracies: tuple[Accuracy | None, ...]
+    """None where the variant could not be run."""
+    reasons: tuple[str, ...]
+    """Why not; empty where it could."""
+
+
+ORDERS: Mapping[str, tuple[type, type]] = {
+    "unpack": (UnpackOrder, Unpacked),
+    "inspect": (InspectOrder, Inspection),
+    "make": (MakeOrder, Made),
+    "evaluate": (EvaluateOrder, Evaluated),
+}
+"""Stage name to (what it takes, what it gives)."""
+
+Data = TypeVar("Data")
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """A dataclass of this module as a dict of JSON values."""
+    dumped: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    return dumped
+
+
+def from_json(kind: type[Data], value: Mapping[str, Any]) -> Data:
+    """The dataclass back from its JSON form.
+
+    Raises: pydantic.ValidationError when the form does not fit.
+    """
+    made: Data = _adapter(kind).validate_python(value)
+    return made
