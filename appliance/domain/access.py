@@ -1,0 +1,32 @@
+"""Who gets in: keys as they are stored, never the key itself."""
+
+import datetime
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a key may do."""
+
+    ADMIN = "admin"
+    """Everything on the box, for every tenant."""
+    TENANT = "tenant"
+    """Everything of one tenant."""
+    DEVICE = "device"
+    """Call the applications it names, nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """A key: the SHA-256 of its secret and what it opens. Times are UTC."""
+
+    id: str
+    tenant: str
+    role: Role
+    sha256: bytes
+    created_at: datetime.datetime
+    applications: tuple[str, ...] = ()
+    """Names of applications a device key may call; empty: all that its tenant sees."""
+    expires_at: datetime.datetime | None = None
+    label: str = ""
+    """For a person: where the key is used."""

@@ -1,0 +1,58 @@
+"""Import jobs: what is asked for, and how far it has come."""
+
+import datetime
+from dataclasses import dataclass, field
+
+from appliance.domain.catalogue import Precision, TaskSpec
+from appliance.domain.states import JobState
+
+MADE_PRECISIONS = (Precision.FP32, Precision.FP16, Precision.INT8)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """A model to be imported, or a tenant's own variant of a model that exists.
+
+    The importer takes the files over: they are moved away when the job is accepted, and left alone when it is refused.
+    """
+
+    tenant: str
+    name: str
+    """Name of the model; of the existing model when `variant` is set."""
+    source: str
+    """Path of the uploaded file on the box: an ONNX file, or a tar or zip with one."""
+    file_name: str = ""
+    """The uploader's name of the file; for messages."""
+    task: TaskSpec = field(default_factory=TaskSpec)
+    metadata: str = "{}"
+    """The uploader's metadata as JSON text, for what the task does not hold (evaluation set, calibration inputs)."""
+    shared: bool = False
+    application: str | None = None
+    """Name of the application made with the model; None: the model's own name; empty: no application."""
+    precisions: tuple[Precision, ...] = MADE_PRECISIONS
+    """Which variants to make beside fp32, which is always made."""
+    evaluation: str | None = None
+    """Path of a labelled evaluation set (archive) on the box."""
+    calibration: str | None = None
+    """Path of calibration inputs (archive) on the box."""
+    variant: str | None = None
+    """Set: `source` is a tenant's own variant of this name for the existing model."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One import job. `percent` is 0..100 over all stages and never falls."""
+
+    id: str
+    tenant: str
+    model_id: str
+    state: JobState
+    stage: str
+    """What is being done, in a word or two: inspect, fp32, prepare fp32, int8 224x224 ..."""
+    percent: float
+    message: str
+    """What happened so far, for a person."""
+    error: str
+    """Why it failed or what single variants failed of; empty when all is well."""
+    created_at: datetime.datetime
+    updated_at: datetime.datetime
