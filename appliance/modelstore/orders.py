@@ -39,7 +39,7 @@ class UnpackOrder:
     """All unpacked files together."""
     entries_max: int = 10_000
     ratio_max: float = 200.0
-    """Unpacked bytes per packed byte; above it, past the first MiB, the archive is taken for a bomb."""
+    """Unpacked bytes per packed byte; above it, past the first 64 MiB, the archive is taken for a bomb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class Unpacked:
     """metadata.json as it stands."""
     labels: tuple[str, ...] = ()
     """Lines of labels.txt."""
-    tokenizer: str | None = None
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """File name to path of what tasks need beside the graph: tokenizer.json."""
     calibration: tuple[str, ...] = ()
     """Inputs without truth: calibration/*.{jpg,jpeg,png,webp,wav,txt,json,npz}, sorted."""
     evaluation: str | None = None
@@ -127,7 +128,8 @@ class MakeOrder:
     """Folder for the new file; made when missing."""
     calibration: tuple[str, ...] = ()
     """Media or npz files; for image tasks any picture will do."""
-    tokenizer: str | None = None
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """As in `tasks.base.Target`."""
     calibration_samples_max: int = 32
     seconds_max: float = 240.0
     """Time after which no further attempt is begun."""
@@ -172,7 +174,8 @@ class EvaluateOrder:
     evaluation: str | None = None
     """Folder with truth.json; without it, fidelity to the fp32 original is measured."""
     calibration: tuple[str, ...] = ()
-    tokenizer: str | None = None
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """As in `tasks.base.Target`."""
     samples_max: int = 64
     seconds_max: float = 120.0
     """Time after which no further sample is begun."""
@@ -200,7 +203,7 @@ Data = TypeVar("Data")
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 

@@ -21,3 +21,87 @@ The wire: one JSON object on standard input, `{"order": {...}, "limits": {...}, 
 output, `{"progress": 0.5, "message": "..."}` any number of times, then one `{"result": {...}}` or `{"error": {"type": "BadModel",
 "facts": {...}}}`. Whatever libraries print goes to standard error, of which the parent keeps the tail.
 """
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import IO, Any
+
+from appliance.modelstore.orders import ORDERS, EvaluateOrder, InspectOrder, MakeOrder, UnpackOrder, from_json, to_json
+from appliance.modelstore.sandbox import ChildLimits, as_error, enter
+
+Report = Callable[[float, str], None]
+"""Tells the parent how far a stage is: a share in 0..1 and a phrase."""
+
+
+def _unpack(order: UnpackOrder, report: Report) -> Any:
+    from appliance.modelstore.archive import unpack
+
+    return unpack(order, report)
+
+
+def _inspect(order: InspectOrder, report: Report) -> Any:
+    from appliance.modelstore.inspect import inspect
+
+    return inspect(order, report)
+
+
+def _make(order: MakeOrder, report: Report) -> Any:
+    from appliance.modelstore.variants import make
+
+    return make(order, report)
+
+
+def _evaluate(order: EvaluateOrder, report: Report) -> Any:
+    from appliance.modelstore.accuracy import evaluate
+
+    return evaluate(order, report)
+
+
+STAGES: dict[str, Callable[[Any, Report], Any]] = {
+    "unpack": _unpack,
+    "inspect": _inspect,
+    "make": _make,
+    "evaluate": _evaluate,
+}
+"""Each imports what it needs when it is called: unpacking never waits for onnx to load."""
+
+
+def main(stage: str) -> int:
+    """Read an order from standard input, carry it out, answer on standard output."""
+    wire = _private_stdout()
+    received = json.loads(sys.stdin.buffer.read())
+    limits = ChildLimits(**received["limits"])
+    enter(limits, int(received["parent"]))
+
+    def report(share: float, message: str) -> None:
+        _send(wire, {"progress": share, "message": message})
+
+    try:
+        result = STAGES[stage](from_json(ORDERS[stage][0], received["order"]), report)
+        _send(wire, {"result": to_json(result)})
+    except Exception as error:
+        traceback.print_exc()
+        typed = as_error(error, limits)
+        _send(wire, {"error": {"type": type(typed).__name__, "facts": typed.facts()}})
+    # Skips the destructors of libraries, which may crash after a hostile model, and the time they take.
+    wire.close()
+    os._exit(0)
+
+
+def _private_stdout() -> IO[str]:
+    """Our own copy of standard output; what libraries print goes to standard error from here on."""
+    wire = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return wire
+
+
+def _send(wire: IO[str], message: dict[str, Any]) -> None:
+    wire.write(json.dumps(message) + "\n")
+    wire.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

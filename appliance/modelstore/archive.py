@@ -1,0 +1,232 @@
+"""Opens an upload: a bare ONNX file, a zip or a tar, told apart by content. Runs in a stage's child process.
+
+Layout of an archive, optionally inside one top folder: one .onnx file (or `model.onnx` among several), its external data beside it,
+and, all optional, metadata.json, labels.txt, tokenizer.json, calibration/ (inputs without truth) and evaluation/ with
+truth.json = {"samples": [{"file": "a.jpg", "label": ...}]}. Links, devices, and names that lead elsewhere are refused, not repaired.
+"""
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from appliance.domain.errors import BadArchive, BadMetadata
+from appliance.modelstore.orders import Unpacked, UnpackOrder
+
+Report = Callable[[float, str], None]
+CHUNK_BYTES = 1 << 20
+RATIO_FROM_BYTES = 64 << 20
+"""Below this an archive of zeros does no harm; small models often compress well."""
+TEXT_BYTES_MAX = 8 << 20
+LABELS_MAX = 100_000
+DEPTH_MAX = 8
+ASSETS = ("tokenizer.json",)
+MEDIA = (".jpg", ".jpeg", ".png", ".webp", ".wav", ".txt", ".json", ".npz")
+BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    gzip.BadGzipFile,
+    NotImplementedError,
+)
+
+
+def unpack(order: UnpackOrder, report: Report) -> Unpacked:
+    """Unpack into `order.target` and say what was found.
+
+    Raises: BadArchive with the entry and the reason; BadMetadata for a metadata.json or truth.json that cannot be used.
+    """
+    source, target = Path(order.source), Path(order.target)
+    target.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as upload:
+        head = upload.read(512)
+    try:
+        if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+            _Extraction(order, report).zip(source)
+        elif opener := _tar_opener(head):
+            with opener(source) as stream:
+                _Extraction(order, report).tar(stream)
+        else:
+            return Unpacked(model=str(_taken_over(source, target / "model.onnx")))
+    except BROKEN as error:
+        raise BadArchive(reason=f"the archive is damaged: {error}") from error
+    except OSError as error:
+        if error.errno is None:  # bz2 reports broken data so
+            raise BadArchive(reason=f"the archive is damaged: {error}") from error
+        raise
+    return _contents(target)
+
+
+def _tar_opener(head: bytes) -> Callable[[Path], IO[bytes]] | None:
+    if head[257:262] == b"ustar":
+        return lambda path: path.open("rb")
+    openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+    return next((cast(Any, opener) for magic, opener in openers.items() if head.startswith(magic)), None)
+
+
+def _taken_over(source: Path, target: Path) -> Path:
+    """The upload under a new name: linked where the file system can, so that a large model is not written twice."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+    return target
+
+
+class _Extraction:
+    """Writes entries one by one and keeps count of what they cost."""
+
+    def __init__(self, order: UnpackOrder, report: Report) -> None:
+        self.target = Path(order.target)
+        self.order = order
+        self.report = report
+        self.packed_bytes = max(1, os.path.getsize(order.source))
+        self.bytes = 0
+        self.entries = 0
+
+    def zip(self, source: Path) -> None:
+        with zipfile.ZipFile(source) as archive:
+            for info in archive.infolist():
+                if info.flag_bits & 0x1:
+                    raise BadArchive(reason=f"{info.filename!r} is encrypted")
+                if (info.external_attr >> 16) & 0o170000 not in (0, 0o100000, 0o040000):
+                    raise BadArchive(reason=f"{info.filename!r} is a link or a device")
+                path = self._admitted(info.filename, info.file_size)
+                if path is not None and not info.is_dir():
+                    with archive.open(info) as entry:
+                        self._write(entry, path, info.filename)
+
+    def tar(self, stream: IO[bytes]) -> None:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                if not (member.isreg() or member.isdir()) or member.issparse():
+                    raise BadArchive(reason=f"{member.name!r} is a link, a device or sparse")
+                path = self._admitted(member.name, member.size)
+                if path is not None and member.isreg():
+                    entry = archive.extractfile(member)
+                    assert entry is not None
+                    self._write(entry, path, member.name)
+
+    def _admitted(self, name: str, size: int) -> Path | None:
+        """Where an entry goes; None for what systems add by themselves."""
+        self.entries += 1
+        if self.entries > self.order.entries_max:
+            raise BadArchive(reason=f"the archive has more than {self.order.entries_max} entries")
+        pure = PurePosixPath(name)
+        if "\\" in name or "\0" in name or pure.is_absolute() or ".." in pure.parts or len(pure.parts) > DEPTH_MAX:
+            raise BadArchive(reason=f"{name!r} is no path inside the archive")
+        self._check(self.bytes + size)
+        if not pure.parts or "__MACOSX" in pure.parts or pure.name == ".DS_Store" or pure.name.startswith("._"):
+            return None
+        return self.target.joinpath(*pure.parts)
+
+    def _check(self, total_bytes: int) -> None:
+        if total_bytes > self.order.bytes_max:
+            raise BadArchive(reason=f"the archive unpacks to more than {self.order.bytes_max} bytes")
+        if total_bytes > RATIO_FROM_BYTES and total_bytes > self.order.ratio_max * self.packed_bytes:
+            raise BadArchive(reason=f"the archive unpacks to more than {self.order.ratio_max:.0f} times its size")
+
+    def _write(self, entry: IO[bytes], path: Path, name: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                while chunk := entry.read(CHUNK_BYTES):
+                    self.bytes += len(chunk)
+                    self._check(self.bytes)  # the declared size may lie
+                    file.write(chunk)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BadArchive(reason=f"{name!r} is in the archive twice") from error
+        self.report(min(0.99, self.bytes / (self.bytes + self.packed_bytes)), f"unpacked {path.name}")
+
+
+def _contents(target: Path) -> Unpacked:
+    """What lies in an unpacked folder."""
+    model = _model_file(target)
+    root = model.parent
+    labels = _text(root / "labels.txt")
+    samples = _truth_samples(root / "evaluation")
+    return Unpacked(
+        model=str(model),
+        metadata=_json_object(root / "metadata.json"),
+        labels=tuple(line.strip() for line in labels.splitlines() if line.strip())[:LABELS_MAX],
+        assets={name: str(root / name) for name in ASSETS if (root / name).is_file()},
+        calibration=tuple(str(path) for path in _media(root / "calibration")),
+        evaluation=str(root / "evaluation") if samples else None,
+        evaluation_samples=samples,
+    )
+
+
+def _model_file(target: Path) -> Path:
+    found = sorted(
+        path
+        for path in target.rglob("*.onnx")
+        if path.is_file() and path.parent.name not in ("calibration", "evaluation")
+    )
+    named = [path for path in found if path.name == "model.onnx"]
+    if len(found) == 1 or len(named) == 1:
+        return (named or found)[0]
+    names = ", ".join(str(path.relative_to(target)) for path in found[:5])
+    reason = (
+        f"the archive holds several ONNX files ({names}): name one of them model.onnx"
+        if found
+        else "the archive holds no .onnx file"
+    )
+    raise BadArchive(reason=reason)
+
+
+def _media(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in MEDIA)
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    if path.stat().st_size > TEXT_BYTES_MAX:
+        raise BadMetadata(reason=f"{path.name} is larger than {TEXT_BYTES_MAX} bytes")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadMetadata(reason=f"{path.name} is not UTF-8 text") from error
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    text = _text(path)
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadMetadata(reason=f"{path.name} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadMetadata(reason=f"{path.name} must hold a JSON object")
+    return value
+
+
+def _truth_samples(folder: Path) -> int:
+    """How many samples truth.json lists; each file must be there."""
+    if not (folder / "truth.json").is_file():
+        return 0
+    samples = _json_object(folder / "truth.json").get("samples")
+    if not isinstance(samples, list) or not samples:
+        raise BadMetadata(reason='evaluation/truth.json must be {"samples": [{"file": "a.jpg", ...}]}')
+    for number, sample in enumerate(samples):
+        name = sample.get("file") if isinstance(sample, dict) else None
+        if not isinstance(name, str) or not _inside(folder, name):
+            raise BadMetadata(reason=f"evaluation/truth.json: sample {number} names no file of the folder evaluation")
+    return len(samples)
+
+
+def _inside(folder: Path, name: str) -> bool:
+    pure = PurePosixPath(name)
+    return not pure.is_absolute() and ".." not in pure.parts and folder.joinpath(*pure.parts).is_file()
