@@ -1,0 +1,1 @@
+"""The nouns of the appliance: plain values, standard library only."""

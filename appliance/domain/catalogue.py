@@ -1,0 +1,202 @@
+"""What tenants bring and what the box makes of it: models, variants, applications, and what was measured of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from appliance.domain.states import VariantState
+
+DEFAULT_TENANT = "default"
+
+
+class TaskKind(StrEnum):
+    """What a model does for its caller; decides decoding, post-processing and the metric."""
+
+    IMAGE_CLASSIFICATION = "image-classification"
+    OBJECT_DETECTION = "object-detection"
+    FACE_DETECTION = "face-detection"
+    TEXT_DETECTION = "text-detection"
+    TEXT_RECOGNITION = "text-recognition"
+    IMAGE_EMBEDDING = "image-embedding"
+    TEXT_EMBEDDING = "text-embedding"
+    VOICE_ACTIVITY = "voice-activity"
+    TENSOR = "tensor"
+
+
+class Precision(StrEnum):
+    """Number format of a variant's weights."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+    OWN = "own"
+    """Uploaded by the tenant as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output. `datatype` is the Open Inference Protocol's word (FP32, INT64, BYTES ...); -1 marks a free dimension."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """How a picture becomes a tensor: resize, reorder channels, (pixel − mean) / std in units of 0..255."""
+
+    layout: str = "NCHW"
+    """NCHW or NHWC."""
+    channels: str = "RGB"
+    """RGB, BGR or GRAY."""
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (255.0,)
+    resize: str = "stretch"
+    """stretch; letterbox (keep aspect, pad below and right); crop (short side, centre crop); keep-height (free width)."""
+    height: int | None = None
+    width: int | None = None
+    """Preferred input size, where the graph leaves it open."""
+    multiple: int = 1
+    """Sides must be multiples of this, where the graph leaves them open."""
+    pad_value: float = 0.0
+    """Pixel value (0..255) of padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """A tensor that a stateful model carries from one request of a sequence to the next, starting from zeros."""
+
+    input: str
+    output: str
+    shape: tuple[int, ...]
+    datatype: str = "FP32"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """Everything that turns bytes into tensors and outputs into answers, as the tenant stated it or the import inferred it."""
+
+    kind: TaskKind = TaskKind.TENSOR
+    labels: tuple[str, ...] = ()
+    image: ImageSpec | None = None
+    decoder: str = ""
+    """Name of the output decoder (for example `softmax`, `nanodet`, `centerface`, `db`, `ctc`); empty: the task's default."""
+    params: Mapping[str, float | str] = field(default_factory=dict)
+    """Numbers of the decoder: score_min, iou_max, unclip ..., or of the encoder: sample_rate_hz, tokens_max ..."""
+    state: tuple[StateSpec, ...] = ()
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Scalar inputs fed with a fixed value (for example the sample rate of a speech model)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A variant's quality in 0..1 and what the figure means."""
+
+    value: float
+    metric: str
+    """top-1, f1@0.5, 1-cer, cosine, agreement, retrieval ..."""
+    against: str
+    """`labels` or `fp32` (fidelity to the original)."""
+    samples: int
+    data: str = ""
+    """What it was measured on, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Measured run time at one batch size, milliseconds."""
+
+    batch: int
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a variant costs on one processor; sizes are ΔPss of a child process that did only this."""
+
+    processor: str
+    resident_bytes: int
+    peak_bytes: int
+    load_ms: float
+    load_cold_ms: float
+    latencies: tuple[Latency, ...]
+
+    def p50_ms(self, batch: int = 1) -> float:
+        """Median latency of the smallest profiled batch ≥ `batch`, else of the largest."""
+        fitting = [row for row in self.latencies if row.batch >= batch]
+        return (fitting[0] if fitting else self.latencies[-1]).p50_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One concrete build of a model: precision × input size; the unit that is chosen and loaded."""
+
+    id: str
+    model_id: str
+    name: str
+    precision: Precision
+    content_sha256: str
+    size_bytes: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    state: VariantState = VariantState.READY
+    height: int | None = None
+    width: int | None = None
+    """Input size of this rung of the ladder; None where the graph or the caller decides."""
+    accuracy: Accuracy | None = None
+    profile: Profile | None = None
+    reason: str = ""
+    """Why it is shelved or failed."""
+    batch_max: int = 1
+
+    @property
+    def servable(self) -> bool:
+        """Whether requests may run on it."""
+        return self.state in (VariantState.READY, VariantState.SHELVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A task-level network with its zoo of variants."""
+
+    id: str
+    tenant: str
+    name: str
+    task: TaskSpec
+    variants: tuple[Variant, ...] = ()
+    shared: bool = False
+    """Readable by every tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A tenant's registered use of a model."""
+
+    id: str
+    tenant: str
+    name: str
+    model_id: str
+    latency_slo_ms: float | None = None
+    accuracy_min: float = 0.0
+    weight: float = 1.0
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a tenant may use; None = no limit."""
+
+    requests_per_s: float | None = None
+    concurrent_requests: int | None = None
+    memory_share: float | None = None
+    stored_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who pays."""
+
+    name: str
+    quota: Quota = field(default_factory=Quota)

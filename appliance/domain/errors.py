@@ -1,0 +1,342 @@
+"""Everything that can go wrong, as types with facts for fields.
+
+ApplianceError
+├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey
+├── Conflict: AlreadyExists, InUse, IllegalState, OffsetMismatch, ModelUnavailable
+├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadModel, BadArchive
+├── TooLarge
+├── NotAllowed: MissingKey, WrongKey, Forbidden
+├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys
+├── Unavailable: Busy, OutOfMemory, LoadFailed, ProcessorLost, ShuttingDown, StorageFull
+├── DeadlineExceeded
+└── RunFailed
+
+No HTTP words here: `api/problems.py` has the one table that maps these to answers.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True)
+class ApplianceError(Exception):
+    """Root of the tree; `str()` is one sentence for a person that says what to do where something can be done."""
+
+    def __str__(self) -> str:
+        return self.message()
+
+    def message(self) -> str:
+        """The sentence; subclasses fill in their facts."""
+        return "the appliance could not do this"
+
+    def facts(self) -> dict[str, object]:
+        """The fields, for logs and for the problem document."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    __hash__ = Exception.__hash__
+
+
+# -- not found ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class NotFound(ApplianceError):
+    """Nothing of this name is visible to the caller (it may exist for another tenant: the answer is the same)."""
+
+    name: str
+    what = "thing"
+
+    def message(self) -> str:
+        return f"there is no {self.what} {self.name!r}"
+
+    __hash__ = Exception.__hash__
+
+
+class UnknownTenant(NotFound):
+    what = "tenant"
+
+
+class UnknownModel(NotFound):
+    what = "model"
+
+
+class UnknownApplication(NotFound):
+    what = "application"
+
+
+class UnknownVariant(NotFound):
+    what = "variant"
+
+
+class UnknownJob(NotFound):
+    what = "job"
+
+
+class UnknownUpload(NotFound):
+    what = "upload"
+
+
+class UnknownKey(NotFound):
+    what = "key"
+
+
+# -- conflict ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Conflict(ApplianceError):
+    """The request is fine, the state of the box is not."""
+
+    name: str
+    __hash__ = Exception.__hash__
+
+
+class AlreadyExists(Conflict):
+    def message(self) -> str:
+        return f"{self.name!r} exists already; choose another name or delete it first"
+
+
+class InUse(Conflict):
+    def message(self) -> str:
+        return f"{self.name!r} is in use"
+
+
+@dataclass(kw_only=True)
+class IllegalState(Conflict):
+    state: str
+
+    def message(self) -> str:
+        return f"{self.name!r} is {self.state}; this is not possible now"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class OffsetMismatch(Conflict):
+    """A resumed upload must go on exactly where the box stopped."""
+
+    expected_offset: int
+
+    def message(self) -> str:
+        return f"upload {self.name!r} goes on at offset {self.expected_offset}"
+
+    __hash__ = Exception.__hash__
+
+
+class ModelUnavailable(Conflict):
+    """Known, but explicitly unloaded, or no variant is servable yet."""
+
+    def message(self) -> str:
+        return f"model {self.name!r} is not available: load it, or wait until its import has a first variant"
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class BadInput(ApplianceError):
+    """What the caller sent cannot be used; `reason` says why, in words for them."""
+
+    reason: str = ""
+
+    def message(self) -> str:
+        return self.reason
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class BadName(BadInput):
+    what: str
+    name: str
+
+    def message(self) -> str:
+        return (
+            f"{self.name!r} is no name for a {self.what}: use 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+class BadTensor(BadInput):
+    """Wrong name, type, shape or byte count of a tensor."""
+
+
+class BadMedia(BadInput):
+    """The picture, sound or text cannot be decoded."""
+
+
+class BadMetadata(BadInput):
+    """The metadata of an upload contradicts itself or the model."""
+
+
+class BadModel(BadInput):
+    """The ONNX file is refused."""
+
+
+class BadArchive(BadInput):
+    """The tar or zip is refused."""
+
+
+@dataclass(kw_only=True)
+class TooLarge(ApplianceError):
+    what: str
+    limit_bytes: int
+
+    def message(self) -> str:
+        return f"{self.what} is larger than the limit of {self.limit_bytes} bytes"
+
+    __hash__ = Exception.__hash__
+
+
+# -- not allowed -------------------------------------------------------------------------------------------------------
+
+
+class NotAllowed(ApplianceError):
+    """The caller may not do this."""
+
+
+class MissingKey(NotAllowed):
+    def message(self) -> str:
+        return "send a key: 'Authorization: Bearer KEY'"
+
+
+class WrongKey(NotAllowed):
+    def message(self) -> str:
+        return "the key is unknown, expired or revoked"
+
+
+@dataclass(kw_only=True)
+class Forbidden(NotAllowed):
+    action: str
+
+    def message(self) -> str:
+        return f"this key may not {self.action}"
+
+    __hash__ = Exception.__hash__
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class LimitReached(ApplianceError):
+    """Try again after `retry_after_s`."""
+
+    retry_after_s: float = 1.0
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class QuotaExceeded(LimitReached):
+    tenant: str
+    quota: str
+
+    def message(self) -> str:
+        return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class QueueFull(LimitReached):
+    application_id: str
+    queue_len_max: int
+
+    def message(self) -> str:
+        return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"
+
+    __hash__ = Exception.__hash__
+
+
+class TooManyFailedKeys(LimitReached):
+    def message(self) -> str:
+        return "too many wrong keys from this address"
+
+
+# -- unavailable -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Unavailable(ApplianceError):
+    """The box cannot do this now, and it is not the caller's fault."""
+
+    retry_after_s: float = 1.0
+    __hash__ = Exception.__hash__
+
+
+class Busy(Unavailable):
+    """The bodies of the requests under way fill the memory that is set aside for them."""
+
+    def message(self) -> str:
+        return "the box is handling as many requests as it can hold; try again"
+
+
+@dataclass(kw_only=True)
+class OutOfMemory(Unavailable):
+    build_id: str
+    need_bytes: int
+    budget_bytes: int
+
+    def message(self) -> str:
+        return f"no room in memory: {self.need_bytes} bytes are needed within a budget of {self.budget_bytes}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class LoadFailed(Unavailable):
+    build_id: str
+    reason: str
+
+    def message(self) -> str:
+        return f"the variant could not be loaded: {self.reason}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class ProcessorLost(Unavailable):
+    processor: str
+
+    def message(self) -> str:
+        return f"processor {self.processor!r} is lost"
+
+    __hash__ = Exception.__hash__
+
+
+class ShuttingDown(Unavailable):
+    def message(self) -> str:
+        return "the box is shutting down"
+
+
+class StorageFull(Unavailable):
+    def message(self) -> str:
+        return "the disk of the box is full; free space in the state folder and try again"
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class DeadlineExceeded(ApplianceError):
+    """Answered without being run: it could no longer be in time."""
+
+    waited_ms: float
+
+    def message(self) -> str:
+        return f"the deadline passed after {self.waited_ms:.1f} ms of waiting"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class RunFailed(ApplianceError):
+    """The processor refused or broke off the run; `reason` is its own word."""
+
+    variant_id: str
+    reason: str
+
+    def message(self) -> str:
+        return f"the model failed on this input: {self.reason}"
+
+    __hash__ = Exception.__hash__

@@ -1,0 +1,38 @@
+"""Names that people choose, and the ids made of them.
+
+A name is unique within its tenant; an id is unique within the box. The separators `/`, `:` and `@` cannot stand in a name.
+"""
+
+import re
+
+from appliance.domain.errors import BadName
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+def checked_name(text: str, what: str) -> str:
+    """Return `text` when it is a legal name.
+
+    Raises: BadName, naming `what` the text was meant for.
+    """
+    if not NAME.fullmatch(text):
+        raise BadName(what=what, name=text[:80])
+    return text
+
+
+def model_id(tenant: str, name: str) -> str:
+    """`tenant/name`, for a model and for an application alike."""
+    return f"{tenant}/{name}"
+
+
+application_id = model_id
+
+
+def variant_id(model: str, variant: str) -> str:
+    """`tenant/model:variant`."""
+    return f"{model}:{variant}"
+
+
+def build_id(content_sha256: str, processor_kind: str) -> str:
+    """A build is one file prepared for one kind of processor: equal content is held once, whoever uploaded it."""
+    return f"{content_sha256[:24]}@{processor_kind}"

@@ -1,0 +1,44 @@
+"""One inference asked for, and its answer. Tensors are numpy arrays, but the domain does not look into them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Tensors = Mapping[str, Any]
+"""name → numpy.ndarray."""
+
+
+@dataclass(slots=True)
+class Request:
+    """What the engine is asked. `deadline_ns` is absolute on the clock's monotonic scale."""
+
+    application_id: str
+    tenant: str
+    inputs: Tensors
+    arrival_ns: int
+    id: str = ""
+    variant: str | None = None
+    """A variant by name; None leaves the choice to the box."""
+    outputs: Sequence[str] | None = None
+    """Requested outputs; None = all."""
+    deadline_ns: int | None = None
+    priority: int = 0
+    """Higher runs earlier among requests that wait."""
+    sequence_id: str | None = None
+    sequence_start: bool = False
+    sequence_end: bool = False
+
+
+@dataclass(slots=True)
+class Result:
+    """The answer and where its time went."""
+
+    outputs: dict[str, Any]
+    variant_id: str
+    variant: str
+    warm: bool
+    """Whether some variant of the application was resident at admission (EM-02)."""
+    queue_ns: int = 0
+    load_ns: int = 0
+    compute_ns: int = 0
+    parameters: dict[str, object] = field(default_factory=dict)

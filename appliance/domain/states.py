@@ -1,0 +1,114 @@
+"""Every state machine of the box as one enum and one table of legal moves.
+
+A move goes through `move`, which refuses what the table does not list: an illegal move is our own mistake, never a caller's.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+
+class RequestState(StrEnum):
+    """Where a request is on its way."""
+
+    ADMITTED = "admitted"
+    """Accepted; its variant is being made resident."""
+    QUEUED = "queued"
+    """Its variant is resident and pinned; waits for a worker."""
+    RUNNING = "running"
+    """A processor computes it."""
+    DONE = "done"
+    """Answered with a result."""
+    EXPIRED = "expired"
+    """Its deadline passed before it ran; answered with an error."""
+    REJECTED = "rejected"
+    """Never accepted: quota, bound or bad input."""
+    FAILED = "failed"
+    """Answered with an error."""
+
+
+class ResidencyState(StrEnum):
+    """Where a build is with respect to memory."""
+
+    ABSENT = "absent"
+    """Not in memory."""
+    LOADING = "loading"
+    """Memory is reserved (peak) and a loader thread works."""
+    RESIDENT = "resident"
+    """Loaded; may be pinned by requests."""
+    DRAINING = "draining"
+    """No new pins; unloaded when the last pin goes."""
+    UNLOADING = "unloading"
+    """Its memory is being returned; still counted."""
+    FAILED = "failed"
+    """The last load failed; the next request tries again."""
+
+
+class VariantState(StrEnum):
+    """Where a variant is in its life in the store."""
+
+    MAKING = "making"
+    """Being converted, measured or profiled; not servable."""
+    READY = "ready"
+    """Servable, worth choosing."""
+    SHELVED = "shelved"
+    """Servable when named, but of no use by itself; `reason` says why."""
+    FAILED = "failed"
+    """Could not be made; `reason` says why."""
+
+
+class JobState(StrEnum):
+    """Where an import job is."""
+
+    QUEUED = "queued"
+    """Waits for its turn."""
+    RUNNING = "running"
+    """A stage is under way."""
+    DONE = "done"
+    """All stages finished; single variants may have failed."""
+    FAILED = "failed"
+    """No variant could be made; the error says why."""
+    CANCELLED = "cancelled"
+    """Stopped because its model was deleted."""
+
+
+_State = TypeVar("_State", RequestState, ResidencyState, VariantState, JobState)
+
+R, B, V, J = RequestState, ResidencyState, VariantState, JobState
+
+REQUEST_MOVES: Mapping[RequestState, frozenset[RequestState]] = {
+    R.ADMITTED: frozenset({R.QUEUED, R.EXPIRED, R.FAILED}),
+    R.QUEUED: frozenset({R.RUNNING, R.EXPIRED, R.FAILED}),
+    R.RUNNING: frozenset({R.DONE, R.FAILED}),
+    R.DONE: frozenset(),
+    R.EXPIRED: frozenset(),
+    R.REJECTED: frozenset(),
+    R.FAILED: frozenset(),
+}
+RESIDENCY_MOVES: Mapping[ResidencyState, frozenset[ResidencyState]] = {
+    B.ABSENT: frozenset({B.LOADING}),
+    B.LOADING: frozenset({B.RESIDENT, B.FAILED}),
+    B.RESIDENT: frozenset({B.DRAINING, B.UNLOADING}),
+    B.DRAINING: frozenset({B.UNLOADING}),
+    B.UNLOADING: frozenset({B.ABSENT}),
+    B.FAILED: frozenset({B.LOADING, B.ABSENT}),
+}
+VARIANT_MOVES: Mapping[VariantState, frozenset[VariantState]] = {
+    V.MAKING: frozenset({V.READY, V.SHELVED, V.FAILED}),
+    V.READY: frozenset({V.SHELVED, V.FAILED}),
+    V.SHELVED: frozenset({V.READY, V.FAILED}),
+    V.FAILED: frozenset({V.MAKING}),
+}
+JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
+    J.QUEUED: frozenset({J.RUNNING, J.CANCELLED, J.FAILED}),
+    J.RUNNING: frozenset({J.DONE, J.FAILED, J.CANCELLED, J.QUEUED}),
+    J.DONE: frozenset(),
+    J.FAILED: frozenset(),
+    J.CANCELLED: frozenset(),
+}
+
+
+def move(table: Mapping[_State, frozenset[_State]], old: _State, new: _State) -> _State:
+    """Return `new`; asserts that `table` allows the step from `old`."""
+    assert new in table[old], f"illegal move {old} -> {new}"
+    return new

@@ -1,0 +1,33 @@
+"""Logs are events with fields: a constant phrase and facts with units, JSON for the journal, colours for people."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+Log = structlog.stdlib.BoundLogger
+
+
+def configure(level: str, style: str) -> None:
+    """Set up structlog once per process; writes to standard error. `style`: auto, json or console."""
+    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info if not console else structlog.processors.UnicodeDecoder(),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def get(name: str) -> Any:
+    """A logger whose events carry `logger=name`."""
+    return structlog.get_logger(logger=name)

@@ -1,0 +1,13 @@
+"""Never evict: what a box without a policy does."""
+
+from appliance.policies.eviction.base import EvictionInput, EvictionPlan
+
+
+class NeverEvict:
+    """The wanted build fits into free memory, or not at all."""
+
+    def plan(self, problem: EvictionInput) -> EvictionPlan:
+        fits = problem.need_bytes <= problem.free_bytes
+        return EvictionPlan(
+            (), 0, fits, "it fits as it is" if fits else "memory is full and this policy evicts nothing"
+        )

@@ -1,0 +1,39 @@
+"""The selection family: in which order an application's variants are candidates for a request that names none.
+
+It serves until a serving plan (sessions, pipelines) says otherwise. Pure: catalogue values in, an order out.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant that may be chosen by itself. Unknown figures are None."""
+
+    name: str
+    accuracy: float | None
+    p99_ms: float | None
+    resident_bytes: int
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionInput:
+    candidates: tuple[Candidate, ...]
+    latency_slo_ms: float | None = None
+    accuracy_min: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionPlan:
+    """Names, most wanted first. Empty only when there is no candidate that reaches the accuracy floor."""
+
+    order: tuple[str, ...]
+    reason: str
+
+
+class SelectionPolicy(Protocol):
+    """Total and deterministic: ties break by name, permuting the input changes nothing."""
+
+    def order(self, problem: SelectionInput) -> SelectionPlan: ...

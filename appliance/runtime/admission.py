@@ -1,0 +1,85 @@
+"""Who may come in: quotas, bounds, the deadline, and whether the tensors fit the variant. Cheap refusals come before costly work."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.catalogue import Quota, TensorSpec
+from appliance.domain.errors import BadTensor, QuotaExceeded
+from appliance.domain.request import Request, Tensors
+from appliance.runtime.catalogue import Servable
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """A token bucket that holds one second's worth of requests."""
+
+    tokens: float
+    at_ns: int
+
+
+class Admission:
+    """Counts what each tenant has under way and refuses what exceeds its quota."""
+
+    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+        self._clock = clock
+        self._timeout_ns = int(timeout_ms * NS_PER_MS)
+        self._running: Counter[str] = Counter()
+        self._buckets: dict[str, _Bucket] = {}
+
+    def enter(self, tenant: str, quota: Quota) -> None:
+        """Count a request in; every `enter` that returns is matched by a `leave`.
+
+        Raises: QuotaExceeded.
+        """
+        if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
+            raise QuotaExceeded(tenant=tenant, quota="concurrent requests")
+        if quota.requests_per_s is not None:
+            self._take_token(tenant, quota.requests_per_s)
+        self._running[tenant] += 1
+
+    def leave(self, tenant: str) -> None:
+        """Count a request out."""
+        self._running[tenant] -= 1
+
+    def set_deadline(self, request: Request, slo_ms: float | None) -> None:
+        """The request's own deadline, else arrival + SLO, else arrival + the default timeout; set once, here (X-02)."""
+        if request.deadline_ns is None:
+            request.deadline_ns = request.arrival_ns + (self._timeout_ns if slo_ms is None else int(slo_ms * NS_PER_MS))
+
+    def _take_token(self, tenant: str, rate: float) -> None:
+        now_ns = self._clock.now_ns()
+        size = max(1.0, rate)
+        bucket = self._buckets.get(tenant)
+        if bucket is None:
+            bucket = self._buckets[tenant] = _Bucket(size, now_ns)
+        bucket.tokens = min(size, bucket.tokens + (now_ns - bucket.at_ns) / NS_PER_S * rate)
+        bucket.at_ns = now_ns
+        if bucket.tokens < 1:
+            raise QuotaExceeded(tenant=tenant, quota="requests per second", retry_after_s=(1 - bucket.tokens) / rate)
+        bucket.tokens -= 1
+
+
+def check_tensors(inputs: Tensors, servable: Servable) -> None:
+    """Names and shapes against the variant's specification; types are checked where the bytes become tensors.
+
+    Raises: BadTensor naming the tensor.
+    """
+    specs = servable.inputs
+    for name, tensor in inputs.items():
+        spec = specs.get(name)
+        if spec is None:
+            raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(specs))}")
+        if not _shape_fits(tensor.shape, spec):
+            raise BadTensor(
+                reason=f"input {name!r} has shape {list(tensor.shape)}, the variant takes {list(spec.shape)} (-1 = any)"
+            )
+    if len(inputs) < len(specs):
+        missing = sorted(set(specs) - set(inputs))
+        raise BadTensor(reason=f"missing input {', '.join(missing)}")
+
+
+def _shape_fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
+    if len(shape) != len(spec.shape):
+        return False
+    return all(want in (-1, have) for have, want in zip(shape, spec.shape, strict=True))

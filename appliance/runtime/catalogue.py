@@ -1,0 +1,199 @@
+"""The engine's picture of who may call what: the only catalogue that the inference path reads.
+
+Owned by the event-loop thread; filled from the store at start and after every committed change. Lookups are dictionary reads; everything that
+can be computed once per change (candidates, tensor specs, builds) is.
+"""
+
+from dataclasses import dataclass, replace
+
+from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, Variant
+from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownTenant, UnknownVariant
+from appliance.domain.names import application_id, build_id
+from appliance.domain.states import VariantState
+from appliance.policies.selection.base import Candidate, SelectionInput, SelectionPolicy
+
+_UNMEASURED_FACTOR = 3
+"""Resident bytes assumed per byte of file until the profile is there; the worst net measured so far takes 2.9."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servable:
+    """A variant as the engine uses it."""
+
+    variant: Variant
+    build_id: str
+    resident_bytes: int
+    peak_bytes: int
+    expected_ns: int | None
+    """Profiled P99 at batch 1; None until measured."""
+    inputs: dict[str, TensorSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An application with everything that a request needs of it."""
+
+    application: Application
+    model: Model
+    servables: dict[str, Servable]
+    order: tuple[Servable, ...]
+    """Candidates for a request without a version, most wanted first."""
+
+
+class Catalogue:
+    """Tenants, models and applications in memory."""
+
+    def __init__(self, selection: SelectionPolicy, processor_kind: str = "cpu") -> None:
+        self._selection = selection
+        self._processor_kind = processor_kind
+        self._tenants: dict[str, Tenant] = {}
+        self._models: dict[str, Model] = {}
+        self._applications: dict[str, Application] = {}
+        self._entries: dict[str, Entry] = {}
+        self._shared: dict[str, str] = {}
+        """name → id of shared applications; the first tenant by name wins."""
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def put_tenant(self, tenant: Tenant) -> None:
+        self._tenants[tenant.name] = tenant
+
+    def remove_tenant(self, name: str) -> None:
+        self._tenants.pop(name, None)
+
+    def put_model(self, model: Model) -> None:
+        self._models[model.id] = model
+        for application in self._applications.values():
+            if application.model_id == model.id:
+                self._refresh(application)
+
+    def remove_model(self, model_id: str) -> None:
+        self._models.pop(model_id, None)
+        for entry_id in [e.application.id for e in self._entries.values() if e.model.id == model_id]:
+            del self._entries[entry_id]
+
+    def put_application(self, application: Application) -> None:
+        self._applications[application.id] = application
+        self._refresh(application)
+        self._index_shared()
+
+    def remove_application(self, application_id_: str) -> None:
+        self._applications.pop(application_id_, None)
+        self._entries.pop(application_id_, None)
+        self._index_shared()
+
+    # -- lookups -------------------------------------------------------------------------------------------------------
+
+    def tenant(self, name: str) -> Tenant:
+        """Raises: UnknownTenant."""
+        try:
+            return self._tenants[name]
+        except KeyError:
+            raise UnknownTenant(name=name) from None
+
+    def resolve(self, tenant: str, name: str) -> Application:
+        """The application that `name` means to `tenant`: its own, else a shared one.
+
+        Raises: UnknownApplication.
+        """
+        own = self._applications.get(application_id(tenant, name))
+        if own is not None:
+            return own
+        shared = self._shared.get(name)
+        if shared is None:
+            raise UnknownApplication(name=name)
+        return self._applications[shared]
+
+    def entry(self, application_id_: str) -> Entry:
+        """Raises: ModelUnavailable when the model has gone or was never imported."""
+        try:
+            return self._entries[application_id_]
+        except KeyError:
+            raise ModelUnavailable(name=application_id_.split("/", 1)[-1]) from None
+
+    def servable(self, entry: Entry, variant: str) -> Servable:
+        """Raises: UnknownVariant, ModelUnavailable."""
+        found = entry.servables.get(variant)
+        if found is None:
+            if any(v.name == variant for v in entry.model.variants):
+                raise ModelUnavailable(name=f"{entry.application.name}:{variant}")
+            raise UnknownVariant(name=variant)
+        return found
+
+    def model_of(self, application: Application) -> Model:
+        """Raises: ModelUnavailable."""
+        return self.entry(application.id).model
+
+    def visible(self, tenant: str) -> list[Application]:
+        """The tenant's own applications, then the shared ones that its own do not hide; by name."""
+        own = {a.name: a for a in self._applications.values() if a.tenant == tenant}
+        shared = {name: self._applications[i] for name, i in self._shared.items() if name not in own}
+        return [own[n] for n in sorted(own)] + [shared[n] for n in sorted(shared)]
+
+    def entries(self) -> list[Entry]:
+        """Every application that has a model, by id."""
+        return [self._entries[i] for i in sorted(self._entries)]
+
+    def builds_of(self, model_id: str) -> set[str]:
+        """Builds of a model, whatever the variant's state."""
+        model = self._models.get(model_id)
+        return set() if model is None else {self._build(v) for v in model.variants}
+
+    def users_of(self, build: str) -> tuple[str, ...]:
+        """Applications that refer to a build, by id."""
+        return tuple(e.application.id for e in self.entries() if any(s.build_id == build for s in e.servables.values()))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _build(self, variant: Variant) -> str:
+        return build_id(variant.content_sha256, self._processor_kind)
+
+    def _refresh(self, application: Application) -> None:
+        model = self._models.get(application.model_id)
+        if model is None:
+            self._entries.pop(application.id, None)
+            return
+        servables = {v.name: self._servable(v, model) for v in model.variants if v.servable}
+        chosen = self._selection.order(
+            SelectionInput(
+                tuple(_candidate(s) for s in servables.values() if s.variant.state is VariantState.READY),
+                application.latency_slo_ms,
+                application.accuracy_min,
+            )
+        )
+        order = tuple(servables[name] for name in chosen.order)
+        self._entries[application.id] = Entry(application, model, servables, order)
+
+    def _servable(self, variant: Variant, model: Model) -> Servable:
+        build = self._build(variant)
+        rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
+        resident = max((p.resident_bytes for p in rungs), default=_UNMEASURED_FACTOR * variant.size_bytes)
+        peak = max((p.peak_bytes for p in rungs), default=resident)
+        expected = (
+            int(variant.profile.latencies[0].p99_ms * 1e6) if variant.profile and variant.profile.latencies else None
+        )
+        return Servable(variant, build, resident, max(peak, resident), expected, {t.name: t for t in variant.inputs})
+
+    def _index_shared(self) -> None:
+        shared: dict[str, str] = {}
+        for application in sorted(self._applications.values(), key=lambda a: a.id, reverse=True):
+            if application.shared:
+                shared[application.name] = application.id
+        self._shared = shared
+
+
+def _candidate(servable: Servable) -> Candidate:
+    variant = servable.variant
+    latencies = variant.profile.latencies if variant.profile else ()
+    return Candidate(
+        variant.name,
+        variant.accuracy.value if variant.accuracy else None,
+        latencies[0].p99_ms if latencies else None,
+        servable.resident_bytes,
+    )
+
+
+def with_model(model: Model, variant: Variant) -> Model:
+    """`model` with `variant` put in or replaced."""
+    kept = tuple(v for v in model.variants if v.id != variant.id)
+    return replace(model, variants=(*kept, variant))

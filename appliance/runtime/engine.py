@@ -1,0 +1,303 @@
+"""The way of a request: admission → residency → queue → worker → result.
+
+One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one answer.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import (
+    ApplianceError,
+    BadTensor,
+    DeadlineExceeded,
+    LimitReached,
+    LoadFailed,
+    ModelUnavailable,
+    OutOfMemory,
+    ShuttingDown,
+)
+from appliance.domain.request import Request, Result
+from appliance.runtime.admission import Admission, check_tensors
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.memory import MemoryManager, Residency
+from appliance.runtime.ports import Processor
+from appliance.runtime.queues import Job, Queue
+from appliance.runtime.sequences import Key, Sequences
+from appliance.runtime.telemetry import Telemetry
+from appliance.runtime.worker import Worker
+from appliance.tasks.base import next_state, step_inputs
+
+
+class Engine:
+    """Serves requests on one processor's workers. Event-loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        admission: Admission,
+        memory: MemoryManager,
+        queue: Queue,
+        processor: Processor,
+        sequences: Sequences,
+        telemetry: Telemetry,
+    ) -> None:
+        self._clock = clock
+        self._catalogue = catalogue
+        self._admission = admission
+        self._memory = memory
+        self._queue = queue
+        self._sequences = sequences
+        self._telemetry = telemetry
+        self.workers = [Worker(clock, processor, queue) for _ in range(processor.describe().workers)]
+        self._unavailable: set[str] = set()
+        self._running: Counter[str] = Counter()
+        """Requests under way by model id."""
+        self._quiet = asyncio.Event()
+        self._closing = False
+
+    # -- serving -------------------------------------------------------------------------------------------------------
+
+    async def infer(self, request: Request) -> Result:
+        """Run one request.
+
+        Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed, DeadlineExceeded, RunFailed,
+        IllegalState (of a sequence), ShuttingDown.
+        """
+        if self._closing:
+            raise ShuttingDown()
+        entry = self._catalogue.entry(request.application_id)
+        if request.application_id in self._unavailable:
+            raise ModelUnavailable(name=entry.application.name)
+        tenant = request.tenant
+        self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        model_id = entry.model.id
+        self._running[model_id] += 1
+        try:
+            self._admission.set_deadline(request, entry.application.latency_slo_ms)
+            self._queue.check_room(request.application_id)
+            if entry.model.task.state or entry.model.task.constants:
+                return await self._infer_stateful(request, entry)
+            return await self._infer(request, entry)
+        except ApplianceError as error:
+            self._count_failure(request, error)
+            raise
+        finally:
+            self._admission.leave(tenant)
+            self._running[model_id] -= 1
+            if not self._running[model_id]:
+                self._quiet.set()
+
+    async def _infer(self, request: Request, entry: Entry) -> Result:
+        placed_ns = self._clock.now_ns()
+        servable, residency, warm, load_ns = await self._place(request, entry)
+        try:
+            answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            job = Job(request, servable, residency, answer, self._clock.now_ns())
+            self._queue.put(job)
+            outputs = await answer
+        finally:
+            self._memory.unpin(residency)
+        queue_ns = job.started_ns - placed_ns - load_ns
+        compute_ns = job.finished_ns - job.started_ns
+        name = servable.variant.name
+        key = (request.application_id, name, request.tenant)
+        self._telemetry.done(
+            key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=_batch(request)
+        )
+        return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
+
+    async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
+        """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
+        spec = entry.model.task
+        if request.sequence_id is None:
+            request.inputs = step_inputs(request.inputs, spec, request.inputs)
+            return await self._infer(request, entry)
+        key: Key = (request.application_id, f"{request.tenant}/{request.sequence_id}")
+        sequence = self._sequences.open(key, start=request.sequence_start)
+        async with sequence.lock:
+            request.inputs = step_inputs(request.inputs, spec, {**sequence.tensors, **_given(request, entry)})
+            wanted, request.outputs = request.outputs, None
+            result = await self._infer(request, entry)
+            sequence.tensors = next_state(result.outputs, spec)
+        if request.sequence_end:
+            self._sequences.close(key, sequence)
+        if wanted is not None:
+            result.outputs = {name: result.outputs[name] for name in wanted}
+        return result
+
+    async def _place(self, request: Request, entry: Entry) -> tuple[Servable, Residency, bool, int]:
+        """A pinned build for the request: (servable, residency, warm, nanoseconds of loading)."""
+        candidates = self._candidates(request, entry)
+        for servable in candidates:
+            residency = self._memory.pin_resident(servable.build_id)
+            if residency is not None:
+                return servable, residency, True, 0
+        warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
+        start_ns = self._clock.now_ns()
+        refused: ApplianceError | None = None
+        for servable in _distinct_builds(candidates):
+            try:
+                residency = await self._memory.pin(
+                    servable.build_id, servable.resident_bytes, servable.peak_bytes, request.deadline_ns
+                )
+            except (OutOfMemory, LoadFailed) as error:
+                refused = error
+            else:
+                return servable, residency, warm, self._clock.now_ns() - start_ns
+        assert refused is not None
+        raise refused
+
+    def _candidates(self, request: Request, entry: Entry) -> list[Servable]:
+        """Variants that may answer, most wanted first. Raises: BadTensor, UnknownVariant, ModelUnavailable."""
+        if request.variant is not None:
+            named = self._catalogue.servable(entry, request.variant)
+            check_tensors(request.inputs, named)
+            return [named]
+        if not entry.order:
+            raise ModelUnavailable(name=entry.application.name)
+        fitting: list[Servable] = []
+        misfit: BadTensor | None = None
+        for servable in entry.order:
+            try:
+                check_tensors(request.inputs, servable)
+                fitting.append(servable)
+            except BadTensor as error:
+                misfit = misfit or error
+        if not fitting and misfit is not None:
+            raise misfit
+        return fitting
+
+    def preferred(self, application: Application, variant: str | None) -> Servable:
+        """The variant that a request would get now: what decoding must prepare the tensors for.
+
+        Raises: UnknownVariant, ModelUnavailable.
+        """
+        entry = self._catalogue.entry(application.id)
+        if application.id in self._unavailable or (variant is None and not entry.order):
+            raise ModelUnavailable(name=application.name)
+        if variant is not None:
+            return self._catalogue.servable(entry, variant)
+        return next((s for s in entry.order if self._memory.is_resident(s.build_id)), entry.order[0])
+
+    # -- management ----------------------------------------------------------------------------------------------------
+
+    def is_available(self, application: Application) -> bool:
+        """Whether `infer` may be called: a servable variant exists (a cold load counts) and nobody unloaded it."""
+        try:
+            return bool(self._catalogue.entry(application.id).order) and application.id not in self._unavailable
+        except ModelUnavailable:
+            return False
+
+    async def load(self, application: Application, variant: str | None = None) -> None:
+        """Undo an explicit unload and make the wanted variant resident.
+
+        Raises: ModelUnavailable, UnknownVariant, OutOfMemory, LoadFailed.
+        """
+        self._unavailable.discard(application.id)
+        servable = self.preferred(application, variant)
+        residency = await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, None)
+        self._memory.unpin(residency)
+
+    async def unload(self, application: Application) -> None:
+        """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
+        entry = self._catalogue.entry(application.id)
+        self._unavailable.add(application.id)
+        await self._until_quiet(entry.model.id, others_may_run=entry.model.id)
+        await self._unload_unused({s.build_id for s in entry.servables.values()}, entry.model.id)
+
+    async def retire_model(self, model_id: str, builds: set[str]) -> None:
+        """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody else uses."""
+        await self._until_quiet(model_id)
+        await self._unload_unused(builds, model_id)
+
+    async def prefetch(self, build_ids: list[str]) -> None:
+        """Make builds resident in the background, in this order, as far as they fit without evicting; for the start of the box."""
+        sizes = {s.build_id: s for e in self._catalogue.entries() for s in e.servables.values()}
+        for build_id in build_ids:
+            servable = sizes.get(build_id)
+            if servable is None or self._memory.used_bytes + servable.peak_bytes > self._memory.budget_bytes:
+                continue
+            try:
+                self._memory.unpin(await self._memory.pin(build_id, servable.resident_bytes, servable.peak_bytes, None))
+            except ApplianceError:  # counted and announced by the memory manager; the next request tries again
+                continue
+
+    def status(self) -> dict[str, Any]:
+        """For `/v1/system`: what waits and runs."""
+        return {
+            "queued": len(self._queue),
+            "queues": self._queue.lengths(),
+            "running": sum(self._running.values()),
+            "workers": [{"busy_ms": w.busy_ns / 1e6, "runs": w.runs} for w in self.workers],
+            "sequences": len(self._sequences),
+            "draining": self._closing,
+        }
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new requests and wait for the running ones, at most so long."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(seconds):
+                while sum(self._running.values()):
+                    self._quiet.clear()
+                    await self._quiet.wait()
+        except TimeoutError:
+            return
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _until_quiet(self, model_id: str, others_may_run: str | None = None) -> None:
+        while self._running[model_id]:
+            if others_may_run is not None and self._shared_model_in_use(others_may_run):
+                return
+            self._quiet.clear()
+            await self._quiet.wait()
+
+    def _shared_model_in_use(self, model_id: str) -> bool:
+        """Whether some available application still uses the model, so that its builds stay anyway."""
+        return any(
+            e.model.id == model_id and e.application.id not in self._unavailable for e in self._catalogue.entries()
+        )
+
+    async def _unload_unused(self, builds: set[str], model_id: str) -> None:
+        used = {
+            s.build_id
+            for entry in self._catalogue.entries()
+            if entry.application.id not in self._unavailable
+            for s in entry.servables.values()
+        }
+        for build in sorted(builds - used):
+            await self._memory.unload(build)
+
+    def _count_failure(self, request: Request, error: ApplianceError) -> None:
+        outcome = "failed"
+        if isinstance(error, DeadlineExceeded):
+            outcome = "expired"
+        elif isinstance(error, LimitReached):
+            outcome = "rejected"
+        key = (request.application_id, request.variant or "", request.tenant)
+        self._telemetry.failed(key, outcome)
+
+
+def _batch(request: Request) -> int:
+    for tensor in request.inputs.values():
+        return int(tensor.shape[0]) if tensor.ndim else 1
+    return 1
+
+
+def _given(request: Request, entry: Entry) -> dict[str, Any]:
+    """State tensors that the caller sends itself win over the kept ones."""
+    return {pair.input: request.inputs[pair.input] for pair in entry.model.task.state if pair.input in request.inputs}
+
+
+def _distinct_builds(candidates: list[Servable]) -> list[Servable]:
+    """Rungs of a ladder share a build: trying it once is enough."""
+    first: dict[str, Servable] = {}
+    for servable in candidates:
+        first.setdefault(servable.build_id, servable)
+    return list(first.values())

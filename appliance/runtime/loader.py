@@ -1,0 +1,27 @@
+"""Brings a build from the store onto its processor and takes it off again. Knows no budget: that is `memory`'s."""
+
+from typing import Any
+
+from appliance.domain.errors import ApplianceError, LoadFailed
+from appliance.runtime.ports import Processor, VariantSource
+
+
+class Loader:
+    """Finds the prepared form of a build and hands it to the processor."""
+
+    def __init__(self, source: VariantSource, processor: Processor) -> None:
+        self._source = source
+        self._processor = processor
+
+    async def load(self, build_id: str) -> Any:
+        """The processor's handle. Raises: LoadFailed, whatever went wrong below."""
+        try:
+            return await self._processor.load(await self._source.open_build(build_id))
+        except ApplianceError:
+            raise
+        except Exception as error:
+            raise LoadFailed(build_id=build_id, reason=f"{type(error).__name__}: {error}"[:300]) from error
+
+    async def unload(self, handle: Any) -> None:
+        """Drop the build; returns when its memory is back."""
+        await self._processor.unload(handle)

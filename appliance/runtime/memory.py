@@ -1,0 +1,374 @@
+"""The one owner of residency: which builds are in memory, who pins them, and that they never exceed the budget.
+
+Runs on the event-loop thread without locks: a step without `await` is a transaction. Ledger of a domain: `committed` counts what has been promised
+(resident builds and loads, not what is leaving) and never exceeds the budget; `occupied` also counts what is still leaving, and no load starts
+before `occupied` has room for its peak. So the budget holds at every instant, swaps included (EM-03).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import DeadlineExceeded, OutOfMemory
+from appliance.domain.states import RESIDENCY_MOVES, ResidencyState, move
+from appliance.policies.eviction.base import EvictionInput, EvictionPlan, EvictionPolicy, ResidentBuild
+from appliance.runtime.loader import Loader
+from appliance.runtime.ports import DecisionSink, EventSink
+
+_S = ResidencyState
+
+
+@dataclass(slots=True)
+class Residency:
+    """One build and where it is. `bytes` is what the ledger counts for it now; `pins` are requests that wait for it or use it."""
+
+    build_id: str
+    resident_bytes: int
+    peak_bytes: int
+    state: ResidencyState = _S.ABSENT
+    bytes: int = 0
+    pins: int = 0
+    last_used_ns: int = 0
+    loads: int = 0
+    load_ns: int = 0
+    handle: Any = None
+    loading: asyncio.Future[None] | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class MemoryManager:
+    """Loads, replaces and unloads builds of one memory domain within a byte budget.
+
+    Two requests for one absent build join one load; a build in use is never a victim; a load is reserved with its peak before it starts.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        loader: Loader,
+        policy: EvictionPolicy,
+        budget_bytes: int,
+        wait_ms_max: float,
+        events: EventSink,
+        decisions: DecisionSink,
+        users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
+    ) -> None:
+        self._clock = clock
+        self._loader = loader
+        self._policy = policy
+        self._budget = budget_bytes
+        self._wait_ns_max = int(wait_ms_max * NS_PER_MS)
+        self._events = events
+        self._decisions = decisions
+        self._users_of = users_of
+        self._builds: dict[str, Residency] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: list[asyncio.Future[None]] = []
+        self._committed = 0
+        self._leaving = 0
+        self.loads = self.load_failures = self.evictions = 0
+
+    # -- the inference path --------------------------------------------------------------------------------------------
+
+    def is_resident(self, build_id: str) -> bool:
+        """Whether a request would be warm on it now."""
+        build = self._builds.get(build_id)
+        return build is not None and build.state is _S.RESIDENT
+
+    def pin_resident(self, build_id: str) -> Residency | None:
+        """Pin a resident build; None when it is not resident. The fast path: no await, no allocation."""
+        build = self._builds.get(build_id)
+        if build is None or build.state is not _S.RESIDENT:
+            return None
+        build.pins += 1
+        build.last_used_ns = self._clock.now_ns()
+        return build
+
+    async def pin(self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None) -> Residency:
+        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
+
+        Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting.
+        """
+        start_ns = self._clock.now_ns()
+        while True:
+            build = self._entry(build_id, resident_bytes, peak_bytes)
+            if build.state is _S.RESIDENT:
+                build.pins += 1
+                build.last_used_ns = self._clock.now_ns()
+                return build
+            if build.state in (_S.DRAINING, _S.UNLOADING):
+                await self._within(build.gone.wait(), deadline_ns, start_ns)
+                continue
+            build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
+            loading = build.loading or self._start_load(build)
+            try:
+                await self._within(asyncio.shield(loading), deadline_ns, start_ns)
+            finally:
+                self.unpin(build)
+
+    def unpin(self, build: Residency) -> None:
+        """Release one pin; a draining build leaves with its last one."""
+        build.pins -= 1
+        assert build.pins >= 0, build.build_id
+        if build.pins == 0:
+            if build.state is _S.DRAINING:
+                self._start_unload(build)
+            if self._changed:
+                self._announce_change()
+
+    # -- management ----------------------------------------------------------------------------------------------------
+
+    async def unload(self, build_id: str) -> None:
+        """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
+        build = self._builds.get(build_id)
+        if build is None:
+            return
+        if build.state is _S.LOADING and build.loading is not None:
+            await asyncio.wait([build.loading])
+        if build.state is _S.RESIDENT:
+            if build.pins:
+                build.state = move(RESIDENCY_MOVES, build.state, _S.DRAINING)
+                build.gone.clear()
+            else:
+                self._start_unload(build)
+        if build.state in (_S.DRAINING, _S.UNLOADING):
+            await build.gone.wait()
+
+    async def close(self) -> None:
+        """Unload everything, pinned or not; for the end of the process."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for build in self._builds.values():
+            if build.state is _S.RESIDENT and build.handle is not None:
+                await self._loader.unload(build.handle)
+
+    def resident_set(self) -> list[str]:
+        """Resident builds, most recently used first; what a restart brings back."""
+        builds = [b for b in self._builds.values() if b.state is _S.RESIDENT]
+        return [b.build_id for b in sorted(builds, key=lambda b: (-b.last_used_ns, b.build_id))]
+
+    def update_figures(self, build_id: str, resident_bytes: int, peak_bytes: int) -> None:
+        """Take a newly measured size over; a resident build is recounted at once."""
+        build = self._builds.get(build_id)
+        if build is None:
+            return
+        build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
+        if build.state is _S.RESIDENT:
+            self._committed += resident_bytes - build.bytes
+            build.bytes = resident_bytes
+            self._announce_change()
+
+    def residency(self, build_id: str) -> Residency | None:
+        """The record of a build that was ever asked for."""
+        return self._builds.get(build_id)
+
+    @property
+    def budget_bytes(self) -> int:
+        return self._budget
+
+    @property
+    def used_bytes(self) -> int:
+        """What the ledger counts as occupied now."""
+        return self._committed + self._leaving
+
+    def snapshot(self) -> dict[str, Any]:
+        """For `/v1/memory`: the domain, its builds and the counters."""
+        now_ns = self._clock.now_ns()
+        builds = [
+            {
+                "build": b.build_id,
+                "state": b.state.value,
+                "bytes": b.bytes,
+                "resident_bytes": b.resident_bytes,
+                "peak_bytes": b.peak_bytes,
+                "pins": b.pins,
+                "idle_ms": (now_ns - b.last_used_ns) / NS_PER_MS if b.last_used_ns else None,
+                "loads": b.loads,
+                "load_ms": b.load_ns / NS_PER_MS,
+                "applications": list(self._users_of(b.build_id)),
+            }
+            for b in sorted(self._builds.values(), key=lambda b: b.build_id)
+            if b.state is not _S.ABSENT
+        ]
+        return {
+            "budget_bytes": self._budget,
+            "used_bytes": self.used_bytes,
+            "loads": self.loads,
+            "load_failures": self.load_failures,
+            "evictions": self.evictions,
+            "builds": builds,
+        }
+
+    # -- loading -------------------------------------------------------------------------------------------------------
+
+    def _entry(self, build_id: str, resident_bytes: int, peak_bytes: int) -> Residency:
+        build = self._builds.get(build_id)
+        if build is None:
+            build = self._builds[build_id] = Residency(build_id, resident_bytes, peak_bytes)
+        elif build.state in (_S.ABSENT, _S.FAILED):
+            build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
+        return build
+
+    def _start_load(self, build: Residency) -> asyncio.Future[None]:
+        build.state = move(RESIDENCY_MOVES, build.state, _S.LOADING)
+        task = asyncio.create_task(self._load(build), name=f"load {build.build_id}")
+        task.add_done_callback(_consume)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        build.loading = task
+        return task
+
+    async def _load(self, build: Residency) -> None:
+        start_ns = self._clock.now_ns()
+        try:
+            await self._reserve(build)
+            load_start_ns = self._clock.now_ns()
+            build.handle = await self._loader.load(build.build_id)
+        except BaseException as error:
+            self._load_failed(build, error)
+            raise
+        build.load_ns = self._clock.now_ns() - load_start_ns
+        self._committed += build.resident_bytes - build.bytes
+        build.bytes = build.resident_bytes
+        build.state = move(RESIDENCY_MOVES, build.state, _S.RESIDENT)
+        build.last_used_ns = self._clock.now_ns()
+        build.loading = None
+        build.loads += 1
+        self.loads += 1
+        self._announce_change()
+        waited_ms = (load_start_ns - start_ns) / NS_PER_MS
+        self._events.emit(
+            "variant loaded", **self._facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
+        )
+
+    def _load_failed(self, build: Residency, error: BaseException) -> None:
+        self._committed -= build.bytes
+        build.bytes = 0
+        build.state = move(RESIDENCY_MOVES, build.state, _S.FAILED)
+        build.loading = None
+        self.load_failures += 1
+        self._announce_change()
+        self._events.emit("variant load failed", **self._facts(build), reason=str(error) or type(error).__name__)
+
+    async def _reserve(self, build: Residency) -> None:
+        """Commit the peak of `build`, evicting what the policy names; returns when the bytes are really free."""
+        need = max(build.peak_bytes, build.resident_bytes)
+        limit_ns = self._clock.now_ns() + self._wait_ns_max
+        while not self._commit(build, need):
+            await self._change_before(limit_ns, build, need)
+            if not build.pins:  # everybody who waited has given up
+                raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
+        while self.used_bytes > self._budget:
+            await self._change()
+
+    def _commit(self, build: Residency, need: int) -> bool:
+        """One transaction: plan, check, mark the victims, count the newcomer. False when only waiting can help."""
+        if need > self._budget:
+            raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
+        free = self._budget - self._committed
+        if need > free:
+            plan = self._plan(build, need, free)
+            if not plan.sufficient:
+                if not any(
+                    b.pins or b.state is _S.LOADING for b in self._builds.values() if b is not build and b.bytes
+                ):
+                    raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
+                return False
+            for victim in plan.victims:
+                self._evict(self._builds[victim], build.build_id)
+        build.bytes = need
+        self._committed += need
+        return True
+
+    def _plan(self, build: Residency, need: int, free: int) -> EvictionPlan:
+        resident = tuple(
+            ResidentBuild(b.build_id, b.bytes, b.last_used_ns, b.pins > 0, self._users_of(b.build_id))
+            for b in sorted(self._builds.values(), key=lambda b: b.build_id)
+            if b.state is _S.RESIDENT
+        )
+        problem = EvictionInput(self._clock.now_ns(), build.build_id, need, free, resident)
+        plan = self._policy.plan(problem)
+        self._check(plan, problem)
+        self._decisions.record("eviction", {"input": problem, "plan": plan})
+        return plan
+
+    def _check(self, plan: EvictionPlan, problem: EvictionInput) -> None:
+        victims = [self._builds[v] for v in plan.victims]
+        assert len({v.build_id for v in victims}) == len(victims), "a victim twice"
+        assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"
+        if plan.sufficient:
+            assert problem.free_bytes + sum(v.bytes for v in victims) >= problem.need_bytes, "the plan frees too little"
+
+    # -- unloading -----------------------------------------------------------------------------------------------------
+
+    def _evict(self, build: Residency, newcomer: str) -> None:
+        self.evictions += 1
+        self._events.emit("variant evicted", **self._facts(build), newcomer=newcomer)
+        self._start_unload(build)
+
+    def _start_unload(self, build: Residency) -> None:
+        build.state = move(RESIDENCY_MOVES, build.state, _S.UNLOADING)
+        build.gone.clear()
+        self._committed -= build.bytes
+        self._leaving += build.bytes
+        task = asyncio.create_task(self._unload(build), name=f"unload {build.build_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _unload(self, build: Residency) -> None:
+        handle, build.handle = build.handle, None
+        try:
+            await self._loader.unload(handle)
+        finally:
+            self._leaving -= build.bytes
+            build.bytes = 0
+            build.state = move(RESIDENCY_MOVES, build.state, _S.ABSENT)
+            build.gone.set()
+            self._announce_change()
+            self._events.emit("variant unloaded", **self._facts(build))
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _announce_change(self) -> None:
+        waiting, self._changed = self._changed, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _change(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed.append(future)
+        return future
+
+    async def _change_before(self, deadline_ns: int, build: Residency, need: int) -> None:
+        try:
+            await asyncio.wait_for(self._change(), max((deadline_ns - self._clock.now_ns()) / 1e9, 0.0))
+        except TimeoutError:
+            raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget) from None
+
+    async def _within(self, awaitable: Any, deadline_ns: int | None, start_ns: int) -> None:
+        if deadline_ns is None:
+            await awaitable
+            return
+        try:
+            await asyncio.wait_for(awaitable, max((deadline_ns - self._clock.now_ns()) / 1e9, 0.0))
+        except TimeoutError:
+            raise DeadlineExceeded(waited_ms=(self._clock.now_ns() - start_ns) / NS_PER_MS) from None
+
+    def _facts(self, build: Residency) -> Mapping[str, Any]:
+        return {
+            "build": build.build_id,
+            "bytes": build.bytes,
+            "used_bytes": self.used_bytes,
+            "applications": list(self._users_of(build.build_id)),
+        }
+
+
+def _consume(task: asyncio.Task[None]) -> None:
+    """A failed load whose waiters all gave up is no unhandled error: it was counted and announced."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,91 @@
+"""What the engine needs from others, declared by the side that calls.
+
+Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource, DecisionSink), `app` (Measure) and by the lab's emulations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from appliance.domain.catalogue import Profile
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.request import Tensors
+
+
+class Processor(Protocol):
+    """A compute device. Every method is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual time."""
+
+    def describe(self) -> ProcessorDescription:
+        """Name, kind, workers and fingerprint; constant over the object's life."""
+        ...
+
+    async def load(self, form: PreparedForm) -> Any:
+        """Bring a build into memory and return a handle for `run` and `unload`.
+
+        Raises: LoadFailed.
+        """
+        ...
+
+    async def run(
+        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, expected_ns: int | None
+    ) -> dict[str, Any]:
+        """Compute the named outputs (None = all); at most `workers` runs are asked for at once.
+
+        The returned arrays belong to the caller and pin nothing of the build. `expected_ns` is the profiled P99, None while unknown:
+        a device may choose a cheaper way for runs that are shorter than a thread switch.
+
+        Raises: RunFailed.
+        """
+        ...
+
+    async def unload(self, handle: Any) -> None:
+        """Drop the build and give its memory back to the operating system."""
+        ...
+
+
+class VariantSource(Protocol):
+    """Where the loader finds builds. May read files, never the database."""
+
+    async def open_build(self, build_id: str) -> PreparedForm:
+        """The prepared form of a build, or its plain file when none is valid for this machine.
+
+        Raises: LoadFailed when the content is missing or damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCase:
+    """One thing to time: real or synthetic inputs of one batch size."""
+
+    batch: int
+    inputs: Mapping[str, np.ndarray]
+
+
+class Measure(Protocol):
+    """Measures one build in a process of its own, with the same processor and options as serving."""
+
+    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
+        """Resident and peak bytes (ΔPss), load times with cold and warm page cache, latency by batch.
+
+        Raises: LoadFailed, RunFailed.
+        """
+        ...
+
+    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        """Write the prepared form of the ONNX file `source` into `target_dir`; None when this processor has none or it failed a check."""
+        ...
+
+
+class DecisionSink(Protocol):
+    """Takes decisions with their inputs; never blocks."""
+
+    def record(self, kind: str, decision: Mapping[str, object]) -> None: ...
+
+
+class EventSink(Protocol):
+    """Takes events for `/v1/events`, logs and tests; never blocks."""
+
+    def emit(self, event: str, **facts: object) -> None: ...

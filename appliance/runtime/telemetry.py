@@ -1,0 +1,166 @@
+"""What happened, as data: a ring of events for people and tests, counters and histograms for `/metrics` and the statistics extension.
+
+Recording is list arithmetic (about a microsecond); the Prometheus text is made when it is asked for.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import Clock
+
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
+PARTS = ("queue", "load", "compute", "total")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that changed. `tenant` None = of interest to the operator only."""
+
+    id: int
+    at: str
+    event: str
+    tenant: str | None
+    facts: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts by bucket of BUCKETS_S (the last is +Inf), and the sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_NS) + 1))
+    sum_ns: int = 0
+
+    def add(self, value_ns: int) -> None:
+        self.counts[bisect_left(_BUCKETS_NS, value_ns)] += 1
+        self.sum_ns += value_ns
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """One application × variant × calling tenant."""
+
+    outcomes: dict[str, int] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=lambda: {part: Histogram() for part in PARTS})
+    warm: int = 0
+    cold: int = 0
+    inferences: int = 0
+    last_ns: int = 0
+
+
+class Telemetry:
+    """Implements `EventSink`; bounded everywhere."""
+
+    def __init__(self, clock: Clock, ring_len: int = 2000, subscriber_len: int = 500) -> None:
+        self._clock = clock
+        self._ring: deque[Event] = deque(maxlen=ring_len)
+        self._subscriber_len = subscriber_len
+        self._subscribers: set[asyncio.Queue[Event]] = set()
+        self._next_id = 1
+        self._logger: Any = None
+        self.statistics: dict[tuple[str, str, str], Statistics] = {}
+        """(application id, variant name, calling tenant) → figures."""
+
+    def log_to(self, logger: Any) -> None:
+        """Also write every event to a structlog logger."""
+        self._logger = logger
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def emit(self, event: str, **facts: object) -> None:
+        """Record an event. A fact named `tenant` decides which tenant may see it."""
+        tenant = facts.get("tenant")
+        record = Event(
+            self._next_id, self._clock.wall_now().isoformat(), event, tenant if isinstance(tenant, str) else None, facts
+        )
+        self._next_id += 1
+        self._ring.append(record)
+        for subscriber in self._subscribers:
+            if subscriber.full():  # a slow reader loses the oldest; ids show the gap
+                subscriber.get_nowait()
+            subscriber.put_nowait(record)
+        if self._logger is not None:
+            self._logger.info(event, **facts)
+
+    def recent(self, after_id: int = 0) -> list[Event]:
+        """Events still in the ring with an id above `after_id`."""
+        return [e for e in self._ring if e.id > after_id]
+
+    async def subscribe(self, after_id: int | None = None) -> AsyncIterator[Event]:
+        """Recent events after `after_id` (None: only new ones), then new ones as they come."""
+        queue: asyncio.Queue[Event] = asyncio.Queue(self._subscriber_len)
+        self._subscribers.add(queue)
+        try:
+            for event in [] if after_id is None else self.recent(after_id):
+                yield event
+            while True:
+                yield await queue.get()
+        finally:
+            self._subscribers.discard(queue)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def done(
+        self, key: tuple[str, str, str], *, warm: bool, queue_ns: int, load_ns: int, compute_ns: int, batch: int
+    ) -> None:
+        """Count an answered request of (application, variant, tenant)."""
+        statistics = self._statistics(key)
+        statistics.outcomes["done"] = statistics.outcomes.get("done", 0) + 1
+        histograms = statistics.histograms
+        histograms["queue"].add(queue_ns)
+        histograms["load"].add(load_ns)
+        histograms["compute"].add(compute_ns)
+        histograms["total"].add(queue_ns + load_ns + compute_ns)
+        if warm:
+            statistics.warm += 1
+        else:
+            statistics.cold += 1
+        statistics.inferences += batch
+        statistics.last_ns = self._clock.now_ns()
+
+    def failed(self, key: tuple[str, str, str], outcome: str) -> None:
+        """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("")."""
+        statistics = self._statistics(key)
+        statistics.outcomes[outcome] = statistics.outcomes.get(outcome, 0) + 1
+        statistics.last_ns = self._clock.now_ns()
+
+    def of_application(self, application_id: str) -> dict[str, Statistics]:
+        """Figures of an application by variant, summed over tenants."""
+        result: dict[str, Statistics] = {}
+        for (application, variant, _), statistics in self.statistics.items():
+            if application == application_id:
+                merge(result.setdefault(variant, Statistics()), statistics)
+        return result
+
+    def forget_application(self, application_id: str) -> None:
+        """Drop the figures of a deleted application, so that names coming and going do not grow the process."""
+        for key in [k for k in self.statistics if k[0] == application_id]:
+            del self.statistics[key]
+
+    def _statistics(self, key: tuple[str, str, str]) -> Statistics:
+        found = self.statistics.get(key)
+        if found is None:
+            found = self.statistics[key] = Statistics()
+        return found
+
+
+def merge(into: Statistics, other: Statistics) -> None:
+    """Add `other` to `into`."""
+    for outcome, count in other.outcomes.items():
+        into.outcomes[outcome] = into.outcomes.get(outcome, 0) + count
+    for part in PARTS:
+        a, b = into.histograms[part], other.histograms[part]
+        a.counts = [x + y for x, y in zip(a.counts, b.counts, strict=True)]
+        a.sum_ns += b.sum_ns
+    into.warm += other.warm
+    into.cold += other.cold
+    into.inferences += other.inferences
+    into.last_ns = max(into.last_ns, other.last_ns)

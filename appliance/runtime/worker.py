@@ -1,0 +1,56 @@
+"""A worker drives one slot of a processor: takes the most urgent job, runs it, answers. Never more than one run at a time."""
+
+import asyncio
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.states import RequestState
+from appliance.runtime.ports import Processor
+from appliance.runtime.queues import Job, Queue
+
+
+class Worker:
+    """One of a processor's `workers`."""
+
+    def __init__(self, clock: Clock, processor: Processor, queue: Queue) -> None:
+        self._clock = clock
+        self._processor = processor
+        self._queue = queue
+        self.busy_ns = 0
+        self.runs = 0
+
+    async def work(self) -> None:
+        """Serve the queue until cancelled."""
+        while True:
+            job = self._queue.take()
+            if job is None:
+                await self._queue.wait()
+            else:
+                await self.serve(job)
+
+    async def serve(self, job: Job) -> None:
+        """Run one job and settle its answer; never raises for the job's own failure."""
+        job.to(RequestState.RUNNING)
+        clock, request, servable = self._clock, job.request, job.servable
+        job.started_ns = clock.now_ns()
+        outputs: dict[str, Any] | None = None
+        error: BaseException | None = None
+        try:
+            outputs = await self._processor.run(
+                job.residency.handle, request.inputs, request.outputs, servable.expected_ns
+            )
+        except asyncio.CancelledError:
+            job.answer.cancel()
+            raise
+        except Exception as caught:
+            error = caught
+        job.finished_ns = clock.now_ns()
+        self.busy_ns += job.finished_ns - job.started_ns
+        self.runs += 1
+        job.to(RequestState.FAILED if error else RequestState.DONE)
+        if job.answer.done():  # the caller went away meanwhile
+            return
+        if error is not None:
+            job.answer.set_exception(error)
+        else:
+            job.answer.set_result(outputs or {})

@@ -1,0 +1,161 @@
+"""One frozen tree of settings, read once by the roots (`app`, `cli`).
+
+Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PORT=9000`), the TOML file named by `APPLIANCE_CONFIG`, defaults.
+"""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+MIB = 2**20
+GIB = 2**30
+
+
+class Section(BaseModel):
+    """Base of the branches: frozen, and a misspelt key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class HttpSettings(Section):
+    host: str = "127.0.0.1"
+    """Address to listen on; loopback until an operator opens it."""
+    port: int = Field(8080, ge=0, le=65535)
+    """TCP port; 0 takes a free one (printed at start)."""
+    body_bytes_max: int = Field(64 * MIB, ge=1024)
+    """Largest body of an inference or predict request; bodies that wait count against memory."""
+    form_bytes_max: int = Field(64 * MIB, ge=1024)
+    """Largest model that `POST /v1/models` takes at once; larger ones go by `/v1/uploads`."""
+    upload_bytes_max: int = Field(8 * GIB, ge=1024)
+    """Largest upload by `/v1/uploads`."""
+    inflight_bytes_max: int = Field(256 * MIB, ge=1024)
+    """Sum of the bodies of requests that are being handled."""
+    connections_max: int = Field(1000, ge=1)
+    """Open connections at once; more get 503."""
+    keep_alive_s: float = Field(30.0, gt=0)
+    """How long an idle connection stays open."""
+    drain_s: float = Field(20.0, ge=0)
+    """How long a SIGTERM waits for running requests."""
+    tls_cert: Path | None = None
+    """PEM certificate; with `tls_key` the box speaks HTTPS."""
+    tls_key: Path | None = None
+    """PEM private key of `tls_cert`."""
+    tls_self_signed: bool = False
+    """Make and use a self-signed certificate in the state folder."""
+
+
+class MemorySettings(Section):
+    budget_bytes: int | None = Field(None, ge=MIB)
+    """Bytes that loaded builds may occupy; empty: `budget_share` of what is available at start."""
+    budget_share: float = Field(0.5, gt=0, le=0.95)
+    """Share of the machine's available memory taken when `budget_bytes` is empty; the rest is activations, bodies and other programs."""
+    loads_parallel_max: int = Field(2, ge=1, le=16)
+    """Loads at once; each reserves its measured peak."""
+    wait_ms_max: float = Field(30_000.0, gt=0)
+    """Longest wait of a request without a deadline for pinned memory to become free."""
+
+
+class ProcessorSettings(Section):
+    kind: str = "cpu"
+    """Registry name in `runtime.processors`."""
+    name: str = "cpu"
+    """Name in metrics, profiles and plans."""
+    workers: int | None = Field(None, ge=1, le=64)
+    """Runs at once; empty: the number of usable cores divided by `threads_per_run`."""
+    threads_per_run: int = Field(1, ge=1, le=64)
+    """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in throughput)."""
+    device: int = Field(0, ge=0)
+    """Device index, for kinds that have several."""
+
+
+class QueueSettings(Section):
+    len_max: int = Field(256, ge=1)
+    """Requests of one application that may wait; more get 429."""
+    total_max: int = Field(4096, ge=1)
+    """Requests of all applications that may wait."""
+    timeout_ms: float = Field(30_000.0, gt=0)
+    """Deadline of a request that states none and whose application has no SLO."""
+    inline_us_max: float = Field(250.0, ge=0)
+    """A model whose measured P99 is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
+    sequences_max: int = Field(1024, ge=1)
+    """States of stateful models kept at once."""
+    sequence_idle_s: float = Field(60.0, gt=0)
+    """A state that was not used for this long is dropped."""
+
+
+class ImportSettings(Section):
+    jobs_parallel_max: int = Field(1, ge=1, le=8)
+    """Import jobs at once; the rest queue."""
+    child_memory_bytes: int = Field(6 * GIB, ge=256 * MIB)
+    """Address-space limit of a child that inspects or converts a hostile model."""
+    child_cpu_s: int = Field(900, ge=10)
+    """CPU-time limit of one child."""
+    child_wall_s: int = Field(1200, ge=10)
+    """Wall-time limit of one child."""
+    inspect_wall_s: int = Field(120, ge=5)
+    """Wall-time limit of the first look at a file."""
+    file_bytes_max: int = Field(16 * GIB, ge=MIB)
+    """Largest file a child may write."""
+    accuracy_floor: float = Field(0.5, ge=0, le=1)
+    """A made variant whose accuracy (or fidelity) is below this is shelved."""
+    ladder_max: int = Field(3, ge=1, le=8)
+    """Input sizes made of a model with free height and width."""
+    nice: int = Field(10, ge=0, le=19)
+    """Politeness of the children towards serving."""
+    eval_samples_max: int = Field(64, ge=1)
+    """Samples per accuracy measurement."""
+    calibration_samples_max: int = Field(32, ge=1)
+    """Inputs used to calibrate static quantisation."""
+
+
+class PolicySettings(Section):
+    eviction: str = "lru"
+    """Registry name in `policies.eviction`."""
+    selection: str = "most-accurate"
+    """Registry name in `policies.selection`: the variant that answers a request which names none."""
+
+
+class SecuritySettings(Section):
+    failed_keys_per_min: int = Field(30, ge=1)
+    """Wrong keys one address may send in a minute before it gets 429."""
+
+
+class LogSettings(Section):
+    level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """Lowest level written."""
+    format: str = Field("auto", pattern="^(auto|json|console)$")
+    """json for the journal, console for people; auto asks whether standard error is a terminal."""
+
+
+class Settings(BaseSettings):
+    """The whole tree; every field says its unit in its name and why its default is what it is."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="APPLIANCE_", env_nested_delimiter="__", frozen=True, extra="ignore", use_attribute_docstrings=True
+    )
+
+    state_dir: Path = Path("state")
+    """Folder of the database, blobs, prepared forms and keys."""
+    http: HttpSettings = HttpSettings()
+    memory: MemorySettings = MemorySettings()
+    processors: tuple[ProcessorSettings, ...] = (ProcessorSettings(),)
+    queues: QueueSettings = QueueSettings()
+    imports: ImportSettings = ImportSettings()
+    policies: PolicySettings = PolicySettings()
+    security: SecuritySettings = SecuritySettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        config = os.environ.get("APPLIANCE_CONFIG")
+        toml = (TomlConfigSettingsSource(settings_cls, toml_file=Path(config)),) if config else ()
+        return (init_settings, env_settings, *toml)
