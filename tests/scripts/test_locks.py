@@ -1,0 +1,73 @@
+"""The locks install the same packages everywhere, and say where they came from only by hash."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = sorted(ROOT.glob("locks/*.txt"))
+PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^ ]+)(?P<rest>.*)$")
+
+
+def pins(lock: Path) -> dict[str, set[str]]:
+    """Package to its pinned versions (two where a newer Python takes a newer one)."""
+    found: dict[str, set[str]] = {}
+    for line in lock.read_text().splitlines():
+        if pin := PIN.match(line):
+            found.setdefault(pin["name"], set()).add(pin["version"])
+    return found
+
+
+def project() -> dict[str, list[str]]:
+    """Extra to its requirements; the base is under the empty name."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {"": table["dependencies"], **table["optional-dependencies"]}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=~! ;]", requirement)[0].lower() for requirement in requirements}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_lock_names_no_place(lock: Path) -> None:
+    """A lock holds pins, hashes and the reason for each package: no address, no option, no path."""
+    for line in lock.read_text().splitlines():
+        assert re.fullmatch(r"[a-z0-9][^/]*==[^/]* \\|    --hash=sha256:[0-9a-f]{64}( \\)?|    #( [^/]*)?", line), line
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_every_pin_has_a_hash(lock: Path) -> None:
+    """pip refuses a whole lock when one package in it has no hash."""
+    lines = lock.read_text().splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if PIN.match(line):
+            assert following.startswith("    --hash=sha256:"), line
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_lock_holds_what_the_project_asks_for(lock: Path) -> None:
+    """A dependency added to pyproject.toml without `scripts/lock` is missing here."""
+    extras = {"dev": ["cpu", "dev"], "openvino": ["cpu", "openvino"]}.get(lock.stem, [lock.stem])
+    wanted = names([requirement for extra in ["", *extras] for requirement in project()[extra]])
+    assert wanted | {"hatchling", "editables"} <= pins(lock).keys()
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_lock_has_one_onnx_runtime(lock: Path) -> None:
+    """Distributions of ONNX Runtime overwrite one another, so no environment may get two."""
+    assert len([name for name in pins(lock) if name in ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")]) == 1
+
+
+def test_dev_contains_cpu() -> None:
+    """A developer's environment serves a request for cpu only because it has the very same packages."""
+    dev, cpu = pins(ROOT / "locks/dev.txt"), pins(ROOT / "locks/cpu.txt")
+    assert {name: dev.get(name) for name in cpu} == cpu
+
+
+def test_every_dependency_is_documented() -> None:
+    """docs/dependencies.md says why each one is there."""
+    text = (ROOT / "docs/dependencies.md").read_text()
+    wanted = {name for requirements in project().values() for name in names(requirements)}
+    assert {name for name in wanted if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)} == set()

@@ -1,0 +1,121 @@
+"""scripts/setup makes an environment, notices when it is stale, and says what to do when it cannot."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import NS_PER_MS, SystemClock
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("appliance", "locks", "scripts", "pyproject.toml", "README.md", "LICENSE")
+NO_INDEX = {
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+    "PIP_RETRIES": "0",
+    "PIP_NO_CACHE_DIR": "1",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what setup needs, in a folder with a space in its path."""
+    folder = tmp_path / "a clone"
+    folder.mkdir()
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / part)
+    return folder
+
+
+def run(script: Path, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run from another folder, with nothing in the environment but what is named."""
+    home = {"HOME": str(Path.home())}
+    return subprocess.run(
+        [script, *arguments], cwd="/", env={**home, **(env or {})}, capture_output=True, text=True, check=False
+    )
+
+
+def pretend_environment(checkout: Path, extra: str) -> None:
+    """A .venv with this Python and the stamp that setup would have written, but no packages."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/python").symlink_to(sys.executable)
+    version = ".".join(map(str, sys.version_info[:3]))
+    digest = hashlib.sha256((checkout / f"locks/{extra}.txt").read_bytes()).hexdigest()
+    stamp = f"extra {extra}\nroot {checkout}\npython Python {version}\nform 1\n{digest}  -\n"
+    (checkout / ".venv/setup-stamp").write_text(stamp)
+
+
+def test_fresh_environment_costs_little(checkout: Path) -> None:
+    """Every call of scripts/appliance pays this: silent, and under 50 ms (best of five; it takes about 15)."""
+    pretend_environment(checkout, "cpu")
+    clock, took_ns = SystemClock(), []
+    for _ in range(5):
+        started_ns = clock.now_ns()
+        done = run(checkout / "scripts/setup", "--quiet")
+        took_ns.append(clock.now_ns() - started_ns)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert min(took_ns) < 50 * NS_PER_MS
+
+
+def test_dev_serves_a_request_for_cpu(checkout: Path) -> None:
+    """scripts/appliance in a developer's checkout takes the developer's environment."""
+    pretend_environment(checkout, "dev")
+    assert "ready: .venv (dev)" in run(checkout / "scripts/setup", "cpu").stderr
+
+
+@pytest.mark.parametrize("change", ["lock", "extra", "moved"])
+def test_stale_environment_is_noticed(checkout: Path, change: str) -> None:
+    """A changed lock, another extra and a moved checkout each lead to a new attempt (which fails here: no index)."""
+    pretend_environment(checkout, "cpu")
+    if change == "lock":
+        with (checkout / "locks/cpu.txt").open("a") as lock:
+            lock.write("# changed\n")
+    elif change == "moved":
+        checkout = checkout.rename(checkout.with_name("moved"))
+    done = run(checkout / "scripts/setup", "dev" if change == "extra" else "cpu", env=NO_INDEX)
+    assert done.returncode == 1
+    assert "ready" not in done.stderr
+    assert not (checkout / ".venv/setup-stamp").exists()
+
+
+def test_no_network_is_explained(checkout: Path) -> None:
+    """Without an index the last lines say so and what to do, and the log is kept."""
+    done = run(checkout / "scripts/setup", "cpu", env=NO_INDEX)
+    assert done.returncode == 1
+    assert "the package index was not reached" in done.stderr
+    assert (checkout / ".venv.log").stat().st_size > 0
+
+
+def test_wrong_python_is_explained(checkout: Path) -> None:
+    """A named Python that does not do is an error, not a reason to take another one."""
+    done = run(checkout / "scripts/setup", "cpu", env={"APPLIANCE_PYTHON": "/bin/false"})
+    assert done.returncode == 1
+    assert "APPLIANCE_PYTHON=/bin/false is no Python 3.11 to 3.14" in done.stderr
+
+
+def test_wrong_usage(checkout: Path) -> None:
+    """An unknown argument is named, with those that exist."""
+    done = run(checkout / "scripts/setup", "cuda")
+    assert done.returncode == 2
+    assert "'cuda'" in done.stderr
+    assert "gpu" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.zoo
+def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
+    """From nothing to a running command line, with only what the index serves."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
+    done = run(checkout / "scripts/appliance", "--help", env=kept)
+    assert done.returncode == 0, done.stderr
+    assert "serve" in done.stdout
+    assert run(checkout / "scripts/setup", "--quiet").stderr == ""
