@@ -29,5 +29,5 @@ def configure(level: str, style: str) -> None:
 
 
 def get(name: str) -> Any:
-    """A logger whose events carry `logger=name`."""
-    return structlog.get_logger(logger=name)
+    """A logger whose events carry `component=name` (structlog keeps the word `logger` for itself)."""
+    return structlog.get_logger(component=name)

@@ -56,11 +56,11 @@ class Applications(Repository):
         return await self._read(lambda session: application_row(session, id).to_application())
 
     async def applications(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Application]:
-        """A tenant's own by name, those after the name `after`."""
+        """A tenant's own by id, those after the id `after`."""
         query = (
             select(ApplicationRow)
-            .where(ApplicationRow.tenant == tenant, col(ApplicationRow.name) > after)
-            .order_by(col(ApplicationRow.name))
+            .where(ApplicationRow.tenant == tenant, col(ApplicationRow.id) > after)
+            .order_by(col(ApplicationRow.id))
             .limit(limit)
         )
         return await self._read(lambda session: [row.to_application() for row in session.exec(query)])

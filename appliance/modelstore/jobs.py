@@ -74,7 +74,7 @@ class Jobs(Repository):
         error: str | None = None,
     ) -> JobRecord:
         """Change what is given; the percentage never falls. Raises: UnknownJob."""
-        now = self._clock.wall_now()
+        now = self.clock.wall_now()
 
         def work(session: Session) -> tuple[JobRecord, Changes]:
             row = job_row(session, id)

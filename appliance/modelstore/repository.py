@@ -35,16 +35,16 @@ class Repository:
     """Base of the nouns. `on_change` is called on the event loop, once for every committed change, in commit order."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
+        self.database = database
+        self.clock = clock
         self.on_change: Callable[[Change], None] | None = None
 
     async def _read(self, work: Callable[[Session], T]) -> T:
-        return await self._database.read(work)
+        return await self.database.read(work)
 
     async def _write(self, work: Callable[[Session], tuple[T, Changes]]) -> T:
         """Commit `work` and announce what it changed, also when the caller is cancelled meanwhile."""
-        future = self._database.submit_write(work)
+        future = self.database.submit_write(work)
         future.add_done_callback(self._announce)
         value, _changes = await asyncio.shield(future)
         return value

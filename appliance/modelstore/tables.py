@@ -5,7 +5,7 @@ A change here needs a migration (`migrations/versions`); a test compares the two
 
 import datetime
 
-from sqlalchemy import Column, LargeBinary, MetaData
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from appliance.domain.access import KeyRecord, Role
@@ -63,7 +63,14 @@ class KeyRow(Row, table=True):
 
     def to_key(self) -> KeyRecord:
         return KeyRecord(
-            self.id, self.tenant, Role(self.role), self.sha256, self.created_at, self.applications, self.expires_at, self.label
+            self.id,
+            self.tenant,
+            Role(self.role),
+            self.sha256,
+            self.created_at,
+            self.applications,
+            self.expires_at,
+            self.label,
         )
 
 
@@ -86,7 +93,8 @@ class ModelRow(Row, table=True):
 class BlobRow(Row, table=True):
     __tablename__ = "blob"
     sha256: str = Field(primary_key=True)
-    size_bytes: int
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    modified_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
     created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
 
@@ -157,7 +165,14 @@ class ApplicationRow(Row, table=True):
 
     def to_application(self) -> Application:
         return Application(
-            self.id, self.tenant, self.name, self.model_id, self.latency_slo_ms, self.accuracy_min, self.weight, self.shared
+            self.id,
+            self.tenant,
+            self.name,
+            self.model_id,
+            self.latency_slo_ms,
+            self.accuracy_min,
+            self.weight,
+            self.shared,
         )
 
     def take(self, application: Application) -> None:
@@ -213,7 +228,9 @@ class UploadRow(Row, table=True):
     updated_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
     def to_upload(self, offset: int) -> UploadRecord:
-        return UploadRecord(self.id, self.tenant, offset, self.length, self.sha256, self.file_name, self.created_at, self.updated_at)
+        return UploadRecord(
+            self.id, self.tenant, offset, self.length, self.sha256, self.file_name, self.created_at, self.updated_at
+        )
 
 
 class ResidentRow(Row, table=True):

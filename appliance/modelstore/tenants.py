@@ -24,7 +24,7 @@ class Tenants(Repository):
     async def create_tenant(self, tenant: Tenant) -> Tenant:
         """Raises: BadName, AlreadyExists."""
         checked_name(tenant.name, "tenant")
-        now = self._clock.wall_now()
+        now = self.clock.wall_now()
 
         def work(session: Session) -> tuple[Tenant, Changes]:
             if session.get(TenantRow, tenant.name) is not None:
@@ -65,7 +65,10 @@ class Tenants(Repository):
             keys = session.exec(select(KeyRow.id).where(KeyRow.tenant == name)).all()
             applications = session.exec(select(ApplicationRow.id).where(ApplicationRow.tenant == name)).all()
             session.delete(row)
-            gone = [*(Change("key", id, None) for id in keys), *(Change("application", id, None) for id in applications)]
+            gone = [
+                *(Change("key", id, None) for id in keys),
+                *(Change("application", id, None) for id in applications),
+            ]
             return None, [*gone, Change("tenant", name, None)]
 
         await self._write(work)
@@ -107,7 +110,9 @@ class Tenants(Repository):
 
     async def keys(self, tenant: str, after: str = "", limit: int = PAGE) -> list[KeyRecord]:
         """Keys of a tenant by id, those after `after`."""
-        query = select(KeyRow).where(KeyRow.tenant == tenant, col(KeyRow.id) > after).order_by(col(KeyRow.id)).limit(limit)
+        query = (
+            select(KeyRow).where(KeyRow.tenant == tenant, col(KeyRow.id) > after).order_by(col(KeyRow.id)).limit(limit)
+        )
         return await self._read(lambda session: [row.to_key() for row in session.exec(query)])
 
     async def all_keys(self) -> list[KeyRecord]:

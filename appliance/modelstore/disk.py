@@ -1,0 +1,88 @@
+"""Writing files so that a power cut leaves the old state or the new one, and a full disk leaves nothing behind."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.domain.errors import StorageFull
+
+CHUNK_BYTES = 2**20
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextlib.contextmanager
+def full_disk_is_typed() -> Iterator[None]:
+    """Raises: StorageFull in place of the operating system's ways to say so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:
+            raise StorageFull() from error
+        raise
+
+
+def require_free(folder: Path, need_bytes: int, reserve_bytes: int) -> None:
+    """Raises: StorageFull when `need_bytes` would leave less than `reserve_bytes`, which the database needs to go on."""
+    if shutil.disk_usage(folder).free < need_bytes + reserve_bytes:
+        raise StorageFull()
+
+
+def sync_file(path: Path) -> None:
+    """Force the bytes of a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with full_disk_is_typed():
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the entries of a folder (new names, renames) to the disk."""
+    sync_file(path)
+
+
+def copy_hashed(source: Path, target: Path) -> str:
+    """Copy and sync a file; returns its SHA-256 in hex. Raises: StorageFull (then `target` is gone)."""
+    digest = hashlib.sha256()
+    try:
+        with full_disk_is_typed(), source.open("rb") as reader, target.open("xb") as writer:
+            while block := reader.read(CHUNK_BYTES):
+                digest.update(block)
+                writer.write(block)
+            writer.flush()
+            os.fsync(writer.fileno())
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return digest.hexdigest()
+
+
+def move_hashed(source: Path, target: Path) -> str:
+    """Take a file over: sync, hash and rename it, or copy it when it lies on another disk. Returns its SHA-256 in hex."""
+    if source.stat().st_dev != target.parent.stat().st_dev:
+        digest = copy_hashed(source, target)
+        source.unlink()
+        return digest
+    sync_file(source)
+    digest = hash_of(source)
+    os.rename(source, target)
+    return digest
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file in hex."""
+    with path.open("rb") as reader:
+        return hashlib.file_digest(reader, "sha256").hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
