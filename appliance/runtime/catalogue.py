@@ -7,8 +7,8 @@ can be computed once per change (candidates, tensor specs, builds) is.
 from dataclasses import dataclass, replace
 
 from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, Variant
-from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownTenant, UnknownVariant
-from appliance.domain.names import application_id, build_id
+from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
+from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import Candidate, SelectionInput, SelectionPolicy
 
@@ -103,6 +103,31 @@ class Catalogue:
         if shared is None:
             raise UnknownApplication(name=name)
         return self._applications[shared]
+
+    def resolve_model(self, tenant: str, name: str) -> Model:
+        """The model that `name` means to `tenant`: its own, else a shared one (the first tenant by name wins).
+
+        Raises: UnknownModel.
+        """
+        own = self._models.get(model_id(tenant, name))
+        if own is not None:
+            return own
+        shared = [m for m in self._models.values() if m.shared and m.name == name]
+        if not shared:
+            raise UnknownModel(name=name)
+        return min(shared, key=lambda m: m.id)
+
+    def visible_models(self, tenant: str) -> list[Model]:
+        """The tenant's own models and the shared ones that its own do not hide; by name."""
+        seen: dict[str, Model] = {}
+        for model in sorted(self._models.values(), key=lambda m: (m.tenant != tenant, m.id)):
+            if model.tenant == tenant or model.shared:
+                seen.setdefault(model.name, model)
+        return [seen[name] for name in sorted(seen)]
+
+    def has_tenant(self, name: str) -> bool:
+        """Whether there is such a tenant."""
+        return name in self._tenants
 
     def entry(self, application_id_: str) -> Entry:
         """Raises: ModelUnavailable when the model has gone or was never imported."""
