@@ -1,0 +1,130 @@
+"""The one place where an error becomes an HTTP answer: RFC 9457 problem documents.
+
+`TABLE` maps a class of `domain.errors` to a status and a title; a class without a row takes its parent's. Works for raw ASGI too
+(`problem_response`, `status_of`), so that `/v2`, which has an error shape of its own, agrees on the status.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.domain import errors as e
+from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
+
+CONTENT_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the class means over HTTP."""
+
+    status: int
+    title: str
+
+
+TABLE: Mapping[type[e.ApplianceError], Row] = {
+    e.ApplianceError: Row(500, "The appliance could not do this"),
+    e.NotFound: Row(404, "Nothing of this name is visible with this key"),
+    e.UnknownTenant: Row(404, "No such tenant"),
+    e.UnknownModel: Row(404, "No such model"),
+    e.UnknownApplication: Row(404, "No such application"),
+    e.UnknownVariant: Row(404, "No such variant"),
+    e.UnknownJob: Row(404, "No such job"),
+    e.UnknownUpload: Row(404, "No such upload"),
+    e.UnknownKey: Row(404, "No such key"),
+    e.Conflict: Row(409, "Not possible in the present state"),
+    e.AlreadyExists: Row(409, "The name is taken"),
+    e.InUse: Row(409, "In use"),
+    e.IllegalState: Row(409, "Not possible in the present state"),
+    e.OffsetMismatch: Row(409, "The upload goes on at another offset"),
+    e.ModelUnavailable: Row(409, "The model is not available"),
+    e.BadInput: Row(422, "The input cannot be used"),
+    e.BadName: Row(422, "Not a legal name"),
+    e.BadTensor: Row(422, "A tensor does not fit the model"),
+    e.BadMedia: Row(422, "The picture, sound or text cannot be decoded"),
+    e.BadMetadata: Row(422, "The metadata does not fit"),
+    e.BadModel: Row(422, "The model is refused"),
+    e.BadArchive: Row(422, "The archive is refused"),
+    e.TooLarge: Row(413, "Larger than the limit"),
+    e.NotAllowed: Row(403, "Not allowed"),
+    e.MissingKey: Row(401, "A key is needed"),
+    e.WrongKey: Row(401, "The key does not open anything"),
+    e.Forbidden: Row(403, "The key may not do this"),
+    e.LimitReached: Row(429, "A limit is reached"),
+    e.QuotaExceeded: Row(429, "The tenant's quota is used up"),
+    e.QueueFull: Row(429, "Too many requests wait"),
+    e.TooManyFailedKeys: Row(429, "Too many wrong keys"),
+    e.Unavailable: Row(503, "Not possible now"),
+    e.Busy: Row(503, "The box is busy"),
+    e.OutOfMemory: Row(503, "No room in memory"),
+    e.LoadFailed: Row(503, "The model could not be loaded"),
+    e.ProcessorLost: Row(503, "A processor is lost"),
+    e.ShuttingDown: Row(503, "The box is shutting down"),
+    e.StorageFull: Row(507, "The disk is full"),
+    e.DeadlineExceeded: Row(504, "The deadline passed"),
+    e.RunFailed: Row(500, "The model failed on this input"),
+}
+
+
+def row_of(error: type[e.ApplianceError]) -> Row:
+    """The row of the class or of its nearest ancestor."""
+    return next(TABLE[parent] for parent in error.__mro__ if parent in TABLE)
+
+
+def status_of(exc: BaseException) -> int:
+    """HTTP status of any exception; 500 for what is not ours."""
+    return row_of(type(exc)).status if isinstance(exc, e.ApplianceError) else 500
+
+
+def headers_of(exc: BaseException) -> dict[str, str]:
+    """Headers that belong to the error whatever the shape of its body: Retry-After, WWW-Authenticate."""
+    headers = {}
+    retry_after_s = getattr(exc, "retry_after_s", None)
+    if retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+    if status_of(exc) == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
+
+
+def document(slug: str, row: Row, detail: str, instance: str, facts: Mapping[str, object] | None = None) -> bytes:
+    """A problem document as JSON bytes; facts that JSON does not know are written as text."""
+    members: dict[str, object] = {"type": PROBLEMS_PATH + slug, "title": row.title, "status": row.status}
+    members |= {"detail": detail}
+    if instance:
+        members["instance"] = instance
+    members.update((name, value) for name, value in (facts or {}).items() if name not in RESERVED)
+    return json.dumps(members, default=str, ensure_ascii=False).encode()
+
+
+def problem_response(exc: BaseException, instance: str = "") -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of an error; one that is not ours tells nothing of the inside."""
+    if isinstance(exc, e.ApplianceError):
+        row = row_of(type(exc))
+        body = document(slug_of(type(exc)), row, str(exc), instance, exc.facts())
+        return row.status, {"Content-Type": CONTENT_TYPE, **headers_of(exc)}, body
+    detail = "something went wrong inside the box; its log has the details under this request id"
+    return 500, {"Content-Type": CONTENT_TYPE}, plain_problem("internal-error", detail, instance)[1]
+
+
+OTHERS: Mapping[str, Row] = {
+    "no-such-path": Row(404, "No such path"),
+    "method-not-allowed": Row(405, "Not with this method"),
+    "bad-request": Row(400, "The request cannot be read"),
+    "invalid-request": Row(422, "A field is missing or wrong"),
+    "internal-error": Row(500, "Internal error"),
+}
+"""Problems of HTTP itself, which the domain does not know."""
+
+
+def plain_problem(
+    slug: str, detail: str, instance: str, facts: Mapping[str, object] | None = None
+) -> tuple[int, bytes]:
+    """Status and body of one of `OTHERS`."""
+    return OTHERS[slug].status, document(slug, OTHERS[slug], detail, instance, facts)
+
+
+def all_problems() -> dict[str, Row]:
+    """Every slug that can stand in a `type`, with its row; for the pages under `/problems/`."""
+    return {slug_of(error): row_of(error) for error in error_classes()} | dict(OTHERS)

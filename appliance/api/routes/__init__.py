@@ -1,0 +1,1 @@
+"""One module a noun; `ROUTERS` in `api.service` names them all."""

@@ -1,0 +1,98 @@
+"""Tenants, their quotas, and keys."""
+
+import datetime
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from appliance.domain.access import Role
+from appliance.wire.shape import Order, Shape
+
+
+class QuotaShape(Order):
+    """What a tenant may use; null = no limit."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    requests_per_s: float | None = Field(None, gt=0, examples=[50])
+    """Requests a second, with bursts of one second's worth; more get 429."""
+    concurrent_requests: int | None = Field(None, ge=1, examples=[16])
+    """Requests under way at once; more get 429."""
+    memory_share: float | None = Field(None, gt=0, le=1, examples=[0.5])
+    """Share of the memory budget that the tenant's models may take from others."""
+    stored_bytes: int | None = Field(None, ge=0, examples=[2_000_000_000])
+    """Bytes of models and uploads on disk; more get 429."""
+
+
+class TenantOrder(Order):
+    """A new tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "harbour", "quota": {"requests_per_s": 50, "concurrent_requests": 16}}]
+        }
+    )
+
+    name: str = Field(examples=["harbour"])
+    """1 to 63 of a-z 0-9 . _ - and starting with a letter or digit."""
+    quota: QuotaShape = QuotaShape()
+
+
+class TenantChange(Order):
+    """A new quota; it replaces the old one whole."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"quota": {"requests_per_s": 100}}]})
+
+    quota: QuotaShape
+
+
+class TenantShape(Shape):
+    """Who pays."""
+
+    name: str = Field(examples=["harbour"])
+    quota: QuotaShape
+
+
+class KeyOrder(Order):
+    """A new key."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"role": "device", "applications": ["signs"], "label": "glasses 7", "expires_in_s": 2592000}]
+        }
+    )
+
+    role: Role = Role.TENANT
+    """`tenant`: everything of the tenant; `device`: calls only; `admin`: the whole box (tenant `default` only)."""
+    applications: list[str] = Field(default_factory=list, max_length=256, examples=[["signs"]])
+    """Names of the applications a device key may call; empty: all that its tenant sees."""
+    label: str = Field("", max_length=200, examples=["glasses 7"])
+    """For a person: where the key is used."""
+    expires_at: datetime.datetime | None = None
+    """When it stops working (ISO 8601 with a zone)."""
+    expires_in_s: float | None = Field(None, gt=0, examples=[2592000])
+    """The same, counted from now."""
+
+
+class KeyShape(Shape):
+    """A key as the box knows it; the secret itself is nowhere stored."""
+
+    id: str = Field(examples=["5f1c0a9be2d4"])
+    tenant: str = Field(examples=["harbour"])
+    role: Role
+    applications: list[str]
+    label: str
+    created_at: datetime.datetime
+    expires_at: datetime.datetime | None
+
+
+class NewKeyShape(KeyShape):
+    """A key just made; the only time its secret is told."""
+
+    key: str = Field(examples=["ea_H0wLdS9tqZb1mJk4xVnC7rYf2uPgA6eTiWsQoBzM3Ec"])
+    """Send it as `Authorization: Bearer KEY`. It cannot be shown again."""
+
+
+def example_of(shape: type[Shape] | type[Order]) -> Any:
+    """The first example of a shape, for documents and tests."""
+    return shape.model_json_schema().get("examples", [None])[0]

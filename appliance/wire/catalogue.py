@@ -1,0 +1,219 @@
+"""Models with their variants, and applications."""
+
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from appliance.domain.catalogue import Precision, TaskKind
+from appliance.domain.states import VariantState
+from appliance.wire.shape import Order, Shape
+
+
+class ImageShape(Order):
+    """How a picture becomes a tensor: resize, reorder channels, (pixel - mean) / std with pixels in 0..255."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+    channels: Literal["RGB", "BGR", "GRAY"] = "RGB"
+    mean: tuple[float, ...] = (0.0,)
+    """One number, or one per channel, in the order of `channels`."""
+    std: tuple[float, ...] = (255.0,)
+    resize: Literal["stretch", "letterbox", "crop", "keep-height"] = "stretch"
+    """letterbox keeps the aspect and pads below and right; crop takes the centre; keep-height leaves the width free."""
+    height: int | None = Field(None, ge=1, le=8192)
+    width: int | None = Field(None, ge=1, le=8192)
+    """Preferred input size where the graph leaves it open."""
+    multiple: int = Field(1, ge=1, le=1024)
+    """Sides must be multiples of this, where the graph leaves them open."""
+    pad_value: float = 0.0
+
+
+class StateShape(Order):
+    """A tensor carried from one request of a sequence to the next."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    input: str
+    output: str
+    shape: tuple[int, ...]
+    datatype: str = "FP32"
+
+
+class ModelMetadata(BaseModel):
+    """The `metadata` of an upload. Everything is optional; unknown keys are kept and named in the job's notes."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [{"labels": ["cat", "dog"], "image": {"mean": [127], "std": [128]}, "precisions": ["int8"]}]
+        },
+    )
+
+    labels: tuple[str, ...] = ()
+    """Class names in output order."""
+    image: ImageShape | None = Field(None, validation_alias=AliasChoices("image", "preprocessing"))
+    decoder: str = ""
+    """How outputs are read (`softmax`, `nanodet`, `centerface`, `db`, `ctc` ...); empty: inferred from task and graph."""
+    params: dict[str, float | str] = Field(default_factory=dict)
+    """Numbers of the decoder or encoder: score_min, iou_max, sample_rate_hz, tokens_max ..."""
+    state: tuple[StateShape, ...] = ()
+    constants: dict[str, float] = Field(default_factory=dict)
+    """Scalar inputs that always get the same value."""
+    precisions: tuple[Precision, ...] | None = None
+    """Which variants to make beside fp32; null: all."""
+    application: str | None = None
+    """Name of the application made with the model; null: the model's own name; empty: none."""
+    shared: bool = False
+    """Readable by every tenant."""
+
+
+class TensorShape(Shape):
+    """One input or output; -1 marks a free dimension."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class AccuracyShape(Shape):
+    """Quality in 0..1 and what the figure means."""
+
+    value: float = Field(examples=[0.961])
+    metric: str = Field(examples=["f1@0.5"])
+    against: str = Field(examples=["fp32"])
+    """`labels`, or `fp32`: fidelity to the original."""
+    samples: int
+    data: str
+
+
+class LatencyShape(Shape):
+    """Measured run time at one batch size."""
+
+    batch: int
+    p50_ms: float
+    p99_ms: float
+
+
+class ProfileShape(Shape):
+    """What the variant costs on one processor, measured in a process of its own."""
+
+    processor: str
+    resident_bytes: int
+    peak_bytes: int
+    load_ms: float
+    load_cold_ms: float
+    latencies: list[LatencyShape]
+
+
+class VariantShape(Shape):
+    """One concrete build of a model: precision × input size."""
+
+    name: str = Field(examples=["int8-320x416"])
+    precision: Precision
+    state: VariantState
+    """making → ready; shelved: servable when named, but of no use by itself; failed."""
+    reason: str
+    """Why it is shelved or failed."""
+    size_bytes: int
+    content_sha256: str
+    height: int | None
+    width: int | None
+    batch_max: int
+    inputs: list[TensorShape]
+    outputs: list[TensorShape]
+    accuracy: AccuracyShape | None
+    profile: ProfileShape | None
+    residency: str = "absent"
+    """Where it is in memory now: absent, loading, resident, draining, unloading, failed."""
+
+
+class TaskShape(Shape):
+    """What the model does and how bytes become tensors."""
+
+    kind: TaskKind
+    labels: tuple[str, ...]
+    image: ImageShape | None
+    decoder: str
+    params: dict[str, Any]
+    state: tuple[StateShape, ...]
+    constants: dict[str, float]
+
+
+class ModelShape(Shape):
+    """A network with its zoo of variants."""
+
+    name: str = Field(examples=["centerface"])
+    tenant: str
+    shared: bool
+    task: TaskShape
+    state: str = Field(examples=["ready"])
+    """importing: no variant yet; ready: at least one is servable; failed: none could be made."""
+    variants: list[VariantShape]
+
+
+class ModelSummary(Shape):
+    """A model in a list."""
+
+    name: str = Field(examples=["centerface"])
+    tenant: str
+    shared: bool
+    task: TaskKind
+    state: str = Field(examples=["ready"])
+    variants: list[str] = Field(examples=[["fp32", "int8"]])
+    """Names of its variants, in the order of making."""
+    size_bytes: int
+    """Of all variants."""
+
+
+class ApplicationOrder(Order):
+    """A registered use of a model."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "door", "model": "centerface", "latency_slo_ms": 100, "accuracy_min": 0.9}]
+        }
+    )
+
+    name: str = Field(examples=["door"])
+    model: str = Field(examples=["centerface"])
+    """Name of one of the tenant's models, or of a shared one."""
+    latency_slo_ms: float | None = Field(None, gt=0, examples=[100])
+    """Promised latency; also the deadline of a request that states none."""
+    accuracy_min: float = Field(0.0, ge=0, le=1, examples=[0.9])
+    """Variants below this are not chosen by the box."""
+    weight: float = Field(1.0, gt=0, examples=[1.0])
+    """Share of the box relative to other applications."""
+    shared: bool = False
+    """Callable by every tenant."""
+
+
+class ApplicationChange(Order):
+    """What to change; fields left out stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"latency_slo_ms": 50, "weight": 2}]})
+
+    model: str | None = None
+    latency_slo_ms: float | None = Field(None, gt=0)
+    """null takes the promise away."""
+    accuracy_min: float | None = Field(None, ge=0, le=1)
+    weight: float | None = Field(None, gt=0)
+    shared: bool | None = None
+
+
+class ApplicationShape(Shape):
+    """A registered use of a model."""
+
+    name: str = Field(examples=["door"])
+    tenant: str
+    model: str = Field(examples=["centerface"])
+    task: TaskKind | None
+    latency_slo_ms: float | None
+    accuracy_min: float
+    weight: float
+    shared: bool
+    available: bool
+    """Whether a request would be served now; a cold load counts as yes."""
+    variants: list[str]
+    """Names of the servable variants, the one the box would choose first."""
