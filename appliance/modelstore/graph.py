@@ -103,7 +103,7 @@ def element_bytes(elem_type: int) -> float:
 
 def tensor_bytes(tensor: TensorProto) -> int:
     """Bytes that a stored tensor occupies once it is loaded, by its declared shape."""
-    return math.ceil(math.prod(tensor.dims) * element_bytes(tensor.data_type))
+    return math.ceil(math.prod(int(dim) for dim in tensor.dims) * element_bytes(tensor.data_type))
 
 
 def dims(value: ValueInfoProto) -> tuple[int, ...]:

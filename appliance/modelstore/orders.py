@@ -209,7 +209,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def to_json(value: Any) -> dict[str, Any]:
     """A dataclass of this module as a dict of JSON values."""
-    dumped: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    kind: Any = type(value)
+    dumped: dict[str, Any] = _adapter(kind).dump_python(value, mode="json")
     return dumped
 
 
@@ -218,5 +219,6 @@ def from_json(kind: type[Data], value: Mapping[str, Any]) -> Data:
 
     Raises: pydantic.ValidationError when the form does not fit.
     """
-    made: Data = _adapter(kind).validate_python(value)
+    adapter = _adapter(kind)  # type: ignore[arg-type]  # mypy doubts that a generic class is hashable
+    made: Data = adapter.validate_python(value)
     return made

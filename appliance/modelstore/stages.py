@@ -29,6 +29,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from appliance.domain.errors import ApplianceError
 from appliance.modelstore.orders import ORDERS, EvaluateOrder, InspectOrder, MakeOrder, UnpackOrder, from_json, to_json
 from appliance.modelstore.sandbox import ChildLimits, as_error, enter
 
@@ -85,10 +86,15 @@ def main(stage: str) -> int:
     except Exception as error:
         traceback.print_exc()
         typed = as_error(error, limits)
-        _send(wire, {"error": {"type": type(typed).__name__, "facts": typed.facts()}})
+        _send(wire, {"error": {"type": _domain_name(typed), "facts": typed.facts()}})
     # Skips the destructors of libraries, which may crash after a hostile model, and the time they take.
     wire.close()
     os._exit(0)
+
+
+def _domain_name(error: ApplianceError) -> str:
+    """The class that the parent knows: the error's own, or the nearest above it in `domain.errors`."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ApplianceError.__module__)
 
 
 def _private_stdout() -> IO[str]:

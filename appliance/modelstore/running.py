@@ -1,0 +1,106 @@
+"""Opens and runs ONNX files in a stage's child process, one thread, with ONNX Runtime's complaints turned into plain ones.
+
+Not the way serving runs a model (that is the processor's business, and `Measure` profiles that): this answers whether a file runs
+at all and what it computes.
+"""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+from appliance.domain.errors import BadModel
+from appliance.modelstore.sandbox import is_memory_shortage
+
+RUN_SECONDS_MAX = 30.0
+"""One run on one thread; a network that needs longer cannot be served here."""
+ort.set_default_logger_severity(4)
+
+
+class TooSlow(BadModel):
+    """One run did not end in time: other inputs will not help."""
+
+
+class Runner:
+    """One session; `run` returns arrays of its own."""
+
+    def __init__(self, path: Path | str, write_to: Path | None = None) -> None:
+        """Load `path`. With `write_to`, apply only optimisations that hold on every machine and write the result there.
+
+        Raises: BadModel.
+        """
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = False
+        options.log_severity_level = 4
+        if write_to is not None:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            options.optimized_model_filepath = str(write_to)
+        with _plain_errors("ONNX Runtime cannot load it"):
+            self.session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.outputs = tuple(output.name for output in self.session.get_outputs())
+
+    def run(self, feeds: Mapping[str, np.ndarray], seconds_max: float = RUN_SECONDS_MAX) -> dict[str, np.ndarray]:
+        """All outputs by name.
+
+        Raises: BadModel when ONNX Runtime refuses the inputs or fails, TooSlow when it does not end in time.
+        """
+        options = ort.RunOptions()
+        options.log_severity_level = 4
+        timer = threading.Timer(seconds_max, lambda: setattr(options, "terminate", True))
+        timer.daemon = True
+        timer.start()
+        try:
+            with _plain_errors("a run failed"):
+                return dict(zip(self.outputs, self.session.run(None, dict(feeds), options), strict=True))
+        except BadModel:
+            if options.terminate:
+                raise TooSlow(reason=f"one run took longer than {seconds_max:.0f} s") from None
+            raise
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def _plain_errors(what: str) -> Iterator[None]:
+    """ONNX Runtime's exceptions share no base class of their own."""
+    try:
+        yield
+    except Exception as error:
+        if is_memory_shortage(error):
+            raise MemoryError(str(error)) from error
+        raise BadModel(reason=f"{what}: {plain(error)}") from error
+
+
+def plain(error: BaseException) -> str:
+    """The words of an ONNX Runtime error without codes and paths of its source files."""
+    text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
+    text = re.sub(r"\S*onnxruntime\S*\.(cc|h):\d+\s*", "", text)
+    text = re.sub(r"Load model from \S+ failed:\s*", "", text)
+    return " ".join(text.split())[:400]
+
+
+def largest_error(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:
+    """The worst relative error of any output: L2 norm of the difference over that of the reference, share of differing integers.
+
+    Infinite where shapes differ or one side is finite where the other is not.
+    """
+    return max((_error(outputs[name], expected) for name, expected in reference.items()), default=0.0)
+
+
+def _error(got: np.ndarray, expected: np.ndarray) -> float:
+    if got.shape != expected.shape:
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    if expected.dtype.kind != "f":
+        return float(np.mean(got != expected))
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(got)):
+        return float("inf")
+    wanted, seen = expected[finite].astype(np.float64), got[finite].astype(np.float64)
+    return float(np.linalg.norm(seen - wanted) / max(float(np.linalg.norm(wanted)), 1e-9))
