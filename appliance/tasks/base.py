@@ -1,0 +1,171 @@
+"""What a task is: bytes to tensors before a run, tensors to an answer after it, and how good an answer was.
+
+Tasks are pure and stateless: what a sequence must remember goes in and out (`carry` for the task, `state` for the model).
+The offline loop (`run_steps`) and the online path share `step_inputs` and `next_state`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from appliance.domain.catalogue import StateSpec, TaskKind, TaskSpec, TensorSpec
+from appliance.tasks.datatypes import cast, dtype_of
+
+Arrays = Mapping[str, np.ndarray]
+Infer = Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """What a caller sent. The content type is a hint: the first bytes decide where they can."""
+
+    body: bytes
+    content_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the chosen variant wants."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    height: int | None = None
+    width: int | None = None
+    """Input size of the variant's rung; None where the graph or the picture decides."""
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """File name → path of what was uploaded beside the graph, for example `tokenizer.json`."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Inputs of one run or of several in a row, and whatever `encode` needs to know about the media."""
+
+    steps: list[dict[str, np.ndarray]]
+    context: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`body` is plain JSON data; `carry` is what the task itself must remember for the sequence's next request."""
+
+    body: dict[str, Any]
+    carry: Arrays = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Quality of some answers as a weighted sum, so that scores add up over a set. `value` is in 0..1."""
+
+    value_sum: float
+    weight: float
+    metric: str
+
+    @property
+    def value(self) -> float:
+        """The mean; 1 where there was nothing to find and nothing was found."""
+        return min(1.0, max(0.0, self.value_sum / self.weight)) if self.weight else 1.0
+
+    def __add__(self, other: "Score") -> "Score":
+        return Score(self.value_sum + other.value_sum, self.weight + other.weight, self.metric)
+
+
+class Task(Protocol):
+    """One kind of network, as its caller sees it."""
+
+    @property
+    def kind(self) -> TaskKind:
+        """The task this object stands for."""
+        ...
+
+    def decode(self, media: Media, spec: TaskSpec, target: Target, carry: Arrays) -> Decoded:
+        """Bytes → inputs of the run(s). Blocks for milliseconds; called from a thread.
+
+        Raises: BadMedia, BadTensor; BadMetadata when the model lacks what the task needs.
+        """
+        ...
+
+    def encode(self, outputs: list[dict[str, np.ndarray]], decoded: Decoded, spec: TaskSpec) -> Answer:
+        """Outputs, one dict per step → answer.
+
+        Raises: BadMetadata when the outputs are not what the decoder expects.
+        """
+        ...
+
+    def similarity(self, answer: Mapping[str, Any], reference: Mapping[str, Any]) -> Score:
+        """How near an answer is to the one of a reference variant (fidelity)."""
+        ...
+
+    def accuracy(self, answer: Mapping[str, Any], truth: Mapping[str, Any]) -> Score:
+        """How right an answer is.
+
+        Raises: BadMetadata when the truth lacks the task's key.
+        """
+        ...
+
+
+def fed_inputs(spec: TaskSpec, target: Target) -> list[TensorSpec]:
+    """The inputs that the media fills: all but states and constants."""
+    others = {state.input for state in spec.state} | set(spec.constants)
+    return [tensor for tensor in target.inputs if tensor.name not in others]
+
+
+def with_constants(inputs: dict[str, np.ndarray], spec: TaskSpec, target: Target) -> dict[str, np.ndarray]:
+    """Add the constants in the type and rank that the graph declares."""
+    for tensor in target.inputs:
+        if tensor.name in spec.constants:
+            value = np.full([1] * len(tensor.shape), spec.constants[tensor.name])
+            inputs[tensor.name] = cast(value, tensor.datatype)
+    return inputs
+
+
+def zero_state(state: StateSpec) -> np.ndarray:
+    """What a sequence starts from; a free dimension is 1."""
+    return np.zeros([size if size > 0 else 1 for size in state.shape], dtype_of(state.datatype))
+
+
+def step_inputs(step: Arrays, spec: TaskSpec, state: Arrays) -> dict[str, np.ndarray]:
+    """All inputs of one run: the step's own, constants that it lacks, and the state (zeros where there is none yet)."""
+    inputs = dict(step)
+    for name, value in spec.constants.items():
+        if name not in inputs:
+            inputs[name] = np.array(int(value) if float(value).is_integer() else np.float32(value))
+    for pair in spec.state:
+        known = state.get(pair.input)
+        inputs[pair.input] = zero_state(pair) if known is None else known
+    return inputs
+
+
+def next_state(outputs: Arrays, spec: TaskSpec) -> dict[str, np.ndarray]:
+    """The state after a run, by the name of the input that takes it."""
+    return {pair.input: np.asarray(outputs[pair.output]) for pair in spec.state}
+
+
+def run_steps(
+    decoded: Decoded, spec: TaskSpec, infer: Infer, state: Arrays | None = None
+) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Run all steps in order, handing the state on; returns the outputs per step and the last state. For offline use."""
+    held: dict[str, np.ndarray] = dict(state or {})
+    outputs: list[dict[str, np.ndarray]] = []
+    for step in decoded.steps:
+        outputs.append(dict(infer(step_inputs(step, spec, held))))
+        held = next_state(outputs[-1], spec)
+    return outputs, held
+
+
+def number(spec: TaskSpec, name: str, default: float) -> float:
+    """A number of `spec.params`."""
+    return float(spec.params.get(name, default))
+
+
+def word(spec: TaskSpec, name: str, default: str) -> str:
+    """A word of `spec.params`."""
+    return str(spec.params.get(name, default))
+
+
+def label_of(spec: TaskSpec, index: int, default: str = "") -> str:
+    """The label of a class; its number as text where the tenant named none."""
+    if index < len(spec.labels):
+        return spec.labels[index]
+    return default or str(index)

@@ -1,0 +1,164 @@
+"""What a picture file says of itself before anything is decoded: format, size, alpha, depth, orientation, and whether its end is there.
+
+Hostile files are refused here, by arithmetic on headers: the decoder never sees a picture that it could not finish within bounds.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+
+from appliance.domain.errors import BadMedia
+
+JPEG = "jpeg"
+PNG = "png"
+WEBP = "webp"
+
+_JPEG_SCANS_MAX = 100
+"""A progressive file has about ten; thousands of them are an attack on the processor's time."""
+_STANDALONE_MARKERS = {0x01, *range(0xD0, 0xD9)}
+_FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_EXIF_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """Facts of the file; `width` and `height` are as stored, before the orientation (1..8, as EXIF counts) is applied."""
+
+    format: str
+    width: int
+    height: int
+    has_alpha: bool = False
+    bit_depth: int = 8
+    orientation: int = 1
+
+
+def read_header(body: bytes) -> ImageHeader:
+    """Look at the first bytes and the structure of a JPEG, PNG or WebP.
+
+    Raises: BadMedia for another format, a damaged structure or a file that was cut off.
+    """
+    try:
+        if body[:3] == b"\xff\xd8\xff":
+            header = _read_jpeg(body)
+        elif body[:8] == b"\x89PNG\r\n\x1a\n":
+            header = _read_png(body)
+        elif body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+            header = _read_webp(body)
+        else:
+            raise BadMedia(reason="this is no picture the box can read: send a JPEG, PNG or WebP")
+    except (struct.error, IndexError):
+        raise BadMedia(reason="the picture is cut off inside its header") from None
+    if header.width < 1 or header.height < 1:
+        raise BadMedia(reason=f"the {header.format} says it is {header.width} x {header.height} pixels")
+    return header
+
+
+def _read_jpeg(body: bytes) -> ImageHeader:
+    at = 2
+    orientation = 1
+    size = (0, 0)
+    while True:
+        at = _next_marker(body, at)
+        marker = body[at]
+        if marker in _STANDALONE_MARKERS:
+            at += 1
+            continue
+        if marker == 0xD9:
+            raise BadMedia(reason="the JPEG holds no picture")
+        (length,) = struct.unpack_from(">H", body, at + 1)
+        if marker in _FRAME_MARKERS:
+            size = struct.unpack_from(">HH", body, at + 4)
+        elif marker == 0xE1 and body[at + 3 : at + 9] == b"Exif\0\0" and orientation == 1:
+            orientation = _exif_orientation(body[at + 9 : at + 1 + length])
+        elif marker == 0xDA:
+            break
+        at += 1 + max(length, 2)
+    _check_jpeg_scans(body, at)
+    height, width = size
+    return ImageHeader(JPEG, width, height, orientation=orientation)
+
+
+def _next_marker(body: bytes, at: int) -> int:
+    """Position of the next marker's second byte; fill bytes are skipped."""
+    at = body.index(b"\xff", at) if body.find(b"\xff", at) >= 0 else len(body)
+    while body[at] == 0xFF:
+        at += 1
+    return at
+
+
+def _check_jpeg_scans(body: bytes, scan: int) -> None:
+    # Inside entropy-coded data 0xFF is always followed by 0, so an end marker behind the first scan is a real one. Decoders
+    # merely warn when it is missing and leave the rest of the picture grey: that would be a wrong answer, not a picture.
+    if body.rfind(b"\xff\xd9", scan) < 0:
+        raise BadMedia(reason="the JPEG is cut off: its end is missing")
+    if body.count(b"\xff\xda", scan) > _JPEG_SCANS_MAX:
+        raise BadMedia(reason=f"the JPEG has more than {_JPEG_SCANS_MAX} scans")
+
+
+def _read_png(body: bytes) -> ImageHeader:
+    width, height, depth, colour = struct.unpack_from(">IIBB", body, 16)
+    if body[12:16] != b"IHDR":
+        raise BadMedia(reason="the PNG does not start with its header")
+    has_alpha = colour in (4, 6)
+    orientation = 1
+    at = 8
+    while body[at + 4 : at + 8] != b"IEND":
+        (length,) = struct.unpack_from(">I", body, at)
+        kind = body[at + 4 : at + 8]
+        if at + 12 + length > len(body):
+            raise BadMedia(reason="the PNG is cut off")
+        has_alpha = has_alpha or kind == b"tRNS"
+        if kind == b"eXIf":
+            orientation = _exif_orientation(body[at + 8 : at + 8 + length])
+        at += 12 + length
+    if len(body) < at + 12:
+        raise BadMedia(reason="the PNG is cut off")
+    return ImageHeader(PNG, width, height, has_alpha, depth, orientation)
+
+
+def _read_webp(body: bytes) -> ImageHeader:
+    (riff_length,) = struct.unpack_from("<I", body, 4)
+    if riff_length + 8 > len(body):
+        raise BadMedia(reason="the WebP is cut off")
+    kind = body[12:16]
+    if kind == b"VP8X":
+        flags = body[20]
+        width = 1 + int.from_bytes(body[24:27], "little")
+        height = 1 + int.from_bytes(body[27:30], "little")
+        orientation = _webp_orientation(body) if flags & 0x08 else 1
+        return ImageHeader(WEBP, width, height, bool(flags & 0x10), orientation=orientation)
+    if kind == b"VP8L":
+        (bits,) = struct.unpack_from("<I", body, 21)
+        return ImageHeader(WEBP, 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), bool(bits >> 28 & 1))
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", body, 26)
+        return ImageHeader(WEBP, width & 0x3FFF, height & 0x3FFF)
+    raise BadMedia(reason="the WebP has no picture chunk")
+
+
+def _webp_orientation(body: bytes) -> int:
+    at = 12
+    while at + 8 <= len(body):
+        (length,) = struct.unpack_from("<I", body, at + 4)
+        if body[at : at + 4] == b"EXIF":
+            chunk = body[at + 8 : at + 8 + length]
+            return _exif_orientation(chunk.removeprefix(b"Exif\0\0"))
+        at += 8 + length + (length & 1)
+    return 1
+
+
+def _exif_orientation(tiff: bytes) -> int:
+    """Tag 0x0112 of the first directory; 1 (upright) for anything damaged, because EXIF is often damaged and seldom matters."""
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None or not re.match(rb"(\x2a\x00|\x00\x2a)", tiff[2:4]):
+        return 1
+    try:
+        (directory,) = struct.unpack_from(order + "I", tiff, 4)
+        (entries,) = struct.unpack_from(order + "H", tiff, directory)
+        for entry in range(entries):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, directory + 2 + 12 * entry)
+            if tag == _EXIF_ORIENTATION and kind == 3:
+                return int(value) if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
