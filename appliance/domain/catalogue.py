@@ -168,6 +168,8 @@ class Model:
     variants: tuple[Variant, ...] = ()
     shared: bool = False
     """Readable by every tenant."""
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """File name → SHA-256 of what was uploaded beside the graph, for example `tokenizer.json`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from appliance.domain.request import Tensors
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessorDescription:
@@ -30,3 +32,11 @@ class PreparedForm:
     """True when the graph was optimised for this machine at import and must not be optimised again."""
     resident_bytes: int | None = None
     peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCase:
+    """One thing to time: real or synthetic inputs of one batch size."""
+
+    batch: int
+    inputs: Tensors

@@ -25,16 +25,12 @@ class ImportRequest:
     """The uploader's name of the file; for messages."""
     task: TaskSpec = field(default_factory=TaskSpec)
     metadata: str = "{}"
-    """The uploader's metadata as JSON text, for what the task does not hold (evaluation set, calibration inputs)."""
+    """The uploader's metadata as JSON text; its keys outweigh those of a metadata.json in an archive."""
     shared: bool = False
     application: str | None = None
     """Name of the application made with the model; None: the model's own name; empty: no application."""
     precisions: tuple[Precision, ...] = MADE_PRECISIONS
     """Which variants to make beside fp32, which is always made."""
-    evaluation: str | None = None
-    """Path of a labelled evaluation set (archive) on the box."""
-    calibration: str | None = None
-    """Path of calibration inputs (archive) on the box."""
     variant: str | None = None
     """Set: `source` is a tenant's own variant of this name for the existing model."""
 

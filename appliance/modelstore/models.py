@@ -1,7 +1,7 @@
 """Models and variants in the store, from acceptance to deletion, together with their content."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sqlmodel import Session, col, select
 
@@ -10,13 +10,13 @@ from appliance.domain.catalogue import Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.blobs import Blobs, Staged
+from appliance.modelstore.contents import Contents, contents_of, drop_unused
 from appliance.modelstore.database import Database
-from appliance.modelstore.repository import PAGE, Change, Changes, Repository
-from appliance.modelstore.tables import ApplicationRow, BlobRow, ModelRow, VariantRow
+from appliance.modelstore.repository import PAGE, Change, Changes
+from appliance.modelstore.tables import ApplicationRow, AssetRow, ModelRow, VariantRow
 from appliance.modelstore.tenants import tenant_row
 
 OnDelete = Callable[[str], Awaitable[None]]
-OnRemoved = Callable[[Collection[str]], Awaitable[None]]
 
 
 def model_row(session: Session, id: str) -> ModelRow:
@@ -28,13 +28,16 @@ def model_row(session: Session, id: str) -> ModelRow:
 
 
 def load_models(session: Session, rows: Iterable[ModelRow]) -> list[Model]:
-    """Rows with their variants, in two statements."""
+    """Rows with their variants, in three statements."""
     rows = list(rows)
     variants: dict[str, list[Variant]] = {row.id: [] for row in rows}
     query = select(VariantRow).where(col(VariantRow.model_id).in_(variants)).order_by(col(VariantRow.ordinal))
     for row in session.exec(query):
         variants[row.model_id].append(row.to_variant())
-    return [row.to_model(tuple(variants[row.id])) for row in rows]
+    assets: dict[str, dict[str, str]] = {row.id: {} for row in rows}
+    for asset in session.exec(select(AssetRow).where(col(AssetRow.model_id).in_(assets)).order_by(col(AssetRow.name))):
+        assets[asset.model_id][asset.name] = asset.content_sha256
+    return [row.to_model(tuple(variants[row.id]), assets[row.id]) for row in rows]
 
 
 def model_change(session: Session, id: str) -> Change:
@@ -78,26 +81,12 @@ def save_variant(session: Session, variant: Variant) -> Change:
     return model_change(session, variant.model_id)
 
 
-def unreferenced(session: Session, contents: Iterable[str]) -> list[str]:
-    """Remove the rows of those contents that no variant uses; their files may go once this is committed."""
-    session.flush()
-    used = select(VariantRow.content_sha256).where(col(VariantRow.content_sha256).in_(list(contents)))
-    gone = sorted(set(contents) - {sha256 for sha256 in session.exec(used) if sha256})
-    for sha256 in gone:
-        if row := session.get(BlobRow, sha256):
-            session.delete(row)
-    return gone
-
-
-class Models(Repository):
+class Models(Contents):
     """Models with their variants. `on_delete` hooks are awaited between the end of new requests and the removal of the rows."""
 
     def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
-        super().__init__(database, clock)
-        self.blobs = blobs
+        super().__init__(database, clock, blobs)
         self.on_delete: list[OnDelete] = []
-        self.on_removed: list[OnRemoved] = []
-        """Awaited with the digests of contents that have left the disk."""
         self._deletions: dict[str, asyncio.Task[None]] = {}
 
     async def model(self, id: str) -> Model:
@@ -130,6 +119,23 @@ class Models(Repository):
 
         return await self._write(work)
 
+    async def put_assets(self, id: str, files: Mapping[str, Staged]) -> Model:
+        """Add or replace files that serving needs beside the graph. Raises: UnknownModel, StorageFull."""
+
+        def work(session: Session) -> tuple[Model, Changes]:
+            model_row(session, id)
+            for name, staged in files.items():
+                row = session.get(AssetRow, (id, name)) or AssetRow(
+                    model_id=id, name=name, content_sha256=staged.sha256
+                )
+                row.content_sha256 = staged.sha256
+                session.add(row)
+            change = model_change(session, id)
+            assert isinstance(change.value, Model)
+            return change.value, [change]
+
+        return await self._write_with(list(files.values()), work)
+
     # -- variants ------------------------------------------------------------------------------------------------------
 
     async def variant(self, id: str) -> Variant:
@@ -148,31 +154,12 @@ class Models(Repository):
 
         Raises: UnknownModel, StorageFull (the content is then discarded).
         """
-        now = self.clock.wall_now()
+        assert content is None or content.sha256 == variant.content_sha256, "the variant names other content"
 
         def work(session: Session) -> tuple[Variant, Changes]:
-            model_row(session, variant.model_id)
-            if content is not None:
-                assert content.sha256 == variant.content_sha256, "the variant names other content"
-                blob = self.blobs.publish(content)
-                if session.get(BlobRow, blob.sha256) is None:
-                    session.add(
-                        BlobRow(
-                            sha256=blob.sha256,
-                            size_bytes=blob.size_bytes,
-                            modified_ns=blob.modified_ns,
-                            created_at=now,
-                        )
-                    )
-                    session.flush()
             return variant, [save_variant(session, variant)]
 
-        try:
-            return await self._write(work)
-        except BaseException:
-            if content is not None:
-                await asyncio.shield(self._remove_files([content.sha256], content))
-            raise
+        return await self._write_with([content] if content else [], work)
 
     async def set_variant_state(self, id: str, state: VariantState, reason: str = "") -> Variant:
         """Raises: UnknownVariant. An illegal move is our own mistake and asserts."""
@@ -210,7 +197,7 @@ class Models(Repository):
                 raise UnknownVariant(name=id)
             content, model = row.content_sha256, row.model_id
             session.delete(row)
-            return unreferenced(session, [content] if content else []), [model_change(session, model)]
+            return drop_unused(session, [content] if content else []), [model_change(session, model)]
 
         await self._remove_files(await self._write(work))
 
@@ -246,31 +233,16 @@ class Models(Repository):
             await hook(id)
         await self._remove_files(await self._write(lambda session: (remove_model(session, id), [])))
 
-    async def _remove_files(self, contents: Collection[str], staged: Staged | None = None) -> None:
-        """Remove content that has no row; on the writer thread, so that no import can publish the same content meanwhile."""
-
-        def work(session: Session) -> list[str]:
-            if staged is not None:
-                self.blobs.discard(staged)
-            gone = [sha256 for sha256 in contents if session.get(BlobRow, sha256) is None]
-            for sha256 in gone:
-                self.blobs.remove(sha256)
-            return gone
-
-        if contents and (gone := await self.database.write(work)):
-            for hook in self.on_removed:
-                await hook(gone)
-
 
 def remove_model(session: Session, id: str) -> list[str]:
     """Remove a model's rows within a transaction; returns contents that nobody uses any more."""
-    contents = session.exec(select(VariantRow.content_sha256).where(VariantRow.model_id == id)).all()
+    contents = contents_of(session, id)
     for application in session.exec(select(ApplicationRow).where(ApplicationRow.model_id == id)):
         session.delete(application)
     session.flush()
     if row := session.get(ModelRow, id):
         session.delete(row)
-    return unreferenced(session, sorted({sha256 for sha256 in contents if sha256}))
+    return drop_unused(session, contents)
 
 
 def _refuse_if_used_by_others(session: Session, row: ModelRow) -> None:

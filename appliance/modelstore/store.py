@@ -22,6 +22,7 @@ from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.applications import Applications
 from appliance.modelstore.blobs import Blobs
+from appliance.modelstore.contents import drop_unused
 from appliance.modelstore.database import Database
 from appliance.modelstore.imports import Imports
 from appliance.modelstore.migrations import migrate
@@ -29,6 +30,7 @@ from appliance.modelstore.models import load_models, remove_model
 from appliance.modelstore.repository import Change
 from appliance.modelstore.tables import (
     ApplicationRow,
+    AssetRow,
     BlobRow,
     KeyRow,
     ModelRow,
@@ -112,13 +114,9 @@ class Store(Tenants, Applications, Imports):
     async def stored_bytes(self, tenant: str) -> int:
         """Bytes of a tenant's contents, each counted once, and of its uploads under way (what was announced counts in full)."""
 
-        def work(session: Session) -> tuple[int, list[tuple[str, int | None]]]:
-            used = select(VariantRow.content_sha256).join(ModelRow).where(ModelRow.tenant == tenant)
-            sizes = session.exec(select(BlobRow.size_bytes).where(col(BlobRow.sha256).in_(used))).all()
-            uploads = session.exec(select(UploadRow.id, UploadRow.length).where(UploadRow.tenant == tenant)).all()
-            return sum(sizes), list(uploads)
-
-        stored, uploads = await self._read(work)
+        query = select(UploadRow.id, UploadRow.length).where(UploadRow.tenant == tenant)
+        uploads = await self._read(lambda session: list(session.exec(query)))
+        stored = sum((await self.content_rows(tenant)).values())
         for id, length in uploads:
             spool = self.state_dir / "uploads" / id
             if spool.exists():
@@ -153,6 +151,7 @@ class Store(Tenants, Applications, Imports):
     def _recover(self) -> None:
         self.database.write_blocking(self._ensure_default_tenant)
         self.database.write_blocking(_finish_deletions)
+        self.database.write_blocking(_drop_unused_rows)
         self.database.write_blocking(self._check_contents)
         referenced = self.database.write_blocking(lambda session: list(session.exec(select(BlobRow.sha256))))
         orphans = self.blobs.sweep(referenced)
@@ -176,8 +175,14 @@ class Store(Tenants, Applications, Imports):
             for row in session.exec(select(VariantRow).where(VariantRow.content_sha256 == blob.sha256)).all():
                 row.state, row.content_sha256 = VariantState.FAILED.value, None
                 row.reason = f"{problem}; upload it again"
+            for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == blob.sha256)).all():
+                session.delete(asset)
             session.flush()
             session.delete(blob)
+
+
+def _drop_unused_rows(session: Session) -> None:
+    drop_unused(session, session.exec(select(BlobRow.sha256)).all())
 
 
 def _finish_deletions(session: Session) -> None:

@@ -4,6 +4,7 @@ A change here needs a migration (`migrations/versions`); a test compares the two
 """
 
 import datetime
+from collections.abc import Mapping
 
 from sqlalchemy import BigInteger, Column, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel, UniqueConstraint
@@ -86,8 +87,8 @@ class ModelRow(Row, table=True):
     deleted_at: datetime.datetime | None = Field(default=None, sa_column=Column(Moment))
     """Set: deletion was acknowledged and waits for running requests; finished at the next start at the latest."""
 
-    def to_model(self, variants: tuple[Variant, ...]) -> Model:
-        return Model(self.id, self.tenant, self.name, self.task, variants, self.shared)
+    def to_model(self, variants: tuple[Variant, ...], assets: Mapping[str, str]) -> Model:
+        return Model(self.id, self.tenant, self.name, self.task, variants, self.shared, assets)
 
 
 class BlobRow(Row, table=True):
@@ -96,6 +97,15 @@ class BlobRow(Row, table=True):
     size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
     modified_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
     created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+
+class AssetRow(Row, table=True):
+    """A file that was uploaded beside the graph and is needed to serve."""
+
+    __tablename__ = "asset"
+    model_id: str = Field(foreign_key="model.id", ondelete="CASCADE", primary_key=True)
+    name: str = Field(primary_key=True)
+    content_sha256: str = Field(foreign_key="blob.sha256", index=True)
 
 
 class VariantRow(Row, table=True):

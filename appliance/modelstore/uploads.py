@@ -135,22 +135,29 @@ class Uploads:
 
             await self._database.write(work)
 
-    async def sweep(self) -> list[str]:
-        """Delete uploads that were idle too long, and spools without a row; returns their ids. Call at start and every hour."""
+    async def sweep(self, *, at_start: bool = False) -> list[str]:
+        """Delete uploads that were idle too long or whose file was taken; returns their ids. Call at start and every hour.
+
+        Files without a row go too: all at start, later only old ones, because a form may be on its way through this folder.
+        """
         oldest = self._clock.wall_now() - self._idle
         busy = frozenset(self._busy)
 
         def work(session: Session) -> list[str]:
             rows = session.exec(select(UploadRow)).all()
-            taken = {row.id for row in rows if not (self.folder / row.id).exists()}
-            stale = [row for row in rows if (row.updated_at < oldest or row.id in taken) and row.id not in busy]
+            stale = [
+                row
+                for row in rows
+                if row.id not in busy and (row.updated_at < oldest or not (self.folder / row.id).exists())
+            ]
             for row in stale:
                 session.delete(row)
             session.flush()
             kept = {row.id for row in rows} - {row.id for row in stale}
-            gone = [spool for spool in self.folder.iterdir() if spool.name not in kept]
-            for spool in gone:
-                spool.unlink()
+            for spool in self.folder.iterdir():
+                is_old = at_start or spool.stat().st_mtime < oldest.timestamp()
+                if spool.name not in kept and (is_old or spool.name in {row.id for row in stale}):
+                    spool.unlink()
             return [row.id for row in stale]
 
         return await self._database.write(work)

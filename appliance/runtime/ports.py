@@ -1,16 +1,13 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource, DecisionSink), `app` (Measure) and by the lab's emulations.
+Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource, DecisionSink), `processors.measuring` (Measure, which the importer calls) and by the lab's emulations.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from appliance.domain.catalogue import Profile
-from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 
 
@@ -54,14 +51,6 @@ class VariantSource(Protocol):
         Raises: LoadFailed when the content is missing or damaged.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureCase:
-    """One thing to time: real or synthetic inputs of one batch size."""
-
-    batch: int
-    inputs: Mapping[str, np.ndarray]
 
 
 class Measure(Protocol):

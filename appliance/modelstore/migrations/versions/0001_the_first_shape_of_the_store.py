@@ -118,6 +118,18 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_application_model_id"), ["model_id"], unique=False)
 
     op.create_table(
+        "asset",
+        sa.Column("model_id", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("content_sha256", sa.String(), nullable=False),
+        sa.ForeignKeyConstraint(["content_sha256"], ["blob.sha256"], name=op.f("fk_asset_content_sha256_blob")),
+        sa.ForeignKeyConstraint(["model_id"], ["model.id"], name=op.f("fk_asset_model_id_model"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("model_id", "name", name=op.f("pk_asset")),
+    )
+    with op.batch_alter_table("asset") as batch_op:
+        batch_op.create_index(batch_op.f("ix_asset_content_sha256"), ["content_sha256"], unique=False)
+
+    op.create_table(
         "variant",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("model_id", sa.String(), nullable=False),
