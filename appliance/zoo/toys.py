@@ -16,32 +16,25 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from appliance.zoo import graphs
+
 Floats = npt.NDArray[np.float32]
 
-IR_VERSION = 10
-OPSET = 17
 DIGIT_SIDE = 8
 """Height and width of a digit image in pixels."""
 DIGIT_CLASSES = tuple("0123456789")
 
 
-def write(graph: onnx.GraphProto, path: Path, opset: int = OPSET) -> Path:
-    """Check `graph` and write it as one file at `path`, whose folder is made."""
-    model = helper.make_model(
-        graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", opset)], producer_name="appliance.zoo"
-    )
-    onnx.checker.check_model(model, full_check=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, path)
-    return path
+def _write(graph: onnx.GraphProto, path: Path) -> Path:
+    return graphs.save(graphs.model_of(graph), path)
 
 
 def tiny_add(path: Path) -> Path:
     """`SUM` = `A` + `B`, both FP32[N, 4]: the smallest model that can be wrong."""
-    row = ["N", 4]
+    row: list[str | int | None] = ["N", 4]
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("A", "B")]
     outputs = [helper.make_tensor_value_info("SUM", TensorProto.FLOAT, row)]
-    return write(
+    return _write(
         helper.make_graph([helper.make_node("Add", ["A", "B"], ["SUM"], "add")], "tiny_add", inputs, outputs), path
     )
 
@@ -72,7 +65,7 @@ def digits(folder: Path, seed: int = 7) -> Digits:
     held_out_images, held_out_labels = draw_digits(rng, 200)
     weights = train(images.reshape(len(images), -1).astype(np.float32) / np.float32(255), labels, rng)
     made = Digits(folder / "digits.onnx", folder / "metadata.json", folder / "calibration", folder / "evaluation")
-    write(_digits_graph(weights), made.model)
+    _write(_digits_graph(weights), made.model)
     made.metadata.write_text(json.dumps(DIGITS_METADATA))
     _save_images(made.calibration, images[:32], labels[:32])
     _save_images(made.evaluation, held_out_images, held_out_labels)
@@ -204,7 +197,7 @@ def conv_net(path: Path, megabytes: float, classes: int = 10, seed: int = 3) -> 
     builder.classifier(value, head, classes)
     image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, "H", "W"])
     answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", classes])
-    return write(helper.make_graph(builder.nodes, "conv_net", [image], [answer], builder.weights), path)
+    return _write(helper.make_graph(builder.nodes, "conv_net", [image], [answer], builder.weights), path)
 
 
 class _ConvBuilder:
@@ -310,8 +303,8 @@ def _expand(name: str, path: Path, seed: int = 11) -> Path:
     for value in (*inputs, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     expanded = helper.make_graph(nodes, name, inputs, list(graph.output), weights)
-    old = helper.make_model(expanded, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", 9)])
-    return write(onnx.version_converter.convert_version(old, OPSET).graph, path)
+    newer = onnx.version_converter.convert_version(graphs.model_of(expanded, opset=9), graphs.OPSET)
+    return _write(newer.graph, path)
 
 
 def _bypass_dropout(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
