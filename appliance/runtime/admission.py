@@ -1,10 +1,11 @@
 """Who may come in: quotas, bounds, the deadline, and whether the tensors fit the variant. Cheap refusals come before costly work."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.catalogue import Quota, TensorSpec
+from appliance.domain.catalogue import Quota
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.runtime.catalogue import Servable
@@ -61,25 +62,36 @@ class Admission:
 
 
 def check_tensors(inputs: Tensors, servable: Servable) -> None:
-    """Names and shapes against the variant's specification; types are checked where the bytes become tensors.
+    """Names, types and shapes of the inputs against the variant's specification.
 
     Raises: BadTensor naming the tensor.
     """
-    specs = servable.inputs
+    slots = servable.inputs
     for name, tensor in inputs.items():
-        spec = specs.get(name)
-        if spec is None:
-            raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(specs))}")
-        if not _shape_fits(tensor.shape, spec):
+        slot = slots.get(name)
+        if slot is None:
+            raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(slots))}")
+        if slot.dtype is not None and tensor.dtype != slot.dtype:
+            raise BadTensor(reason=f"input {name!r} is {tensor.dtype}, the variant takes {slot.spec.datatype}")
+        if not _shape_fits(tensor.shape, slot.spec.shape):
+            wanted = list(slot.spec.shape)
             raise BadTensor(
-                reason=f"input {name!r} has shape {list(tensor.shape)}, the variant takes {list(spec.shape)} (-1 = any)"
+                reason=f"input {name!r} has shape {list(tensor.shape)}, the variant takes {wanted} (-1 = any)"
             )
-    if len(inputs) < len(specs):
-        missing = sorted(set(specs) - set(inputs))
-        raise BadTensor(reason=f"missing input {', '.join(missing)}")
+    if len(inputs) < len(slots):
+        raise BadTensor(reason=f"missing input {', '.join(sorted(set(slots) - set(inputs)))}")
 
 
-def _shape_fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
-    if len(shape) != len(spec.shape):
+def check_outputs(names: Sequence[str] | None, servable: Servable) -> None:
+    """Raises: BadTensor naming a requested output that the variant does not have."""
+    for name in names or ():
+        if name not in servable.output_names:
+            raise BadTensor(
+                reason=f"there is no output {name!r}; this variant has {', '.join(sorted(servable.output_names))}"
+            )
+
+
+def _shape_fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    if len(shape) != len(wanted):
         return False
-    return all(want in (-1, have) for have, want in zip(shape, spec.shape, strict=True))
+    return all(want in (-1, have) for have, want in zip(shape, wanted, strict=True))

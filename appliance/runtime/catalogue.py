@@ -5,15 +5,27 @@ can be computed once per change (candidates, tensor specs, builds) is.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import Candidate, SelectionInput, SelectionPolicy
+from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
 """Resident bytes assumed per byte of file until the profile is there; the worst net measured so far takes 2.9."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSlot:
+    """An input as admission checks it; `dtype` None = a type that numpy lacks, which the processor checks."""
+
+    spec: TensorSpec
+    dtype: np.dtype[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +38,8 @@ class Servable:
     peak_bytes: int
     expected_ns: int | None
     """Profiled P99 at batch 1; None until measured."""
-    inputs: dict[str, TensorSpec]
+    inputs: dict[str, InputSlot]
+    output_names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,10 @@ class Catalogue:
         model = self._models.get(model_id)
         return set() if model is None else {self._build(v) for v in model.variants}
 
+    def figures_of(self, model_id: str) -> dict[str, Servable]:
+        """A servable of each build of a model: sizes are those of the build."""
+        return {s.build_id: s for e in self._entries.values() if e.model.id == model_id for s in e.servables.values()}
+
     def users_of(self, build: str) -> tuple[str, ...]:
         """Applications that refer to a build, by id."""
         return tuple(e.application.id for e in self.entries() if any(s.build_id == build for s in e.servables.values()))
@@ -197,7 +214,9 @@ class Catalogue:
         expected = (
             int(variant.profile.latencies[0].p99_ms * 1e6) if variant.profile and variant.profile.latencies else None
         )
-        return Servable(variant, build, resident, max(peak, resident), expected, {t.name: t for t in variant.inputs})
+        inputs = {t.name: InputSlot(t, DTYPES.get(t.datatype)) for t in variant.inputs}
+        names = frozenset(t.name for t in variant.outputs)
+        return Servable(variant, build, resident, max(peak, resident), expected, inputs, names)
 
     def _index_shared(self) -> None:
         shared: dict[str, str] = {}

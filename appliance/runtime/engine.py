@@ -20,7 +20,7 @@ from appliance.domain.errors import (
     ShuttingDown,
 )
 from appliance.domain.request import Request, Result
-from appliance.runtime.admission import Admission, check_tensors
+from appliance.runtime.admission import Admission, check_outputs, check_tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.memory import MemoryManager, Residency
 from appliance.runtime.ports import Processor
@@ -156,7 +156,7 @@ class Engine:
         """Variants that may answer, most wanted first. Raises: BadTensor, UnknownVariant, ModelUnavailable."""
         if request.variant is not None:
             named = self._catalogue.servable(entry, request.variant)
-            check_tensors(request.inputs, named)
+            _check(request, named)
             return [named]
         if not entry.order:
             raise ModelUnavailable(name=entry.application.name)
@@ -164,7 +164,7 @@ class Engine:
         misfit: BadTensor | None = None
         for servable in entry.order:
             try:
-                check_tensors(request.inputs, servable)
+                _check(request, servable)
                 fitting.append(servable)
             except BadTensor as error:
                 misfit = misfit or error
@@ -282,6 +282,12 @@ class Engine:
             outcome = "rejected"
         key = (request.application_id, request.variant or "", request.tenant)
         self._telemetry.failed(key, outcome)
+
+
+def _check(request: Request, servable: Servable) -> None:
+    check_tensors(request.inputs, servable)
+    if request.outputs is not None:
+        check_outputs(request.outputs, servable)
 
 
 def _batch(request: Request) -> int:

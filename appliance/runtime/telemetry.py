@@ -63,7 +63,7 @@ class Telemetry:
         self._clock = clock
         self._ring: deque[Event] = deque(maxlen=ring_len)
         self._subscriber_len = subscriber_len
-        self._subscribers: set[asyncio.Queue[Event]] = set()
+        self._subscribers: set[asyncio.Queue[Event | None]] = set()
         self._next_id = 1
         self._logger: Any = None
         self.statistics: dict[tuple[str, str, str], Statistics] = {}
@@ -90,19 +90,26 @@ class Telemetry:
         if self._logger is not None:
             self._logger.info(event, **facts)
 
+    def close(self) -> None:
+        """End every subscription: the box stops."""
+        for subscriber in self._subscribers:
+            if subscriber.full():
+                subscriber.get_nowait()
+            subscriber.put_nowait(None)
+
     def recent(self, after_id: int = 0) -> list[Event]:
         """Events still in the ring with an id above `after_id`."""
         return [e for e in self._ring if e.id > after_id]
 
     async def subscribe(self, after_id: int | None = None) -> AsyncIterator[Event]:
         """Recent events after `after_id` (None: only new ones), then new ones as they come."""
-        queue: asyncio.Queue[Event] = asyncio.Queue(self._subscriber_len)
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(self._subscriber_len)
         self._subscribers.add(queue)
         try:
             for event in [] if after_id is None else self.recent(after_id):
                 yield event
-            while True:
-                yield await queue.get()
+            while (next_event := await queue.get()) is not None:
+                yield next_event
         finally:
             self._subscribers.discard(queue)
 

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from appliance.clock import SystemClock
 from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.runtime.ports import MeasureCase
+from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
 from appliance.runtime.processors.onnx import OnnxSessions, prepared_form, trim
 
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
 _PR_SET_PDEATHSIG = 1
+_CLOCK = SystemClock()
 
 
 class ChildMeasure:
@@ -41,7 +41,12 @@ class ChildMeasure:
         self._turn = asyncio.Lock()
 
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
-        order = {"do": "prepare", "source": source, "target_dir": target_dir, "threads": self._processors[processor].threads_per_run}
+        order = {
+            "do": "prepare",
+            "source": source,
+            "target_dir": target_dir,
+            "threads": self._processors[processor].threads_per_run,
+        }
         try:
             answer = await self._child(order, source)
         except LoadFailed:  # too large for this machine, or it crashed: the plain file serves
@@ -95,7 +100,8 @@ class ChildMeasure:
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
-    np.savez(path, **{name: np.asarray(value) for name, value in inputs.items()})
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in inputs.items()}
+    np.savez(path, **arrays)
     return str(path)
 
 
@@ -146,9 +152,9 @@ def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> fl
     if cold:
         for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
             _drop_cache(file)
-    start = time.monotonic_ns()
+    start = _CLOCK.now_ns()
     loaded = sessions.load(form)
-    elapsed_ms = (time.monotonic_ns() - start) / 1e6
+    elapsed_ms = (_CLOCK.now_ns() - start) / 1e6
     sessions.unload(loaded)
     return elapsed_ms
 
@@ -157,11 +163,11 @@ def _latency(sessions: OnnxSessions, loaded: Any, batch: int, inputs: Mapping[st
     """P50 and P99 (JF-04); the first run takes the page faults and is not counted."""
     sessions.run(loaded, inputs, None)
     times_ms: list[float] = []
-    limit = time.monotonic_ns() + int(_RUN_BUDGET_S * 1e9)
-    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and time.monotonic_ns() < limit):
-        start = time.monotonic_ns()
+    limit = _CLOCK.now_ns() + int(_RUN_BUDGET_S * 1e9)
+    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
+        start = _CLOCK.now_ns()
         sessions.run(loaded, inputs, None)
-        times_ms.append((time.monotonic_ns() - start) / 1e6)
+        times_ms.append((_CLOCK.now_ns() - start) / 1e6)
     p50, p99 = np.percentile(times_ms, [50, 99])
     return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
 

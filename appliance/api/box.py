@@ -1,0 +1,50 @@
+"""What the routes work on: the running parts of one box, joined by the composition root."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from appliance.api.keyring import KeyRing
+from appliance.api.limits import InFlight
+from appliance.api.media import MediaPool
+from appliance.clock import Clock
+from appliance.domain.hardware import ProcessorDescription
+from appliance.modelstore.importer import Importer
+from appliance.modelstore.store import Store
+from appliance.modelstore.uploads import Uploads
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.engine import Engine
+from appliance.runtime.memory import MemoryManager
+from appliance.runtime.sequences import Sequences
+from appliance.runtime.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """All parts live on the event loop; `is_ready` is true from the end of the start until the drain."""
+
+    clock: Clock
+    logger: Any
+    store: Store
+    uploads: Uploads
+    importer: Importer
+    catalogue: Catalogue
+    engine: Engine
+    memory: MemoryManager
+    sequences: Sequences
+    telemetry: Telemetry
+    keyring: KeyRing
+    in_flight: InFlight
+    media: MediaPool
+    processors: tuple[ProcessorDescription, ...]
+    state_dir: Path
+    body_bytes_max: int
+    form_bytes_max: int
+    started_ns: int
+    """On the clock's monotonic scale."""
+    is_ready: Callable[[], bool]
+    metrics_open: bool = False
+    """`/metrics` without a key."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings as shown to the operator."""

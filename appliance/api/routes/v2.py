@@ -1,0 +1,377 @@
+"""The Open Inference Protocol (KServe v2) as one bare ASGI application: the hot path carries no framework.
+
+The model name is the application, the version is the variant; without a version the box chooses. Errors have the protocol's own shape,
+`{"error": "..."}`, with the status of the same error everywhere else, except that an unavailable model answers 400 as clients expect.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from appliance import __version__
+from appliance.api.box import Box
+from appliance.api.keyring import Principal
+from appliance.api.problems import headers_of, status_of
+from appliance.api.tensors import encode_infer, parse_infer
+from appliance.clock import NS_PER_MS
+from appliance.domain.access import Role
+from appliance.domain.catalogue import Application, Variant
+from appliance.domain.errors import (
+    ApplianceError,
+    BadTensor,
+    Forbidden,
+    ModelUnavailable,
+    NotFound,
+    TooLarge,
+    UnknownApplication,
+    UnknownVariant,
+)
+from appliance.domain.request import Request
+from appliance.runtime.telemetry import Histogram, Statistics
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
+_JSON = (b"content-type", b"application/json")
+_BINARY = (b"content-type", b"application/octet-stream")
+_NS_PER_US = 1000
+_PRIORITY_LEVELS = 64
+
+
+class V2:
+    """Answers everything below `/v2`."""
+
+    def __init__(self, box: Callable[[], Box]) -> None:
+        self._find_box = box
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of ASGI type `http`."""
+        try:
+            status, headers, body = await self._answer(scope, receive)
+        except ApplianceError as error:
+            status, headers, body = _error(error)
+        except Exception as error:
+            self._find_box().logger.exception("request failed", path=scope["path"])
+            status, headers, body = _error(error)
+        headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        path: str = scope["path"]
+        parts = path.rstrip("/").split("/")[2:]  # "/v2/models/face/infer" → ["models", "face", "infer"]
+        method: str = scope["method"]
+        box = self._find_box()
+        if not parts or parts[0] == "health":
+            return self._health(box, parts)
+        headers = _headers(scope)
+        client = scope.get("client")
+        principal = box.keyring.authenticate(
+            headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
+        )
+        if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
+            return await _infer(box, principal, parts, headers, receive)
+        body = await _body(receive, headers, box.body_bytes_max) if method == "POST" else b""
+        found = _route(parts, method)
+        if found is None:
+            raise NotFound(name=path)
+        return _json(await found(box, principal, parts, _parameters(body)))
+
+    def _health(self, box: Box, parts: list[str]) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Open to everyone: probes have no key."""
+        if not parts:
+            return _json({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
+        if parts == ["health", "live"]:
+            return _json({"live": True})
+        if parts == ["health", "ready"]:
+            return _json({"ready": box.is_ready()}, 200 if box.is_ready() else 503)
+        raise NotFound(name="/".join(parts))
+
+
+# -- infer -------------------------------------------------------------------------------------------------------------
+
+
+async def _infer(
+    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    name, version = _model_and_version(parts[:-1])
+    application = _resolve(box, principal, name)
+    arrival_ns = box.clock.now_ns()
+    held = _content_length(headers)
+    box.in_flight.take(held)
+    try:
+        body = await _body(receive, headers, box.body_bytes_max)
+        call = parse_infer(body, _json_length(headers))
+        request = Request(
+            application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs
+        )
+        if call.parameters:
+            _apply(call.parameters, request)
+        result = await box.engine.infer(request)
+    finally:
+        box.in_flight.give(held)
+    text, json_length = encode_infer(call, result.outputs, name, result.variant)
+    if json_length is None:
+        return 200, [_JSON], text
+    return 200, [_BINARY, (b"inference-header-content-length", b"%d" % json_length)], text
+
+
+def _apply(parameters: Mapping[str, Any], request: Request) -> None:
+    """Per-request parameters: `timeout` in microseconds, `priority` (1 = most urgent, 0 = none stated), and the sequence extension."""
+    timeout, priority = parameters.get("timeout"), parameters.get("priority")
+    if timeout is not None:
+        if not isinstance(timeout, int) or timeout < 0:
+            raise BadTensor(reason="parameters.timeout: must be a whole number of microseconds")
+        if timeout:
+            request.deadline_ns = request.arrival_ns + timeout * _NS_PER_US
+    if priority is not None:
+        if not isinstance(priority, int) or priority < 0:
+            raise BadTensor(reason="parameters.priority: must be a whole number ≥ 0 (1 is the most urgent)")
+        request.priority = max(_PRIORITY_LEVELS - priority, 0) if priority else 0
+    sequence = parameters.get("sequence_id")
+    if sequence not in (None, 0, ""):
+        if not isinstance(sequence, int | str) or len(str(sequence)) > 128:
+            raise BadTensor(reason="parameters.sequence_id: must be a number or a string of at most 128 characters")
+        request.sequence_id = str(sequence)
+        request.sequence_start = parameters.get("sequence_start") is True
+        request.sequence_end = parameters.get("sequence_end") is True
+
+
+# -- metadata, repository, statistics ----------------------------------------------------------------------------------
+
+_Handler = Callable[[Box, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
+
+
+def _route(parts: list[str], method: str) -> _Handler | None:
+    """The protocol's management calls; infer and health are handled before."""
+    if method == "GET":
+        if parts == ["models", "stats"]:
+            return _all_statistics
+        if parts[0] == "models" and parts[-1] == "ready":
+            return _model_ready
+        if parts[0] == "models" and parts[-1] == "stats":
+            return _statistics
+        if parts[0] == "models" and parts[-1] == "config":
+            return _config
+        if parts[0] == "models":
+            return _metadata
+    elif method == "POST":
+        if parts == ["repository", "index"]:
+            return _index
+        if parts[:2] == ["repository", "models"] and len(parts) == 4:
+            return {"load": _load, "unload": _unload}.get(parts[3])
+    return None
+
+
+async def _metadata(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    name, version = _model_and_version(parts)
+    application = _resolve(box, principal, name)
+    variant = _variant(box, application, version)
+    entry = box.catalogue.entry(application.id)
+    return {
+        "name": name,
+        "versions": sorted(entry.servables),
+        "platform": "onnxruntime_onnx",
+        "inputs": [{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in variant.inputs],
+        "outputs": [{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in variant.outputs],
+    }
+
+
+async def _config(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    name, version = _model_and_version(parts[:-1])
+    application = _resolve(box, principal, name)
+    variant = _variant(box, application, version)
+    return {
+        "name": name,
+        "platform": "onnxruntime_onnx",
+        "backend": "onnxruntime",
+        "max_batch_size": 0,
+        "input": [{"name": t.name, "data_type": f"TYPE_{t.datatype}", "dims": t.shape} for t in variant.inputs],
+        "output": [{"name": t.name, "data_type": f"TYPE_{t.datatype}", "dims": t.shape} for t in variant.outputs],
+    }
+
+
+async def _model_ready(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    name, version = _model_and_version(parts[:-1])
+    application = _resolve(box, principal, name)
+    if not box.engine.is_available(application):
+        raise ModelUnavailable(name=name)
+    _variant(box, application, version)
+    return {"name": name, "ready": True}
+
+
+async def _index(box: Box, principal: Principal, _: list[str], parameters: Mapping[str, Any]) -> Any:
+    rows = []
+    for application in box.catalogue.visible(principal.tenant):
+        if not principal.may_call(application.name):
+            continue
+        ready = box.engine.is_available(application)
+        state, reason = ("READY", "") if ready else ("UNAVAILABLE", "unloaded, or no variant is servable yet")
+        versions = sorted(box.catalogue.entry(application.id).servables) if ready else [""]
+        rows += [{"name": application.name, "version": v, "state": state, "reason": reason} for v in versions]
+    return [row for row in rows if row["state"] == "READY"] if parameters.get("ready") is True else rows
+
+
+async def _load(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    await box.engine.load(_managed(box, principal, parts[2]))
+    return {}
+
+
+async def _unload(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    await box.engine.unload(_managed(box, principal, parts[2]))
+    return {}
+
+
+async def _statistics(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    name, version = _model_and_version(parts[:-1])
+    application = _resolve(box, principal, name)
+    rows = _statistics_rows(box, application)
+    if version is not None:
+        _variant(box, application, version)
+        rows = [row for row in rows if row["version"] == version]
+    return {"model_stats": rows}
+
+
+async def _all_statistics(box: Box, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
+    visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
+    return {"model_stats": [row for a in visible for row in _statistics_rows(box, a)]}
+
+
+def _statistics_rows(box: Box, application: Application) -> list[dict[str, Any]]:
+    figures = box.telemetry.of_application(application.id)
+    names = set(figures) | (
+        set(box.catalogue.entry(application.id).servables) if box.engine.is_available(application) else set()
+    )
+    return [
+        _statistics_row(application.name, name, figures.get(name) or Statistics()) for name in sorted(names) if name
+    ]
+
+
+def _statistics_row(model: str, version: str, figures: Statistics) -> dict[str, Any]:
+    done = figures.outcomes.get("done", 0)
+    failed = sum(figures.outcomes.values()) - done
+    zero = {"count": 0, "ns": 0}
+    return {
+        "name": model,
+        "version": version,
+        "last_inference": figures.last_ns // NS_PER_MS,
+        "inference_count": figures.inferences,
+        "execution_count": done,
+        "inference_stats": {
+            "success": _duration(figures.histograms["total"]),
+            "fail": {"count": failed, "ns": 0},
+            "queue": _duration(figures.histograms["queue"]),
+            "compute_input": zero,
+            "compute_infer": _duration(figures.histograms["compute"]),
+            "compute_output": zero,
+            "cache_hit": zero,
+            "cache_miss": zero,
+        },
+        "batch_stats": [],
+    }
+
+
+def _duration(histogram: Histogram) -> dict[str, int]:
+    return {"count": histogram.count, "ns": histogram.sum_ns}
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+
+
+def _resolve(box: Box, principal: Principal, name: str) -> Application:
+    """The application a name means to the caller; one the key may not call does not exist for it."""
+    if principal.applications and not principal.may_call(name):
+        raise UnknownApplication(name=name)
+    return box.catalogue.resolve(principal.tenant, name)
+
+
+def _managed(box: Box, principal: Principal, name: str) -> Application:
+    """An application whose residency the caller may command: its own, or any for an admin; devices may not."""
+    if principal.role is Role.DEVICE:
+        raise Forbidden(action="load or unload models")
+    application = _resolve(box, principal, name)
+    if application.tenant != principal.tenant and not principal.is_admin:
+        raise UnknownApplication(name=name)
+    return application
+
+
+def _variant(box: Box, application: Application, version: str | None) -> Variant:
+    entry = box.catalogue.entry(application.id)
+    if version is not None:
+        return box.catalogue.servable(entry, version).variant
+    if not entry.order:
+        raise ModelUnavailable(name=application.name)
+    return entry.order[0].variant
+
+
+def _model_and_version(parts: list[str]) -> tuple[str, str | None]:
+    """`models/NAME` or `models/NAME/versions/VERSION`."""
+    if len(parts) == 2:
+        return parts[1], None
+    if len(parts) == 4 and parts[2] == "versions":
+        return parts[1], parts[3]
+    raise UnknownVariant(name="/".join(parts))
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    return dict(scope["headers"])
+
+
+def _content_length(headers: Mapping[bytes, bytes]) -> int:
+    text = headers.get(b"content-length", b"0")
+    return int(text) if text.isdigit() else 0
+
+
+def _json_length(headers: Mapping[bytes, bytes]) -> int | None:
+    text = headers.get(b"inference-header-content-length")
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise BadTensor(reason="Inference-Header-Content-Length must be a whole number")
+    return int(text)
+
+
+async def _body(receive: Receive, headers: Mapping[bytes, bytes], limit: int) -> bytes | bytearray:
+    """The whole body, refused as soon as it is known to be too large. A body in one piece is not copied."""
+    if _content_length(headers) > limit:
+        raise TooLarge(what="the request body", limit_bytes=limit)
+    message = await receive()
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return first
+    whole = bytearray(first)
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BadTensor(reason="the connection closed inside the body")
+        whole += message.get("body", b"")
+        if len(whole) > limit:
+            raise TooLarge(what="the request body", limit_bytes=limit)
+    return whole
+
+
+def _parameters(body: bytes | bytearray) -> Mapping[str, Any]:
+    if not body:
+        return {}
+    try:
+        parsed = json.loads(body)
+    except ValueError as error:
+        raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _json(value: Any, status: int = 200) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    return status, [_JSON], json.dumps(value, separators=(",", ":")).encode()
+
+
+def _error(error: BaseException) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    status = 400 if isinstance(error, ModelUnavailable | BadTensor) else status_of(error)
+    text = (
+        str(error)
+        if isinstance(error, ApplianceError)
+        else "something went wrong inside the box; its log has the details"
+    )
+    headers = [_JSON, *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items())]
+    return status, headers, json.dumps({"error": text}).encode()

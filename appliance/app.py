@@ -1,0 +1,337 @@
+"""The composition root: reads the settings, makes every part in the order of the data path, and joins them.
+
+Starting enters one exit stack, so stopping is the reverse: not ready, drain, stop imports, remember what was resident, unload, close the store.
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvicorn
+from fastapi import FastAPI
+
+from appliance import log
+from appliance.api.access import ensure_admin_key
+from appliance.api.box import Box
+from appliance.api.gateway import Gateway
+from appliance.api.keyring import KeyRing
+from appliance.api.limits import BodyRules, Bounds, InFlight
+from appliance.api.service import create_service
+from appliance.clock import SystemClock
+from appliance.domain.access import KeyRecord
+from appliance.domain.catalogue import Application, Model, Tenant
+from appliance.modelstore.builds import Builds
+from appliance.modelstore.importer import Importer
+from appliance.modelstore.repository import Change
+from appliance.modelstore.store import Store
+from appliance.modelstore.uploads import Uploads
+from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.selection import SELECTION_POLICIES
+from appliance.runtime.admission import Admission
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.decisions import DecisionRing
+from appliance.runtime.engine import Engine
+from appliance.runtime.loader import Loader
+from appliance.runtime.memory import MemoryManager
+from appliance.runtime.processors import PROCESSORS, check_runtime
+from appliance.runtime.processors.measuring import ChildMeasure
+from appliance.runtime.queues import Queue
+from appliance.runtime.sequences import Sequences
+from appliance.runtime.telemetry import Telemetry
+from appliance.settings import ProcessorSettings, Settings
+
+_US = 1000
+_REMEMBER_EVERY_S = 10
+
+
+class Appliance:
+    """A box that can be started once. `asgi` is the application for a server; its lifespan starts and stops the box."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.logger = log.get("box")
+        self.box: Box | None = None
+        self._ready = False
+        self.in_flight = InFlight(settings.http.inflight_bytes_max)
+        self.service = create_service(self._lifespan)
+        self.asgi = self._outermost()
+
+    def running(self) -> Box:
+        """The started box; only requests ask, and they come after the start."""
+        assert self.box is not None
+        return self.box
+
+    def is_ready(self) -> bool:
+        return self._ready
+
+    def _outermost(self) -> Gateway:
+        http = self.settings.http
+        rules = BodyRules.of(
+            body_bytes_max=http.body_bytes_max,
+            form_bytes_max=http.form_bytes_max,
+            upload_bytes_max=http.upload_bytes_max,
+        )
+        return Gateway(self.running, Bounds(self.service, rules, self.in_flight, self.logger))
+
+    @asynccontextmanager
+    async def _lifespan(self, service: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            self.box = await self._start(stack)
+            service.state.box = self.box
+            self._ready = True
+            stack.push_async_callback(self._drain)
+            yield
+
+    async def _drain(self) -> None:
+        self.begin_drain()
+        await self.running().engine.drain(self.settings.http.drain_s)
+
+    def begin_drain(self) -> None:
+        """Stop being ready and end the event streams, so that open connections do not hold the shutdown up."""
+        self._ready = False
+        if self.box is not None:
+            self.box.telemetry.close()
+
+    async def _start(self, stack: AsyncExitStack) -> Box:
+        settings, clock = self.settings, self.clock
+        telemetry = Telemetry(clock)
+        telemetry.log_to(log.get("events"))
+        decisions = DecisionRing(clock)
+        store = await asyncio.to_thread(Store.open, settings.state_dir, clock)
+        stack.callback(store.close)
+        store.attach(asyncio.get_running_loop())
+        processor = _processor(settings.processors[0], settings)
+        stack.callback(processor.close)
+        description = processor.describe()
+        catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
+        builds = Builds(store, description)
+        memory = MemoryManager(
+            clock=clock,
+            loader=Loader(builds, processor),
+            policy=EVICTION_POLICIES[settings.policies.eviction](),
+            budget_bytes=memory_budget(settings),
+            wait_ms_max=settings.memory.wait_ms_max,
+            events=telemetry,
+            decisions=decisions,
+            users_of=catalogue.users_of,
+        )
+        stack.push_async_callback(memory.close)
+        sequences = Sequences(clock, settings.queues.sequences_max, settings.queues.sequence_idle_s)
+        engine = Engine(
+            clock=clock,
+            catalogue=catalogue,
+            admission=Admission(clock, settings.queues.timeout_ms),
+            memory=memory,
+            queue=Queue(clock, settings.queues.len_max, settings.queues.total_max),
+            processor=processor,
+            sequences=sequences,
+            telemetry=telemetry,
+        )
+        scratch = settings.state_dir / "scratch"
+        measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
+        importer = Importer(store, builds, measure, telemetry, _import_limits(settings), retire=engine.retire_model)
+        uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
+        keyring = KeyRing(clock, settings.security.failed_keys_per_min, catalogue.has_tenant)
+        store.on_change = Follower(catalogue, keyring, builds, memory, sequences, telemetry)
+        await self._fill(store, catalogue, keyring, builds)
+        await ensure_admin_key(settings.state_dir, store, clock)
+        await self._run_in_background(stack, engine, importer, store, memory)
+        return Box(
+            clock=clock,
+            logger=self.logger,
+            store=store,
+            uploads=uploads,
+            importer=importer,
+            catalogue=catalogue,
+            engine=engine,
+            memory=memory,
+            sequences=sequences,
+            telemetry=telemetry,
+            keyring=keyring,
+            in_flight=self.in_flight,
+            processors=(description,),
+            state_dir=settings.state_dir,
+            body_bytes_max=settings.http.body_bytes_max,
+            is_ready=self.is_ready,
+            settings=settings.model_dump(mode="json"),
+        )
+
+    async def _fill(self, store: Store, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:
+        snapshot = await store.snapshot()
+        for tenant in snapshot.tenants:
+            catalogue.put_tenant(tenant)
+        for model in snapshot.models:
+            builds.put_model(model)
+            catalogue.put_model(model)
+        for application in snapshot.applications:
+            catalogue.put_application(application)
+        keyring.fill(snapshot.keys)
+
+    async def _run_in_background(
+        self, stack: AsyncExitStack, engine: Engine, importer: Importer, store: Store, memory: MemoryManager
+    ) -> None:
+        """Workers first, imports next, then what was in memory before the last stop, hottest first."""
+        tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
+        tasks.append(asyncio.create_task(importer.run(), name="importer"))
+        tasks.append(asyncio.create_task(engine.prefetch(await store.resident()), name="warm up"))
+        tasks.append(asyncio.create_task(self._remember(store, memory), name="remember residents"))
+
+        async def stop() -> None:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await store.save_resident(memory.resident_set())
+
+        stack.push_async_callback(stop)
+
+    async def _remember(self, store: Store, memory: MemoryManager) -> None:
+        """Save the resident set when it has changed, so that a power cut also comes back warm."""
+        saved: list[str] | None = None
+        while True:
+            await self.clock.sleep_until_ns(self.clock.now_ns() + _REMEMBER_EVERY_S * 10**9)
+            current = memory.resident_set()
+            if saved is None or set(current) != set(saved):
+                await store.save_resident(current)
+                saved = current
+
+
+class Follower:
+    """Carries committed changes of the store into everything that keeps a picture of it."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        keyring: KeyRing,
+        builds: Builds,
+        memory: MemoryManager,
+        sequences: Sequences,
+        telemetry: Telemetry,
+    ) -> None:
+        self._catalogue = catalogue
+        self._keyring = keyring
+        self._builds = builds
+        self._memory = memory
+        self._sequences = sequences
+        self._telemetry = telemetry
+
+    def __call__(self, change: Change) -> None:
+        match change.kind, change.value:
+            case "model", Model() as model:
+                self._builds.put_model(model)
+                self._catalogue.put_model(model)
+                for build_id, servable in self._catalogue.figures_of(model.id).items():
+                    self._memory.update_figures(build_id, servable.resident_bytes, servable.peak_bytes)
+            case "model", None:
+                self._catalogue.remove_model(change.id)
+                self._builds.remove_model(change.id)
+            case "application", Application() as application:
+                self._catalogue.put_application(application)
+            case "application", None:
+                self._catalogue.remove_application(change.id)
+                self._sequences.drop_application(change.id)
+                self._telemetry.forget_application(change.id)
+            case "tenant", Tenant() as tenant:
+                self._catalogue.put_tenant(tenant)
+            case "tenant", None:
+                self._catalogue.remove_tenant(change.id)
+                self._keyring.remove_tenant(change.id)
+            case "key", KeyRecord() as key:
+                self._keyring.put(key)
+            case "key", None:
+                self._keyring.remove(change.id)
+            case _:  # jobs have events of their own
+                pass
+
+
+def memory_budget(settings: Settings) -> int:
+    """Bytes for loaded builds: as set, or a share of what the machine has available now."""
+    memory = settings.memory
+    return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
+
+
+def _processor(settings: ProcessorSettings, tree: Settings) -> Any:
+    check_runtime()
+    cores = len(os.sched_getaffinity(0))
+    return PROCESSORS[settings.kind](
+        name=settings.name,
+        workers=settings.workers or max(1, cores // settings.threads_per_run),
+        threads_per_run=settings.threads_per_run,
+        loads_parallel_max=tree.memory.loads_parallel_max,
+        inline_ns_max=int(tree.queues.inline_us_max * _US),
+    )
+
+
+def _import_limits(settings: Settings) -> Any:
+    return settings.imports
+
+
+class Server(uvicorn.Server):
+    """Tells the box that the end begins before it waits for connections, and writes down where it listens."""
+
+    def __init__(self, config: uvicorn.Config, appliance: Appliance, on_listen: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._appliance = appliance
+        self._on_listen = on_listen
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.servers and self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            scheme = "https" if self.config.is_ssl else "http"
+            self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        self._appliance.begin_drain()
+        await super().shutdown(sockets)
+
+
+def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: None) -> None:
+    """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens."""
+    log.configure(settings.log.level, settings.log.format)
+    appliance = Appliance(settings)
+    http = settings.http
+    address = settings.state_dir / "address"
+
+    def listening(url: str) -> None:
+        address.write_text(url + "\n")
+        on_listen(url)
+
+    cert, key = _certificate(settings)
+    config = uvicorn.Config(
+        appliance.asgi,
+        host=http.host,
+        port=http.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=int(http.keep_alive_s),
+        timeout_graceful_shutdown=max(1, int(http.drain_s)),
+        limit_concurrency=http.connections_max,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+    )
+    try:
+        Server(config, appliance, listening).run()
+    finally:
+        with suppress(FileNotFoundError):
+            address.unlink()
+
+
+def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:
+    http = settings.http
+    if http.tls_cert is None and http.tls_self_signed:
+        from appliance.api.certificate import self_signed  # cryptography is large and seldom needed
+
+        return self_signed(settings.state_dir / "tls", http.host)
+    return http.tls_cert, http.tls_key
