@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from appliance.domain.catalogue import TaskKind, TaskSpec
-from appliance.domain.errors import BadMedia, BadMetadata
+from appliance.domain.errors import BadMetadata
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, number, with_constants
 from appliance.tasks.datatypes import cast
 from appliance.tasks.metrics import agreement, truth_list
@@ -45,18 +45,16 @@ class VoiceActivity:
         rate_hz = int(number(spec, "sample_rate_hz", 16_000))
         chunk = int(number(spec, "chunk_samples", 512 if rate_hz >= 16_000 else 256))
         before = int(number(spec, "context_samples", chunk // 8))
-        heard, heard_hz = read_wav(media.body)
-        seconds_max = number(spec, "seconds_max", 120)
-        if len(heard) > seconds_max * heard_hz:
-            raise BadMedia(reason=f"the sound is longer than {seconds_max:g} s: send it in pieces of one sequence")
+        heard, heard_hz = read_wav(media.body, number(spec, "seconds_max", 120))
         samples = np.concatenate([carry.get("samples", np.zeros(0, np.float32)), resample(heard, heard_hz, rate_hz)])
         padded = np.concatenate([carry.get("context", np.zeros(before, np.float32)), samples])
         count = len(samples) // chunk
         feed = _fed_input(spec, target)
-        steps = []
-        for at in range(0, count * chunk, chunk):
-            step = {feed.name: cast(padded[np.newaxis, at : at + before + chunk], feed.datatype)}
-            steps.append(with_constants(step, spec, target))
+        constants = with_constants({}, spec, target)
+        steps = [
+            {feed.name: cast(padded[np.newaxis, at : at + before + chunk], feed.datatype), **constants}
+            for at in range(0, count * chunk, chunk)
+        ]
         known = carry.get("stream", np.zeros(2, np.int64))
         stream = Stream(
             chunk / rate_hz,
@@ -111,7 +109,7 @@ def _probability(outputs: Mapping[str, np.ndarray], spec: TaskSpec) -> float:
     states = {pair.output for pair in spec.state}
     for name, array in outputs.items():
         if name not in states and array.size >= 1:
-            return float(array.ravel()[-1])
+            return float(np.nan_to_num(array.ravel()[-1]))
     raise BadMetadata(reason="the model has no output that could be the probability of speech")
 
 

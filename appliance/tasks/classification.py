@@ -45,7 +45,7 @@ def _class_output(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """The first output of floating-point numbers, flat."""
     for array in outputs.values():
         if array.dtype.kind == "f" and array.size:
-            return np.asarray(array, np.float32).ravel()
+            return np.nan_to_num(np.asarray(array, np.float32).ravel())
     raise BadMetadata(reason="the model has no output of floating-point class scores")
 
 

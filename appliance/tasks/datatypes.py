@@ -42,11 +42,21 @@ def word_of(array: np.ndarray) -> str:
 
 
 def cast(array: np.ndarray, word: str) -> np.ndarray:
-    """The array in the type of `word`, C-contiguous; integers are rounded and clipped, not wrapped."""
+    """The array in the type of `word`, C-contiguous; what an integer type cannot hold is rounded and clipped, not wrapped."""
     dtype = dtype_of(word)
-    if array.dtype == dtype:
-        return np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a scalar 1-d
-    if dtype.kind in "iu" and array.dtype.kind == "f":
+    if dtype.kind in "iu" and array.dtype != dtype and array.dtype.kind in "iuf":
         bounds = np.iinfo(dtype)
-        array = np.clip(np.rint(array), bounds.min, bounds.max)
-    return np.asarray(array, dtype=dtype, order="C")
+        whole = np.rint(np.nan_to_num(array)) if array.dtype.kind == "f" else array
+        array = np.clip(whole, _bound(bounds.min, array.dtype), _bound(bounds.max, array.dtype))
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # too large for a narrow float: infinity, as the graph would make it
+        return np.asarray(array, dtype=dtype, order="C")
+
+
+def _bound(bound: int, dtype: np.dtype[Any]) -> int | float:
+    """A bound of the target type, expressed in the source's: numpy refuses a Python int that the array's own type cannot hold."""
+    if dtype.kind == "f":
+        return float(np.nextafter(np.float64(bound), 0.0)) if abs(bound) > 2**53 else float(bound)
+    own = np.iinfo(dtype)
+    return min(max(bound, int(own.min)), int(own.max))

@@ -39,6 +39,8 @@ def infer_spec(
     params: dict[str, float | str] = {"sample_rate_hz": 16_000.0} if kind is TaskKind.VOICE_ACTIVITY else {}
     if decoder == "nanodet":
         params |= _distance_bins(outputs)
+    if decoder == "ssd":
+        params |= _ssd_params(kind, outputs)
     return TaskSpec(kind, _labels(kind, outputs, props), image, decoder, params, state, constants)
 
 
@@ -131,6 +133,16 @@ def _distance_bins(outputs: Sequence[TensorSpec]) -> dict[str, float | str]:
         if last.count(4 * bins) * 2 == len(last):
             return {"distance_bins": float(bins)}
     return {}
+
+
+def _ssd_params(kind: TaskKind, outputs: Sequence[TensorSpec]) -> dict[str, float | str]:
+    """TensorFlow's detection zoo puts y first; face networks with two classes mean "no face" by the first."""
+    params: dict[str, float | str] = {}
+    if any("detection_boxes" in tensor.name.lower() for tensor in outputs):
+        params["box_format"] = "yxyx"
+    if kind is TaskKind.FACE_DETECTION and any(tensor.shape[-1:] == (2,) for tensor in outputs):
+        params["background"] = 0.0
+    return params
 
 
 def _labels(kind: TaskKind, outputs: Sequence[TensorSpec], props: Mapping[str, str]) -> tuple[str, ...]:

@@ -31,7 +31,10 @@ class Detection:
         name = spec.decoder or _DEFAULT_DECODERS[self.kind]
         if name not in DECODERS:
             raise BadMetadata(reason=f"there is no detection decoder {name!r}; use one of {', '.join(DECODERS)}")
-        found = DECODERS[name](outputs[0], InputSize(frame.input_width, frame.input_height), spec)
+        arrays = {
+            key: np.asarray(array, np.float32) for key, array in outputs[0].items()
+        }  # fp16 is too coarse for pixels
+        found = DECODERS[name](arrays, InputSize(frame.input_width, frame.input_height), spec)
         keep = nms(
             found.boxes,
             found.scores,
@@ -45,12 +48,16 @@ class Detection:
 
     def _objects(self, found: Candidates, keep: np.ndarray, frame: Frame, spec: TaskSpec) -> list[dict[str, Any]]:
         boxes = frame.to_original(found.boxes[keep].reshape(-1, 2, 2)).reshape(-1, 4)
-        landmarks = None if found.landmarks is None else frame.to_original(found.landmarks[keep]).round(2).tolist()
+        landmarks = (
+            None
+            if found.landmarks is None
+            else np.nan_to_num(frame.to_original(found.landmarks[keep])).round(2).tolist()
+        )
         sizes = areas(boxes)
         default = "face" if self.kind is TaskKind.FACE_DETECTION else ""
         objects: list[dict[str, Any]] = []
         for at, (index, box) in enumerate(zip(keep, boxes.round(2).tolist(), strict=True)):
-            if sizes[at] <= 0:  # it lay in the padding
+            if not sizes[at] > 0:  # it lay in the padding, or is not even a number
                 continue
             entry: dict[str, Any] = {
                 "label": label_of(spec, int(found.classes[index]), default),

@@ -147,7 +147,7 @@ def centerface(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpe
     columns = heat[0].shape[1]
     rows = top_candidates(heat[0].ravel(), number(spec, "score_min", 0.5), CANDIDATES_MAX)
     cell_y, cell_x = np.divmod(rows, columns)
-    sides = np.exp(pairs[0].reshape(2, -1)[:, rows]) * stride
+    sides = np.exp(np.minimum(pairs[0].reshape(2, -1)[:, rows], 20.0)) * stride
     offsets = pairs[1].reshape(2, -1)[:, rows]
     top_left = np.stack(
         [(cell_x + offsets[1] + 0.5) * stride - sides[1] / 2, (cell_y + offsets[0] + 0.5) * stride - sides[0] / 2],
@@ -289,7 +289,7 @@ def _ssd_pixels(boxes: np.ndarray, picked: np.ndarray, size: InputSize, spec: Ta
 
 
 def end2end(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
-    """One output [.., N, 6 or 7]: x1, y1, x2, y2, score, class in input pixels (with 7, the first column is the image of the batch)."""
+    """One output [.., N, 6]: x1, y1, x2, y2, score, class; or [N, 7]: image of the batch, x1, y1, x2, y2, class, score. Input pixels."""
     array = next((array for array in outputs.values() if array.shape[-1:] in ((6,), (7,))), None)
     if array is None:
         raise refuse("end2end", outputs)

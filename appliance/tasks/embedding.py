@@ -15,6 +15,8 @@ from appliance.tasks.image import decode_picture
 from appliance.tasks.metrics import cosines, retrieval
 
 TEXTS_MAX = 256
+CHARACTERS_MAX = 500_000
+"""Of all texts of a request: a tokenizer reads all of a text even where only its beginning counts."""
 _TEXTS_PER_RUN = 16
 _TOKENIZER_FILE = "tokenizer.json"
 
@@ -66,7 +68,7 @@ class ImageEmbedding:
 def _first_float(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     for array in outputs.values():
         if array.dtype.kind == "f" and array.ndim >= 2:
-            return array
+            return np.asarray(np.nan_to_num(array))
     raise BadMetadata(reason="the model has no floating-point output that could be an embedding")
 
 
@@ -80,8 +82,9 @@ class TextEmbedding:
         path = target.assets.get(_TOKENIZER_FILE)
         if path is None:
             raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it beside the graph")
-        rows = tokenize(path, texts, int(number(spec, "tokens_max", 256)))
         fed = fed_inputs(spec, target)
+        fixed = [tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0]
+        rows = tokenize(path, texts, min(int(number(spec, "tokens_max", 256)), *fixed, 100_000))
         per_run = _TEXTS_PER_RUN if all(tensor.shape[:1] == (-1,) for tensor in fed) else 1
         runs = [rows[at : at + per_run] for at in range(0, len(rows), per_run)]
         batches = [_token_tensors(run, fed) for run in runs]
@@ -112,10 +115,14 @@ def read_texts(media: Media) -> tuple[list[str], bool]:
 
     Raises: BadMedia.
     """
+    if len(media.body) > CHARACTERS_MAX:
+        raise BadMedia(reason=f"at most {CHARACTERS_MAX} bytes of text in one request")
     try:
         decoded = media.body.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise BadMedia(reason="the text is not UTF-8") from None
+    if "json" in media.content_type and not decoded.lstrip().startswith("{"):
+        raise BadMedia(reason='send {"text": "..."} or {"texts": ["...", "..."]}')
     if media.content_type.startswith("text/") or not decoded.lstrip().startswith("{"):
         return [decoded], False
     try:
@@ -158,13 +165,12 @@ def _token_tensors(
     rows: list[tuple[list[int], list[int]]], fed: list[TensorSpec]
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Inputs by what their names say (ids, mask, types), padded with zeros, and the mask int64[N, L]."""
-    length = max(1, *(len(ids) for ids, _ in rows))
     fixed = next((tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0), None)
-    length = fixed or length
+    length = fixed or max(1, *(len(ids) for ids, _ in rows))
     ids, mask, types = (np.zeros((len(rows), length), np.int64) for _ in range(3))
     for row, (tokens, segments) in enumerate(rows):
-        count = min(len(tokens), length)
-        ids[row, :count], mask[row, :count], types[row, :count] = tokens[:count], 1, segments[:count]
+        count = len(tokens)
+        ids[row, :count], mask[row, :count], types[row, :count] = tokens, 1, segments
     step = {}
     for tensor in fed:
         name = tensor.name.lower()

@@ -13,7 +13,7 @@ from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
 from appliance.tasks.base import Decoded, Media, Target, fed_inputs, number, with_constants
 from appliance.tasks.datatypes import dtype_of
-from appliance.tasks.image_header import JPEG, ImageHeader, read_header
+from appliance.tasks.image_header import JPEG, PNG, ImageHeader, essential_png, read_header
 from appliance.tasks.opencv import opencv
 
 PIXELS_MAX = 50_000_000
@@ -64,6 +64,7 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
     """
     tensor = _picture_input(spec, target)
     image = spec.image or ImageSpec()
+    _check_channels(tensor, image)
     header = read_header(media.body)
     _check_bounds(header)
     width, height = upright_size(header)
@@ -89,6 +90,14 @@ def _picture_input(spec: TaskSpec, target: Target) -> TensorSpec:
     if not fitting:
         raise BadMetadata(reason="the model has no input of rank 4 that could take a picture")
     return fitting[0]
+
+
+def _check_channels(tensor: TensorSpec, image: ImageSpec) -> None:
+    wanted = tensor.shape[-3 if image.layout == "NCHW" else -1]
+    if wanted > 0 and wanted != (1 if image.channels == "GRAY" else 3):
+        raise BadMetadata(
+            reason=f"input {tensor.name!r} takes {wanted} channels in {image.layout}, which does not fit {image.channels}"
+        )
 
 
 def _wanted_size(tensor: TensorSpec, image: ImageSpec, target: Target) -> tuple[int | None, int | None]:
@@ -184,6 +193,8 @@ def read_pixels(body: bytes, header: ImageHeader, place: Placement | None = None
     Raises: BadMedia when the decoder gives up or the pixels are not as many as the header said.
     """
     cv2 = opencv()
+    if header.format == PNG:
+        body = essential_png(body)
     reduce = _reduction(header, place) if place is not None and header.format == JPEG else 1
     name = "IMREAD_COLOR" if reduce == 1 else f"IMREAD_REDUCED_COLOR_{reduce}"
     # The orientation is ours to apply: IMREAD_UNCHANGED, which keeps alpha, would not.

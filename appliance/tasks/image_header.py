@@ -18,6 +18,7 @@ _JPEG_SCANS_MAX = 100
 _STANDALONE_MARKERS = {0x01, *range(0xD0, 0xD9)}
 _FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _EXIF_ORIENTATION = 0x0112
+_PNG_ESSENTIAL = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,20 @@ def _read_webp(body: bytes) -> ImageHeader:
         width, height = struct.unpack_from("<HH", body, 26)
         return ImageHeader(WEBP, width & 0x3FFF, height & 0x3FFF)
     raise BadMedia(reason="the WebP has no picture chunk")
+
+
+def essential_png(body: bytes) -> bytes:
+    """A checked PNG without the chunks that its pixels do not need: profiles and texts (that may unpack to anything), animations."""
+    parts = [body[:8]]
+    at = 8
+    kind = b""
+    while kind != b"IEND":
+        (length,) = struct.unpack_from(">I", body, at)
+        kind = body[at + 4 : at + 8]
+        if kind in _PNG_ESSENTIAL:
+            parts.append(body[at : at + 12 + length])
+        at += 12 + length
+    return b"".join(parts)
 
 
 def _webp_orientation(body: bytes) -> int:

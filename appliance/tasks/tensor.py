@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,10 +67,12 @@ def _read_npz(body: bytes) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             entries = archive.infolist()
+            if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+                raise BadMedia(reason="the .npz is packed in a way that numpy does not write")
             if sum(entry.file_size for entry in entries) > NPZ_BYTES_MAX:
                 raise BadMedia(reason=f"the arrays of the .npz take more than {NPZ_BYTES_MAX} bytes")
             return {entry.filename.removesuffix(".npy"): _read_npy(archive, entry) for entry in entries}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise BadMedia(reason=f"the .npz cannot be read: {error}") from None
 
 

@@ -63,7 +63,7 @@ def db_quads(probabilities: np.ndarray, spec: TaskSpec) -> list[tuple[float, np.
             continue
         rectangle = cv2.boxPoints((centre, (width, height), angle))
         score = _mean_inside(probabilities, rectangle)
-        if score < score_min:
+        if not score >= score_min:
             continue
         out = width * height * unclip / (2 * (width + height))
         if min(width, height) + 2 * out < side_min + 2:

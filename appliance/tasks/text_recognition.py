@@ -54,7 +54,7 @@ def ctc_greedy(steps: np.ndarray, labels: Sequence[str]) -> tuple[str, float]:
     rows = steps[keep]
     sure = rows.max(axis=1) if are_probabilities(rows) else softmax(rows).max(axis=1)
     text = "".join(_character(labels, int(index) - first, int(index) == classes - 1) for index in best[keep])
-    return text, float(sure.mean())
+    return text, float(np.nan_to_num(sure.mean()))
 
 
 def _character(labels: Sequence[str], at: int, is_last: bool) -> str:

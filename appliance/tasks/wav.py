@@ -11,11 +11,11 @@ import numpy as np
 from appliance.domain.errors import BadMedia
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_OPEN_ENDED = (0, 0xFFFFFFFF, 0x7FFFFFFF)
-"""Lengths that writers into a pipe leave in the header: the data goes to the end."""
+_OPEN_ENDED = 0x7FFF0000
+"""Writers into a pipe leave lengths from here on in the header: the data goes to the end."""
 
 
-def read_wav(body: bytes) -> tuple[np.ndarray, int]:
+def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]:
     """(float32[n] mono, sample rate in Hz). PCM of 8, 16, 24, 32 bits and floats of 32, 64; channels are averaged.
 
     Raises: BadMedia.
@@ -32,7 +32,9 @@ def read_wav(body: bytes) -> tuple[np.ndarray, int]:
         if kind == b"data":
             if layout is None:
                 raise BadMedia(reason="the WAV has data before its format")
-            return _samples(_data(body, at + 8, length), layout), layout[2]
+            data = _data(body, at + 8, length)
+            _check_length(len(data), layout, seconds_max)
+            return _samples(data, layout), layout[2]
         at += 8 + length + (length & 1)
     raise BadMedia(reason="the WAV is cut off: it has no data")
 
@@ -55,12 +57,16 @@ def _read_format(chunk: bytes) -> tuple[int, int, int, int]:
 
 def _data(body: bytes, at: int, length: int) -> bytes:
     if at + length > len(body):
-        if length not in _OPEN_ENDED:
+        if length < _OPEN_ENDED:
             raise BadMedia(reason="the WAV is cut off inside its data")
         length = len(body) - at
-    if length == 0 and at < len(body):  # a pipe's header that was never completed
-        length = len(body) - at
     return body[at : at + length]
+
+
+def _check_length(data_bytes: int, layout: tuple[int, int, int, int], seconds_max: float) -> None:
+    _, channels, rate, bits = layout
+    if data_bytes > seconds_max * rate * channels * bits // 8:
+        raise BadMedia(reason=f"the sound is longer than {seconds_max:g} s: send it in pieces of one sequence")
 
 
 def _samples(data: bytes, layout: tuple[int, int, int, int]) -> np.ndarray:
