@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from appliance.domain.catalogue import Precision, TaskSpec
 from appliance.domain.states import JobState
 
-MADE_PRECISIONS = (Precision.FP32, Precision.FP16, Precision.INT8)
+MADE_PRECISIONS = (Precision.INT8, Precision.FP16)
+"""Made beside fp32 unless told otherwise; the one that helps most boxes comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,12 @@ class ImportRequest:
     file_name: str = ""
     """The uploader's name of the file; for messages."""
     task: TaskSpec = field(default_factory=TaskSpec)
-    metadata: str = "{}"
-    """The uploader's metadata as JSON text; its keys outweigh those of a metadata.json in an archive."""
+    """What the uploader said; an archive's metadata.json and labels.txt fill in what is left open."""
     shared: bool = False
     application: str | None = None
     """Name of the application made with the model; None: the model's own name; empty: no application."""
-    precisions: tuple[Precision, ...] = MADE_PRECISIONS
-    """Which variants to make beside fp32, which is always made."""
+    precisions: tuple[Precision, ...] | None = None
+    """Which variants to make beside fp32, which is always made; None: what the archive says, else all."""
     variant: str | None = None
     """Set: `source` is a tenant's own variant of this name for the existing model."""
 

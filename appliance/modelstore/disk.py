@@ -74,6 +74,11 @@ def move_hashed(source: Path, target: Path) -> str:
     return digest
 
 
+def file_size(path: Path) -> int:
+    """Bytes of a file."""
+    return path.stat().st_size
+
+
 def hash_of(path: Path) -> str:
     """SHA-256 of a file in hex."""
     with path.open("rb") as reader:

@@ -6,12 +6,12 @@ from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import application_id, checked_name, model_id, variant_id
-from appliance.domain.states import JobState
+from appliance.domain.states import JOB_MOVES, JobState, move
 from appliance.modelstore.applications import add_application
 from appliance.modelstore.jobs import Jobs, new_job_row
 from appliance.modelstore.models import Models, add_model, model_row, remove_model
 from appliance.modelstore.repository import Change, Changes
-from appliance.modelstore.tables import JobRow, ModelRow, VariantRow
+from appliance.modelstore.tables import ApplicationRow, JobRow, ModelRow, VariantRow
 
 
 class Imports(Models, Jobs):
@@ -73,11 +73,12 @@ class Imports(Models, Jobs):
             contents: list[str] = []
             has_variants = session.exec(select(VariantRow.id).where(VariantRow.model_id == row.model_id)).first()
             if row.request.variant is None and not has_variants:
-                name = row.request.name if row.request.application is None else row.request.application
+                applications = select(ApplicationRow.id).where(ApplicationRow.model_id == row.model_id)
+                changes = [Change("application", one, None) for one in session.exec(applications).all()]
                 contents = remove_model(session, row.model_id)
-                changes = [Change("application", application_id(row.tenant, name), None)] if name else []
                 changes.append(Change("model", row.model_id, None))
-            row.state, row.error, row.updated_at = state.value, error, self.clock.wall_now()
+            row.state = move(JOB_MOVES, JobState(row.state), state).value
+            row.error, row.updated_at = error, self.clock.wall_now()
             return (row.to_job(), contents), [*changes, Change("job", id, row.to_job())]
 
         record, contents = await self._write(work)

@@ -1,0 +1,86 @@
+"""Inputs for profiling a variant: synthetic tensors of the sizes it serves, by batch.
+
+Latency of the usual operators does not depend on the values; what matters are shapes, legal token ids and masks of ones.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from appliance.domain.catalogue import TaskSpec, TensorSpec, Variant
+from appliance.domain.hardware import MeasureCase
+from appliance.modelstore.orders import Inspection
+from appliance.tasks.datatypes import dtype_of
+
+BATCHES = (1, 2, 4, 8, 16)
+SIDE = 224
+WIDTH_OF_LINES = 320
+LENGTHS_OF_SIGNALS = (512, 16_000, 128, 16, 1)
+LENGTHS_OF_TOKENS = (128, 16, 1, 512)
+SEED = 0
+"""Profiles of one file differ by what the box does, never by the inputs."""
+
+
+def case_lists(variant: Variant, inspection: Inspection, task: TaskSpec) -> Iterator[list[MeasureCase]]:
+    """Cases for every batch up to the variant's, once for each length worth trying: a model may refuse lengths that it was not made for."""
+    for length in _lengths(variant, inspection):
+        yield [
+            MeasureCase(batch, inputs(variant, inspection, task, batch, length))
+            for batch in BATCHES
+            if batch <= max(1, variant.batch_max)
+        ]
+
+
+def inputs(variant: Variant, inspection: Inspection, task: TaskSpec, batch: int, length: int) -> dict[str, np.ndarray]:
+    """Tensors for all inputs."""
+    rng = np.random.default_rng(SEED)
+    sizes = {"batch": batch, "channel": 3, "sequence": length} | _sides(variant, inspection, task)
+    states = {state.input for state in task.state}
+    made: dict[str, np.ndarray] = {}
+    for tensor in variant.inputs:
+        roles = inspection.axes.get(tensor.name, ("",) * len(tensor.shape))
+        shape = [dim if dim >= 0 else sizes.get(role, length) for dim, role in zip(tensor.shape, roles, strict=True)]
+        made[tensor.name] = _tensor(tensor, shape, task, rng, is_state=tensor.name in states)
+    return made
+
+
+def _lengths(variant: Variant, inspection: Inspection) -> tuple[int, ...]:
+    free = [
+        tensor
+        for tensor in variant.inputs
+        for dim, role in zip(tensor.shape, inspection.axes.get(tensor.name, ()), strict=False)
+        if dim < 0 and role in ("sequence", "")
+    ]
+    if not free:
+        return (1,)
+    is_signal = any(tensor.datatype.startswith("FP") for tensor in free)
+    return LENGTHS_OF_SIGNALS if is_signal else LENGTHS_OF_TOKENS
+
+
+def _sides(variant: Variant, inspection: Inspection, task: TaskSpec) -> dict[str, int]:
+    """Height and width: the rung's, else what the task prefers, else the first that ran, else a usual picture or line of text."""
+    first = inspection.ladder[0] if inspection.ladder else None
+    image = task.image
+    height = variant.height or (image and image.height) or (first and first.height) or SIDE
+    free = {role for roles in inspection.axes.values() for role in roles}
+    usual = WIDTH_OF_LINES if "height" not in free else SIDE
+    width = variant.width or (image and image.width) or (first and first.width) or usual
+    return {"height": height, "width": width}
+
+
+def _tensor(
+    tensor: TensorSpec, shape: list[int], task: TaskSpec, rng: np.random.Generator, *, is_state: bool
+) -> np.ndarray:
+    dtype = dtype_of(tensor.datatype)
+    if tensor.name in task.constants:
+        return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
+    if is_state:
+        return np.zeros(shape, dtype)
+    if tensor.datatype == "BYTES":
+        return np.full(shape, "text", dtype)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    name = tensor.name.lower()
+    if "type" in name or "segment" in name:
+        return np.zeros(shape, dtype)
+    return np.ones(shape, dtype) if "mask" in name or dtype.kind == "b" else rng.integers(1, 100, shape).astype(dtype)
