@@ -4,13 +4,14 @@ Pictures are smooth noise in the range that the task's pre-processing gives, tok
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx
 
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.modelstore import graph as facts
+from appliance.modelstore.orders import Extent
 from appliance.tasks.datatypes import dtype_of
 
 BATCH_SYMBOLS = frozenset({"n", "b", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
@@ -19,16 +20,6 @@ SIDES = (224, 320, 256, 640, 128, 64)
 LENGTHS = (16, 128, 512, 16_000, 1)
 """Lengths tried on other free axes: tokens, audio samples."""
 PICTURE_CHANNELS = (1, 3, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Sizes for the free axes of one run."""
-
-    batch: int = 1
-    height: int = SIDES[0]
-    width: int = SIDES[0]
-    length: int = LENGTHS[0]
 
 
 def axes_of(values: Sequence[onnx.ValueInfoProto], task: TaskSpec) -> dict[str, tuple[str, ...]]:

@@ -18,8 +18,8 @@ from appliance.domain.catalogue import TaskSpec, TensorSpec
 from appliance.domain.errors import BadModel
 from appliance.modelstore import graph as facts
 from appliance.modelstore import ladder, normalise
-from appliance.modelstore.feeds import Extent, axes_of, extents, synthetic
-from appliance.modelstore.orders import Inspection, InspectOrder, Size
+from appliance.modelstore.feeds import axes_of, extents, synthetic
+from appliance.modelstore.orders import Extent, Inspection, InspectOrder, Size
 from appliance.modelstore.running import Runner, TooSlow, largest_error
 
 Report = Callable[[float, str], None]
@@ -175,6 +175,7 @@ def _described(form: Form, task: TaskSpec) -> Inspection:
         parameters=sum(math.prod(t.dims) for t in facts.tensors(graph) if t.data_type in facts.WEIGHT_FORMATS),
         metadata_props={entry.key: entry.value for entry in form.model.metadata_props},
         batch_max=BATCH_MAX if _is_batchable(form, task) else 1,
+        trial=form.extent,
         run_ms=_run_ms(form),
     )
 

@@ -25,6 +25,17 @@ class Size:
     width: int
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Sizes that free axes take in one run."""
+
+    batch: int = 1
+    height: int = 224
+    width: int = 224
+    length: int = 16
+    """Of every other free axis: tokens, audio samples."""
+
+
 # -- unpack ------------------------------------------------------------------------------------------------------------
 
 
@@ -108,6 +119,8 @@ class Inspection:
     """1 where the graph fixes the batch or a batch of 2 gave other answers than two runs; else 8."""
     ladder: tuple[Size, ...] = ()
     """Input sizes that ran, the full one first; empty when the graph fixes the size or the task has no picture."""
+    trial: Extent = field(default_factory=Extent)
+    """Sizes at which it ran."""
     run_ms: float = 0.0
     """One run at full size, one thread; a first idea, not a profile."""
     notes: tuple[str, ...] = ()
@@ -149,6 +162,8 @@ class MadeVariant:
     height: int | None = None
     width: int | None = None
     batch_max: int = 1
+    files: tuple[str, ...] = ()
+    """`path` first, then its external data (only above 2 GB)."""
     notes: str = ""
     """How it was made, a sentence for the tenant."""
 
