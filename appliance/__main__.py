@@ -1,6 +1,6 @@
 """Lets `python -m appliance` be the command line; `scripts/appliance` starts it this way."""
 
-from appliance.cli import main
+from appliance.cli.main import main
 
 if __name__ == "__main__":
     main()

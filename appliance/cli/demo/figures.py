@@ -1,0 +1,114 @@
+"""What the devices saw of one application: counts, latencies and the last recognised things. Fed by reports of device processes.
+
+Owned by the demo's main thread; pure bookkeeping, time comes in as `now_ns`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import NS_PER_S
+
+WINDOW_NS = 10 * NS_PER_S
+"""What the live table's rate and percentiles look back on."""
+KEPT_MAX = 20_000
+"""Requests kept for the percentiles of the summary; at 31 a second that is over ten minutes."""
+RECOGNISED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One answered request as its device saw it."""
+
+    at_ns: int
+    latency_ms: float
+    """From sending to the whole answer: HTTP, decoding, waiting and computing."""
+    variant: str
+    is_warm: bool
+    recognised: str = ""
+
+
+@dataclass(slots=True)
+class Figures:
+    """One application of one tenant."""
+
+    tenant: str
+    name: str
+    task: str
+    requests: int = 0
+    ok: int = 0
+    warm: int = 0
+    answered: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
+    variants: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    """Errors in words, without those of a model that is still being imported."""
+    recognised: deque[str] = field(default_factory=lambda: deque(maxlen=RECOGNISED_MAX))
+
+    def add(self, seen: Seen) -> None:
+        """Count an answer."""
+        self.requests += 1
+        self.ok += 1
+        self.warm += seen.is_warm
+        self.answered.append(seen)
+        self.variants[seen.variant] += 1
+        if seen.recognised and seen.recognised not in self.recognised:
+            self.recognised.append(seen.recognised)
+
+    def add_failure(self, reason: str) -> None:
+        """Count a request that got an error."""
+        self.requests += 1
+        self.failures[reason] += 1
+
+    @property
+    def variant(self) -> str:
+        """The variant that answered last; empty before the first answer."""
+        return self.answered[-1].variant if self.answered else ""
+
+    @property
+    def warm_share(self) -> float | None:
+        """Share of answers that found a variant in memory."""
+        return self.warm / self.ok if self.ok else None
+
+    def window(self, now_ns: int) -> list[Seen]:
+        """Answers of the last `WINDOW_NS`, oldest first."""
+        recent: list[Seen] = []
+        for seen in reversed(self.answered):
+            if now_ns - seen.at_ns > WINDOW_NS:
+                break
+            recent.append(seen)
+        return recent[::-1]
+
+    def rate_per_s(self, now_ns: int) -> float:
+        """Answers a second over the window, or since the first answer where that is shorter."""
+        recent = self.window(now_ns)
+        if not recent:
+            return 0.0
+        span_ns = max(now_ns - recent[0].at_ns, NS_PER_S)
+        return len(recent) * NS_PER_S / span_ns
+
+    def summary(self, accuracies: dict[str, float]) -> dict[str, Any]:
+        """The application's entry in the JSON summary; `accuracies` by variant name."""
+        latencies = [seen.latency_ms for seen in self.answered]
+        main = self.variants.most_common(1)
+        variant = main[0][0] if main else None
+        return {
+            "name": self.name,
+            "tenant": self.tenant,
+            "variant": variant,
+            "requests": self.requests,
+            "ok": self.ok,
+            "p50_ms": percentile(latencies, 0.5),
+            "p99_ms": percentile(latencies, 0.99),
+            "accuracy": accuracies.get(variant) if variant else None,
+            "recognised": list(self.recognised),
+        }
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least `share` of all are not above; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    rank = max(1, -(-len(ordered) * share // 1))
+    return round(ordered[int(rank) - 1], 3)

@@ -1,0 +1,47 @@
+"""What went wrong, in one sentence that says what to do."""
+
+import ssl
+
+from appliance.domain.errors import ApplianceError, MissingKey, WrongKey
+
+
+class CommandFailed(Exception):
+    """A command cannot go on; `str()` is the sentence for the person."""
+
+
+def sentence_of(error: BaseException) -> str | None:
+    """The sentence for an error that a person may meet; None for our own mistakes, which deserve a traceback."""
+    match error:
+        case MissingKey() | WrongKey():
+            return f"{error}; give one with --key or APPLIANCE_KEY, or --state DIR of a box on this machine"
+        case CommandFailed() | ApplianceError():
+            return str(error)
+        case FileNotFoundError():
+            return f"there is no file {error.filename!r}"
+        case PermissionError():
+            return f"{error.filename!r} cannot be opened by this user"
+        case OSError() if error.filename:
+            return f"{error.filename!r}: {error.strerror}"
+    return _connection_sentence(error)
+
+
+def _connection_sentence(error: BaseException) -> str | None:
+    import httpx
+
+    if not isinstance(error, httpx.TransportError):
+        return None
+    url = _url_of(error)
+    if isinstance(error.__cause__, ssl.SSLError) or "CERTIFICATE" in str(error):
+        return f"the certificate of {url} is not trusted here; name its authority with --ca FILE"
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return f"no box answers at {url}; start one with 'appliance serve', or name another with --url"
+    return f"the connection to {url} broke ({error or type(error).__name__}); try again"
+
+
+def _url_of(error: object) -> str:
+    """Scheme, host and port of the request that failed."""
+    try:
+        url = error.request.url  # type: ignore[attr-defined]
+    except (RuntimeError, AttributeError):
+        return "its address"
+    return f"{url.scheme}://{url.netloc.decode()}"

@@ -1,0 +1,84 @@
+"""The command line: `appliance NOUN VERB`. One module per noun; each asks a running box over REST, except `serve`, `demo`, `zoo` and `restore`.
+
+Only typer is imported before a command runs: heavier modules are imported where they are needed, so that `--help` is quick.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from appliance import __version__
+from appliance.cli import (
+    applications,
+    backup,
+    events,
+    imports,
+    jobs,
+    keys,
+    models,
+    predict,
+    serve,
+    tenants,
+    zoo,
+)
+from appliance.cli.demo.command import demo
+from appliance.cli.faults import sentence_of
+
+app = typer.Typer(
+    name="appliance",
+    help="One box at the edge that serves the neural networks of many tenants to many small devices.",
+    epilog="New here?  appliance demo --zoo small",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BOX = "The box"
+TENANTS = "Tenants and keys"
+USE = "Models and their use"
+
+app.command("demo", rich_help_panel=BOX)(demo)
+app.command("serve", rich_help_panel=BOX)(serve.serve)
+app.command("events", rich_help_panel=BOX)(events.events)
+app.command("backup", rich_help_panel=BOX)(backup.backup)
+app.command("restore", rich_help_panel=BOX)(backup.restore)
+app.add_typer(zoo.app, name="zoo", rich_help_panel=BOX)
+app.command("import", rich_help_panel=USE)(imports.import_model)
+app.add_typer(models.app, name="models", rich_help_panel=USE)
+app.add_typer(applications.app, name="applications", rich_help_panel=USE)
+app.command("predict", rich_help_panel=USE)(predict.predict)
+app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
+app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)
+app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"appliance {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Options that come before the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong usage."""
+    try:
+        app(args=arguments)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone: `appliance events | head`
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise
+        print(f"appliance: {sentence}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,75 @@
+"""`appliance serve`: one box in this process, until SIGTERM or Ctrl-C."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli import screen
+from appliance.cli.faults import CommandFailed
+
+
+def serve(
+    state: Annotated[Path | None, typer.Option(help="Folder of the database, models and keys; made when missing.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens the box to the network.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.", min=0, max=65535)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with settings; options and APPLIANCE_… variables win over it.", exists=True, dir_okay=False),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate for HTTPS; with --tls-key.", exists=True)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM private key of --tls-cert.", exists=True)] = None,
+    tls_self_signed: Annotated[
+        bool | None, typer.Option("--tls-self-signed", help="HTTPS with a certificate made in STATE/tls.")
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run a box until SIGTERM or Ctrl-C.
+
+    The first start leaves the admin key in STATE/admin.key (only its owner can read it); the address stands in STATE/address.
+    Listens on this machine only, unless --host says otherwise. Settings: docs/operations.md.
+
+    \b
+    [dim]$[/dim] appliance serve --state /var/lib/appliance --port 8080
+    [dim]$[/dim] appliance serve --state ./state --host 0.0.0.0 --tls-self-signed
+    [dim]$[/dim] curl http://127.0.0.1:8080/v2/health/ready
+    """
+    if config is not None:
+        os.environ["APPLIANCE_CONFIG"] = str(config)
+    http = {
+        "host": host,
+        "port": port,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "tls_self_signed": tls_self_signed,
+    }
+    settings = _settings({"state_dir": state, "http": _given(http), "log": _given({"level": log_level})})
+
+    from appliance.app import serve as run
+
+    state_dir = settings.state_dir.absolute()
+    run(settings, on_listen=lambda url: _greet(url, state_dir))
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """What was named on the command line; the rest is left to the environment and the TOML file."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _settings(overrides: dict[str, Any]) -> Any:
+    """The settings tree. Raises: CommandFailed, naming the first setting that does not fit."""
+    from pydantic import ValidationError
+
+    from appliance.settings import Settings
+
+    try:
+        return Settings(**_given(overrides))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise CommandFailed(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
+
+
+def _greet(url: str, state_dir: Path) -> None:
+    screen.say(f"The box listens at {url}   API and docs: {url}/docs   admin key: {state_dir / 'admin.key'}")
