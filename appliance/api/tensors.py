@@ -4,14 +4,14 @@ Hand-checked rather than modelled: this is the hot path. A binary tensor is a vi
 aligned for its type), so it crosses the server without a copy.
 """
 
-import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
+import orjson
 
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import dtype_of, word_of
@@ -41,8 +41,8 @@ def parse_infer(body: bytes | bytearray, json_length: int | None) -> InferCall:
     if not 0 < length <= len(body):
         raise BadTensor(reason=f"Inference-Header-Content-Length {length} does not fit a body of {len(body)} bytes")
     try:
-        header = json.loads(body if length == len(body) else body[:length])
-    except (ValueError, RecursionError) as error:
+        header = orjson.loads(body if length == len(body) else memoryview(body)[:length])
+    except orjson.JSONDecodeError as error:
         raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
     if not isinstance(header, dict):
         raise BadTensor(reason="the request must be a JSON object")
@@ -77,7 +77,7 @@ def encode_infer(
     header: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": described}
     if call.id is not None:
         header["id"] = call.id
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
     if not chunks:
         return text, None
     return b"".join([text, *chunks]), len(text)
@@ -252,12 +252,8 @@ def _bytes_of(array: np.ndarray) -> Any:
     return b"".join(parts)
 
 
-def _json_data(array: np.ndarray) -> Sequence[Any]:
+def _json_data(array: np.ndarray) -> Any:
     """Flat data. JSON has no NaN or infinity: they become null, which clients must expect of a model that yields them."""
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            return [value if np.isfinite(value) else None for value in array.ravel().tolist()]
-    elif array.dtype.kind in "OUS":
+    if array.dtype.kind in "OUS":
         return [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in array.ravel()]
-    flat: list[Any] = array.ravel().tolist()
-    return flat
+    return np.ascontiguousarray(array).ravel()

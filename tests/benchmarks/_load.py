@@ -1,0 +1,88 @@
+"""A small HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed. Closed loop, one request per connection at a time.
+
+Run as a program in a process of its own, so that its work is not the server's: `python -m tests.benchmarks._load` with one JSON order on standard
+input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count", "errors", "seconds", "p50_ms", "p99_ms"}.
+"""
+
+import asyncio
+import base64
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import uvloop
+
+
+class Connection(asyncio.Protocol):
+    """Sends the same request again as soon as its answer is complete, until told to stop."""
+
+    def __init__(self, request: bytes, until: float, times: list[float]) -> None:
+        self._request = request
+        self._until = until
+        self._times = times
+        self._buffer = b""
+        self.errors = 0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head = self._buffer.find(b"\r\n\r\n")
+        if head < 0:
+            return
+        lower = self._buffer[:head].lower()
+        at = lower.find(b"content-length:")
+        length = int(lower[at + 15 : lower.find(b"\r", at) if lower.find(b"\r", at) > 0 else head])
+        if len(self._buffer) < head + 4 + length:
+            return
+        if not self._buffer.startswith(b"HTTP/1.1 200"):
+            self.errors += 1
+        self._buffer = b""
+        self._times.append(time.perf_counter() - self._started)
+        self._send()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if not self.done.done():
+            self.errors += exc is not None
+            self.done.set_result(None)
+
+    def _send(self) -> None:
+        self._started = time.perf_counter()
+        if self._started > self._until:
+            self._transport.close()
+            if not self.done.done():
+                self.done.set_result(None)
+            return
+        self._transport.write(self._request)
+
+
+async def drive(order: dict[str, Any]) -> dict[str, Any]:
+    """Run one order."""
+    loop = asyncio.get_running_loop()
+    requests = [base64.b64decode(text) for text in order["requests"]]
+    times: list[float] = []
+    start = time.perf_counter()
+    until = start + order["seconds"]
+    connections = []
+    for index in range(order["connections"]):
+        request = requests[index % len(requests)]
+        _, connection = await loop.create_connection(
+            lambda request=request: Connection(request, until, times),  # type: ignore[misc]
+            "127.0.0.1",
+            order["port"],
+        )
+        connections.append(connection)
+    await asyncio.gather(*(c.done for c in connections))
+    elapsed = time.perf_counter() - start
+    p50, p99 = np.percentile(times, [50, 99]) * 1e3 if times else (0.0, 0.0)
+    errors = sum(c.errors for c in connections)
+    return {"count": len(times), "errors": errors, "seconds": elapsed, "p50_ms": float(p50), "p99_ms": float(p99)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(uvloop.run(drive(json.loads(sys.stdin.read())))))

@@ -1,0 +1,215 @@
+"""What benchmarks run against: a real box as a process, a bare Starlette server with the same settings, and the load from a third process."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+
+@dataclass(frozen=True)
+class LiveBox:
+    """A running box: its process, address, admin key and state folder."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    key: str
+    state: Path
+    ready_s: float
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"}
+
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers=self.headers, timeout=600)
+
+    def pss_mb(self) -> float:
+        """Proportional set size of the service process, MB of 10^6 bytes."""
+        return pss_mb(self.process.pid)
+
+
+@contextmanager
+def box(state: Path | None = None, **environment: str) -> Iterator[LiveBox]:
+    """Start a box on a free port and wait until it serves; stops it with SIGTERM."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        home = state or Path(folder) / "state"
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "appliance", "serve", "--state", str(home), "--port", "0"],
+            env={**os.environ, "MALLOC_ARENA_MAX": "2", "APPLIANCE_LOG__LEVEL": "warning", **environment},
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            url = _await_ready(process, home)
+            yield LiveBox(process, url, (home / "admin.key").read_text().strip(), home, time.perf_counter() - start)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
+    address = home / "address"
+    limit = time.perf_counter() + 60
+    while time.perf_counter() < limit:
+        if process.poll() is not None:
+            raise RuntimeError(f"the box ended with {process.returncode}")
+        if address.exists() and (url := address.read_text().strip()):
+            try:
+                if httpx.get(url + "/v2/health/ready").status_code == 200:
+                    return url
+            except httpx.TransportError:
+                pass
+        time.sleep(0.01)
+    raise RuntimeError("the box did not get ready within 60 s")
+
+
+def upload(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:
+    """Upload a model in one form; returns the job id."""
+    with live.http() as http, model.open("rb") as file:
+        data = {"name": name, "task": task, "metadata": json.dumps(metadata)}
+        answer = http.post("/v1/models", files={"file": (model.name, file)}, data=data)
+        answer.raise_for_status()
+        job: str = answer.json()["id"]
+        return job
+
+
+def upload_large(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:
+    """Upload a model in pieces; returns the job id."""
+    with live.http() as http, model.open("rb") as file:
+        upload_id = http.post("/v1/uploads", json={"length": model.stat().st_size}).raise_for_status().json()["id"]
+        offset = 0
+        while piece := file.read(8 << 20):
+            http.patch(f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}).raise_for_status()
+            offset += len(piece)
+        data = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
+        answer = http.post("/v1/models", data=data)
+        answer.raise_for_status()
+        job: str = answer.json()["id"]
+        return job
+
+
+def await_job(live: LiveBox, job: str, limit_s: float = 600) -> dict[str, Any]:
+    """Wait for a job's end; raises when it failed."""
+    limit = time.perf_counter() + limit_s
+    with live.http() as http:
+        while time.perf_counter() < limit:
+            record: dict[str, Any] = http.get(f"/v1/jobs/{job}").json()
+            if record["state"] in ("done", "failed", "cancelled"):
+                if record["state"] != "done":
+                    raise RuntimeError(f"import {record['state']}: {record.get('error')}")
+                return record
+            time.sleep(0.1)
+    raise RuntimeError(f"job {job} took longer than {limit_s} s")
+
+
+_BARE = """
+import sys, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+body = bytes(int(sys.argv[2]))
+async def infer(request):
+    await request.body()
+    return Response(body, media_type="application/octet-stream")
+app = Starlette(routes=[Route("/v2/models/{name}/infer", infer, methods=["POST"])])
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools", ws="none", access_log=False,
+            log_config=None, server_header=False)
+"""
+
+
+@contextmanager
+def bare_starlette(port: int, body_bytes: int) -> Iterator[int]:
+    """A Starlette route that reads the body and returns one of the given size."""
+    process = subprocess.Popen([sys.executable, "-c", _BARE, str(port), str(body_bytes)], stderr=subprocess.DEVNULL)
+    try:
+        limit = time.perf_counter() + 20
+        while time.perf_counter() < limit:
+            try:
+                httpx.post(f"http://127.0.0.1:{port}/v2/models/x/infer", content=b"")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def drive(port: int, requests: list[bytes], connections: int, seconds: float) -> dict[str, Any]:
+    """Load from a process of its own; see `_load`."""
+    order = {
+        "port": port,
+        "requests": [base64.b64encode(request).decode() for request in requests],
+        "connections": connections,
+        "seconds": seconds,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks._load"], input=json.dumps(order).encode(), capture_output=True, check=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+_WORDS = {"float32": "FP32", "int64": "INT64"}
+
+
+def infer_body(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of an infer call with binary tensors in and out."""
+    raw = {name: array.tobytes() for name, array in inputs.items()}
+    described = [
+        {
+            "name": name,
+            "datatype": _WORDS[str(array.dtype)],
+            "shape": list(array.shape),
+            "parameters": {"binary_data_size": len(raw[name])},
+        }
+        for name, array in inputs.items()
+    ]
+    header = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
+    return header + b"".join(raw.values()), {"Inference-Header-Content-Length": str(len(header))}
+
+
+def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
+    """A whole HTTP request for `_load`."""
+    body, headers = infer_body(inputs)
+    lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += ["Content-Type: application/octet-stream", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size of a process, MB of 10^6 bytes."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
