@@ -41,6 +41,16 @@ class Servable:
     inputs: dict[str, InputSlot]
     output_names: frozenset[str]
 
+    def expected_of(self, batch: int) -> int | None:
+        """P99 of a run of so many items: as profiled for the nearest larger batch, else in proportion to the largest."""
+        if batch <= 1 or self.expected_ns is None or self.variant.profile is None:
+            return self.expected_ns
+        rows = self.variant.profile.latencies
+        for row in rows:
+            if row.batch >= batch:
+                return int(row.p99_ms * 1e6)
+        return int(rows[-1].p99_ms * 1e6 * batch / rows[-1].batch)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

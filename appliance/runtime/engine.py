@@ -97,7 +97,10 @@ class Engine:
         servable, residency, warm, load_ns = await self._place(request, entry)
         try:
             answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-            job = Job(request, servable, residency, answer, self._clock.now_ns())
+            batch = _batch(request)
+            job = Job(
+                request, servable, residency, answer, self._clock.now_ns(), expected_ns=servable.expected_of(batch)
+            )
             self._queue.put(job)
             outputs = await answer
         finally:
@@ -106,9 +109,7 @@ class Engine:
         compute_ns = job.finished_ns - job.started_ns
         name = servable.variant.name
         key = (request.application_id, name, request.tenant)
-        self._telemetry.done(
-            key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=_batch(request)
-        )
+        self._telemetry.done(key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=batch)
         return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:

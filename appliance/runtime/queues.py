@@ -29,6 +29,8 @@ class Job:
     answer: asyncio.Future[dict[str, Any]]
     queued_ns: int
     state: RequestState = RequestState.ADMITTED
+    expected_ns: int | None = None
+    """Run time to expect for this request's batch; None until the variant is profiled."""
     started_ns: int = 0
     finished_ns: int = 0
 
@@ -101,4 +103,4 @@ class Queue:
         deadline_ns = job.request.deadline_ns
         if deadline_ns is None:
             return False
-        return self._clock.now_ns() + (job.servable.expected_ns or 0) > deadline_ns
+        return self._clock.now_ns() + (job.expected_ns or 0) > deadline_ns
