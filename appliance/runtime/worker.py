@@ -10,7 +10,6 @@ from appliance.domain.states import RequestState
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
 
-
 _BURST_NS = 2_000_000
 """Short runs are computed on the event loop itself; after so much of it in one go, everything else gets a turn."""
 
@@ -47,9 +46,7 @@ class Worker:
         outputs: dict[str, Any] | None = None
         error: BaseException | None = None
         try:
-            outputs = await self._processor.run(
-                job.residency.handle, request.inputs, request.outputs, servable.expected_ns
-            )
+            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, job.expected_ns)
         except asyncio.CancelledError:
             job.answer.cancel()
             raise
