@@ -1,6 +1,7 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource, DecisionSink), `processors.measuring` (Measure, which the importer calls) and by the lab's emulations.
+Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `runtime.decisions` and `runtime.telemetry`, and by whoever
+emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`.
 """
 
 from collections.abc import Mapping, Sequence
