@@ -17,6 +17,7 @@ from appliance.cli import (
     jobs,
     keys,
     models,
+    plan,
     predict,
     serve,
     tenants,
@@ -41,6 +42,7 @@ USE = "Models and their use"
 
 app.command("demo", rich_help_panel=BOX)(demo)
 app.command("serve", rich_help_panel=BOX)(serve.serve)
+app.command("plan", rich_help_panel=BOX)(plan.plan)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)

@@ -1,0 +1,92 @@
+"""`appliance plan`: one decision, or a list of them, on problems written as JSON.
+
+It reads the kind, lets that kind's module read the rest, times the policy call alone and adds `elapsed_ms`. The policies are the running box's own.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.lab.problems.base import Malformed, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`answer` is what goes to standard output; with `malformed`, a problem in a list was, and its answer says why."""
+
+    answer: object
+    malformed: bool = False
+
+
+def plan_text(text: str) -> Outcome:
+    """Answer the problem, or each of the list of problems, in `text`. Raises: Malformed for a single bad problem or for what is no JSON."""
+    document = _parsed(text)
+    if not isinstance(document, list):
+        return Outcome(plan_one(document))
+    answers: list[object] = []
+    malformed = False
+    for problem in document:
+        try:
+            answers.append(plan_one(problem))
+        except Malformed as error:
+            malformed = True
+            answers.append({"error": str(error)})
+    return Outcome(answers, malformed)
+
+
+def plan_one(document: object) -> dict[str, object]:
+    """The answer of one problem. Raises: Malformed."""
+    if not isinstance(document, dict):
+        raise Malformed("problem", "must be an object")
+    question = _reader(document)(document)
+    clock = SystemClock()
+    start_ns = clock.now_ns()
+    plan = question.decide()
+    elapsed_ns = clock.now_ns() - start_ns
+    return {**question.answer(plan), "elapsed_ms": round(elapsed_ns / NS_PER_MS, 4)}
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise Malformed("", f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise Malformed("", "not a problem: nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise Malformed("", f"not JSON: {error}") from None
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise Malformed("", f"not JSON: {constant} is no number there")
+
+
+# Kinds. A module is imported when its kind is asked for, so that one kind does not pay for the imports of all.
+
+
+def _adaptation(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import adaptation
+
+    return adaptation.read(document)
+
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
+    "adaptation": _adaptation,
+}
+PLANNED = ("residency", "dispatch", "offload", "pipeline")
+"""Kinds of the format that this version does not answer yet."""
+
+
+def _reader(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Question[Any]]:
+    kind = document.get("kind")
+    if "kind" not in document:
+        raise Malformed("kind", "is missing")
+    if not isinstance(kind, str):
+        raise Malformed("kind", "must be a string")
+    if kind in KINDS:
+        return KINDS[kind]
+    if kind in PLANNED:
+        raise Malformed("kind", f"{kind!r} is not built yet")
+    raise Malformed("kind", f"{kind[:200]!r} is not one of: {', '.join((*KINDS, *PLANNED))}")

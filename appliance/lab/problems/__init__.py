@@ -1,0 +1,1 @@
+"""One module per kind of `appliance plan`: written problem → policy input, plan → written answer."""

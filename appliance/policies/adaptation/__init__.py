@@ -1,0 +1,1 @@
+"""Registry of adaptation policies: the name in the settings → how to make one."""
