@@ -87,6 +87,10 @@ class Conflict(ApplianceError):
     """The request is fine, the state of the box is not."""
 
     name: str
+
+    def message(self) -> str:
+        return f"{self.name!r} is in no state for this"
+
     __hash__ = Exception.__hash__
 
 
@@ -139,7 +143,7 @@ class BadInput(ApplianceError):
     reason: str = ""
 
     def message(self) -> str:
-        return self.reason
+        return self.reason or "what was sent cannot be used"
 
     __hash__ = Exception.__hash__
 
@@ -194,6 +198,9 @@ class TooLarge(ApplianceError):
 class NotAllowed(ApplianceError):
     """The caller may not do this."""
 
+    def message(self) -> str:
+        return "this is not allowed"
+
 
 class MissingKey(NotAllowed):
     def message(self) -> str:
@@ -223,6 +230,10 @@ class LimitReached(ApplianceError):
     """Try again after `retry_after_s`."""
 
     retry_after_s: float = 1.0
+
+    def message(self) -> str:
+        return f"a limit of the box is reached; try again in {self.retry_after_s:.0f} s"
+
     __hash__ = Exception.__hash__
 
 
@@ -261,6 +272,10 @@ class Unavailable(ApplianceError):
     """The box cannot do this now, and it is not the caller's fault."""
 
     retry_after_s: float = 1.0
+
+    def message(self) -> str:
+        return "the box cannot do this now; try again"
+
     __hash__ = Exception.__hash__
 
 

@@ -1,0 +1,42 @@
+"""Every selection policy in the registry keeps the family's contract."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.selection import SELECTION_POLICIES
+from appliance.policies.selection.base import Candidate, SelectionInput
+
+every_policy = pytest.mark.parametrize("name", sorted(SELECTION_POLICIES))
+
+accuracies = st.none() | st.sampled_from([0.0, 0.5, 0.9, 1.0])
+latencies = st.none() | st.sampled_from([1.0, 5.0, 20.0])
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> SelectionInput:
+    """Up to eight candidates with many ties and unknowns."""
+    names = draw(st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=8))
+    candidates = tuple(
+        Candidate(n, draw(accuracies), draw(latencies), draw(st.integers(1, 3)), draw(st.booleans())) for n in names
+    )
+    return SelectionInput(candidates, draw(st.none() | st.sampled_from([5.0, 15.0])), draw(st.sampled_from([0.0, 0.7])))
+
+
+@every_policy
+@given(problem=problems())
+def test_order_names_exactly_who_is_allowed(name: str, problem: SelectionInput) -> None:
+    """Each candidate that reaches the accuracy floor stands in the order once, nobody else; unknown accuracy counts as reached."""
+    plan = SELECTION_POLICIES[name]().order(problem)
+    allowed = {c.name for c in problem.candidates if c.accuracy is None or c.accuracy >= problem.accuracy_min}
+    assert sorted(plan.order) == sorted(allowed)
+    assert plan.reason
+
+
+@every_policy
+@given(data=st.data(), problem=problems())
+def test_order_of_input_does_not_matter(name: str, data: st.DataObject, problem: SelectionInput) -> None:
+    """The same candidates in any order give the same plan."""
+    shuffled = tuple(data.draw(st.permutations(problem.candidates)))
+    policy = SELECTION_POLICIES[name]()
+    assert policy.order(problem) == policy.order(SelectionInput(shuffled, problem.latency_slo_ms, problem.accuracy_min))

@@ -1,0 +1,63 @@
+"""Every error says something a person can read and carries its facts."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+
+from appliance.domain import errors
+from appliance.domain.errors import ApplianceError
+
+CLASSES: list[type[ApplianceError]] = sorted(
+    (c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, ApplianceError)),
+    key=lambda c: c.__name__,
+)
+SAMPLES: dict[object, Any] = {str: "sample", int: 42, float: 1.5}
+every_error = pytest.mark.parametrize("kind", CLASSES, ids=lambda c: c.__name__)
+
+
+def sample(kind: type[ApplianceError]) -> ApplianceError:
+    """An error with a value in every field."""
+    return kind(**{f.name: SAMPLES[f.type] for f in dataclasses.fields(kind)})
+
+
+def test_tree_in_the_docstring_is_whole() -> None:
+    """The list at the top of the module names every class, so it can be read as the table of contents."""
+    text = inspect.getdoc(errors) or ""
+    assert [c.__name__ for c in CLASSES if c.__name__ not in text] == []
+
+
+@every_error
+def test_message_is_a_sentence(kind: type[ApplianceError]) -> None:
+    """The text is not empty even with nothing but the required facts, and is what `str` gives."""
+    error = sample(kind)
+    assert str(error) == error.message()
+    required = {f.name: SAMPLES[f.type] for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING}
+    assert len(str(kind(**required))) > 10
+
+
+@every_error
+def test_message_is_its_own(kind: type[ApplianceError]) -> None:
+    """Whatever the program raises says more than the root's "could not do this"."""
+    if kind is not ApplianceError:
+        assert sample(kind).message() != ApplianceError().message()
+
+
+@every_error
+def test_facts_are_the_fields(kind: type[ApplianceError]) -> None:
+    """`facts` has every field with its value, and nothing else."""
+    assert sample(kind).facts() == {f.name: SAMPLES[f.type] for f in dataclasses.fields(kind)}
+
+
+@every_error
+def test_errors_can_be_kept_in_sets(kind: type[ApplianceError]) -> None:
+    """Hashable, as every exception: logging and task groups put them into sets."""
+    error = sample(kind)
+    assert len({error, error}) == 1
+
+
+def test_retry_after_is_there_where_trying_again_helps() -> None:
+    """Limits and unavailability say when to come back; the others do not promise anything."""
+    with_retry = {c for c in CLASSES if "retry_after_s" in c.__dataclass_fields__}
+    assert with_retry == {c for c in CLASSES if issubclass(c, errors.LimitReached | errors.Unavailable)}

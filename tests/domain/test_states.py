@@ -1,0 +1,79 @@
+"""Every state machine has a whole table, no dead corner, and refuses what is not in it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from appliance.domain.states import (
+    JOB_MOVES,
+    REQUEST_MOVES,
+    RESIDENCY_MOVES,
+    VARIANT_MOVES,
+    JobState,
+    RequestState,
+    ResidencyState,
+    VariantState,
+    move,
+)
+
+Table = Mapping[Any, frozenset[Any]]
+MACHINES: list[tuple[type[StrEnum], Table, StrEnum, set[StrEnum]]] = [
+    (
+        RequestState,
+        REQUEST_MOVES,
+        RequestState.ADMITTED,
+        {RequestState.DONE, RequestState.EXPIRED, RequestState.REJECTED, RequestState.FAILED},
+    ),
+    (ResidencyState, RESIDENCY_MOVES, ResidencyState.ABSENT, set()),
+    (VariantState, VARIANT_MOVES, VariantState.MAKING, set()),
+    (JobState, JOB_MOVES, JobState.QUEUED, {JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
+]
+machines = pytest.mark.parametrize(
+    ("states", "table", "start", "ends"), MACHINES, ids=lambda value: getattr(value, "__name__", None)
+)
+
+
+@machines
+def test_table_is_total(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+    """Each state has a row, and rows name states of the same machine only."""
+    assert set(table) == set(states)
+    assert set().union(*table.values()) <= set(states)
+
+
+@machines
+def test_ends_are_ends(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+    """Exactly the final states lead nowhere; from every other one a final state, or the start, can be reached."""
+    assert {state for state in states if not table[state]} == ends
+    for state in set(states) - ends:
+        assert _reachable(table, state) & (ends or {start, *table[start]})
+
+
+@machines
+def test_states_are_reached(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+    """No state is there for nothing: each is reached from the start (a rejected request never started)."""
+    assert set(states) - _reachable(table, start) - {start} <= {RequestState.REJECTED}
+
+
+@machines
+def test_move_follows_the_table(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+    """`move` returns the new state where the table lists it and asserts everywhere else."""
+    for old in states:
+        for new in states:
+            if new in table[old]:
+                assert move(table, old, new) is new
+            else:
+                with pytest.raises(AssertionError, match="illegal move"):
+                    move(table, old, new)
+
+
+def _reachable(table: Table, start: StrEnum) -> set[StrEnum]:
+    found: set[StrEnum] = set()
+    border = [start]
+    while border:
+        for state in table[border.pop()]:
+            if state not in found:
+                found.add(state)
+                border.append(state)
+    return found

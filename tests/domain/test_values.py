@@ -1,0 +1,39 @@
+"""The few values of the domain that compute something."""
+
+import datetime
+
+import pytest
+
+from appliance.domain.catalogue import Latency, Precision, Profile, Variant
+from appliance.domain.states import VariantState
+from appliance.domain.uploads import UploadRecord
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(1, 1.0), (2, 3.0), (4, 3.0), (5, 3.0)])
+def test_p50_of_a_batch(batch: int, expected: float) -> None:
+    """The smallest profiled batch that holds it; beyond the largest, the largest."""
+    rows = (Latency(1, 1.0, 2.0), Latency(4, 3.0, 4.0))
+    assert Profile("cpu", 1, 1, 1.0, 1.0, rows).p50_ms(batch) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "servable"),
+    [
+        (VariantState.MAKING, False),
+        (VariantState.READY, True),
+        (VariantState.SHELVED, True),
+        (VariantState.FAILED, False),
+    ],
+)
+def test_servable_states(state: VariantState, servable: bool) -> None:
+    """A shelved variant still answers who names it; one in the making or failed does not."""
+    variant = Variant("t/m:v", "t/m", "v", Precision.FP32, "00", 1, (), (), state)
+    assert variant.servable is servable
+
+
+@pytest.mark.parametrize(("offset", "length", "complete"), [(5, None, True), (5, 5, True), (4, 5, False)])
+def test_upload_is_complete(offset: int, length: int | None, complete: bool) -> None:
+    """Without an announced length the caller decides when it is done; with one, the last byte does."""
+    assert UploadRecord("u", "t", offset, length, None, "f", NOW, NOW).is_complete is complete

@@ -1,0 +1,122 @@
+"""A processor that takes time and memory as told, and complains when it is used against the rules of its port."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.request import Tensors
+
+
+@dataclass
+class Cost:
+    """What one build costs; `failures` are raised by its next loads, one each."""
+
+    resident_bytes: int = 10
+    peak_bytes: int = 10
+    load_ms: float = 100
+    run_ms: float = 10
+    unload_ms: float = 5
+    failures: list[Exception] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Handle:
+    """A build in this processor's memory."""
+
+    build_id: str
+    is_live: bool = True
+    running: int = 0
+
+
+def doubled(inputs: Tensors) -> dict[str, Any]:
+    """The default model: `y` = 2 × `x`."""
+    return {"y": inputs["x"] * 2}
+
+
+class FakeProcessor:
+    """Port `Processor` on the clock. `on_memory` is called whenever the bytes in use change."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Mapping[str, Cost] | None = None,
+        *,
+        workers: int = 1,
+        model: Callable[[Tensors], dict[str, Any]] = doubled,
+        on_memory: Callable[[int], None] = lambda used: None,
+    ) -> None:
+        self._clock = clock
+        self.costs = dict(costs or {})
+        self.model = model
+        self.on_memory = on_memory
+        self.workers = workers
+        self.memory: dict[str, int] = {}
+        """Bytes in use by build."""
+        self.loads: Counter[str] = Counter()
+        self.unloads: Counter[str] = Counter()
+        self.ran: list[Tensors] = []
+        """Inputs of every run, in the order of starting."""
+        self.running = 0
+
+    def describe(self) -> ProcessorDescription:
+        return ProcessorDescription("fake", "cpu", self.workers, 1, "host", "fake-1")
+
+    async def load(self, form: PreparedForm) -> Handle:
+        build_id = form.build_id
+        cost = self._cost(build_id)
+        assert build_id not in self.memory, f"{build_id} is in memory already"
+        self.loads[build_id] += 1
+        self._hold(build_id, cost.peak_bytes)
+        try:
+            await self._sleep(cost.load_ms)
+            if cost.failures:
+                raise cost.failures.pop(0)
+        except BaseException:
+            self._drop(build_id)
+            raise
+        self._hold(build_id, cost.resident_bytes)
+        return Handle(build_id)
+
+    async def run(
+        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, expected_ns: int | None
+    ) -> dict[str, Any]:
+        assert handle.is_live, f"{handle.build_id} runs after its unload"
+        assert self.running < self.workers, "more runs at once than workers"
+        self.running += 1
+        handle.running += 1
+        self.ran.append(inputs)
+        try:
+            await self._sleep(self._cost(handle.build_id).run_ms)
+            result = self.model(inputs)
+        finally:
+            self.running -= 1
+            handle.running -= 1
+        assert handle.is_live, f"{handle.build_id} was unloaded while it ran"
+        return result if outputs is None else {name: result[name] for name in outputs}
+
+    async def unload(self, handle: Handle) -> None:
+        assert handle.is_live, f"{handle.build_id} is unloaded twice"
+        assert not handle.running, f"{handle.build_id} is unloaded while it runs"
+        handle.is_live = False
+        self.unloads[handle.build_id] += 1
+        try:
+            await self._sleep(self._cost(handle.build_id).unload_ms)
+        finally:
+            self._drop(handle.build_id)
+
+    def _cost(self, build_id: str) -> Cost:
+        return self.costs.setdefault(build_id, Cost())
+
+    async def _sleep(self, ms: float) -> None:
+        await self._clock.sleep_until_ns(self._clock.now_ns() + int(ms * NS_PER_MS))
+
+    def _hold(self, build_id: str, size: int) -> None:
+        self.memory[build_id] = size
+        self.on_memory(sum(self.memory.values()))
+
+    def _drop(self, build_id: str) -> None:
+        del self.memory[build_id]
+        self.on_memory(sum(self.memory.values()))

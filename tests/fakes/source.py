@@ -1,0 +1,16 @@
+"""A source of builds that are nothing but a name."""
+
+from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import PreparedForm
+
+
+class FakeSource:
+    """Port `VariantSource`; builds in `missing` are not there."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+
+    async def open_build(self, build_id: str) -> PreparedForm:
+        if build_id in self.missing:
+            raise LoadFailed(build_id=build_id, reason="the content is missing")
+        return PreparedForm(build_id, f"/nowhere/{build_id}", 0, optimised=True)

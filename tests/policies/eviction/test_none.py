@@ -1,0 +1,13 @@
+"""Never evict: free memory, or nothing."""
+
+import pytest
+
+from appliance.policies.eviction.base import EvictionInput, ResidentBuild
+from appliance.policies.eviction.none import NeverEvict
+
+
+@pytest.mark.parametrize(("free", "fits"), [(10, True), (9, False)])
+def test_fits_or_not(free: int, fits: bool) -> None:
+    """It asks free memory only, however old the resident builds are."""
+    plan = NeverEvict().plan(EvictionInput(100, "new", 10, free, (ResidentBuild("old", 100, 0, False),)))
+    assert (plan.victims, plan.sufficient) == ((), fits)
