@@ -98,7 +98,9 @@ def upload_large(live: LiveBox, name: str, model: Path, *, task: str = "tensor",
         upload_id = http.post("/v1/uploads", json={"length": model.stat().st_size}).raise_for_status().json()["id"]
         offset = 0
         while piece := file.read(8 << 20):
-            http.patch(f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}).raise_for_status()
+            http.patch(
+                f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}
+            ).raise_for_status()
             offset += len(piece)
         data = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
         answer = http.post("/v1/models", data=data)
@@ -163,7 +165,10 @@ def drive(port: int, requests: list[bytes], connections: int, seconds: float) ->
         "seconds": seconds,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks._load"], input=json.dumps(order).encode(), capture_output=True, check=True
+        [sys.executable, "-m", "tests.benchmarks._load"],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        check=True,
     )
     result: dict[str, Any] = json.loads(done.stdout)
     return result

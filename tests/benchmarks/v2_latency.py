@@ -41,7 +41,9 @@ def main() -> None:
                 sessions.run(loaded, arrays, None)
                 times.append((time.perf_counter() - start) * 1e3)
             rows.append((ours, statistics.median(times)))
-            print(f"box {rows[-1][0]:.2f} ms   session.run {rows[-1][1]:.2f} ms   added {rows[-1][0] - rows[-1][1]:.2f} ms")
+            print(
+                f"box {rows[-1][0]:.2f} ms   session.run {rows[-1][1]:.2f} ms   added {rows[-1][0] - rows[-1][1]:.2f} ms"
+            )
     print(f"median added {statistics.median(a - b for a, b in rows):.2f} ms (asked ≤ 0.80)")
 
 
