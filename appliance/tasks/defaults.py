@@ -116,11 +116,8 @@ def _detector(kind: TaskKind, shapes: Sequence[tuple[int, ...]], names: Sequence
         last = shapes[0][-1] if shapes[0] else 0
         if last in (6, 7):
             return "end2end"
-        return (
-            "nanodet"
-            if len(shapes[0]) == 3 and last > 32 and shapes[0][1] > 500 and last in (112, 33, 52)
-            else "yolov8"
-        )
+        # COCO: 80 classes with 4 x 8 distances, or with a box and its objectness
+        return {112: "nanodet", 85: "yolov5"}.get(last, "yolov8")
     if len(shapes) >= 6 and len(shapes) % 2 == 0:
         return "nanodet"
     return "centerface" if kind is TaskKind.FACE_DETECTION and len(shapes) == 4 else "ssd"

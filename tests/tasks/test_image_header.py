@@ -1,0 +1,92 @@
+"""Headers: sizes, orientation and alpha are read, and whatever was cut off or is absurd is refused before it is decoded."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.errors import BadMedia
+from appliance.tasks.image_header import essential_png, read_header
+from tests.tasks import pictures
+
+
+@pytest.mark.parametrize("extension", pictures.FORMATS)
+@pytest.mark.parametrize("size", [(64, 48), (1, 33), (33, 1), (257, 3)])
+def test_reads_the_size(extension: str, size: tuple[int, int]) -> None:
+    """Width and height are those of the stored picture."""
+    header = read_header(pictures.encoded(pictures.scene(*size), extension))
+    assert (header.width, header.height, header.orientation, header.has_alpha) == (*size, 1, False)
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_reads_the_orientation(order: str, orientation: int) -> None:
+    """All eight orientations, in both byte orders and all three formats."""
+    image, block = pictures.scene(), pictures.exif(orientation, order)
+    jpeg = pictures.jpeg_with_exif(pictures.encoded(image, ".jpg"), block)
+    png = pictures.png_with_chunk(pictures.encoded(image), b"eXIf", block)
+    webp = pictures.webp_with_exif(pictures.encoded(image, ".webp"), 64, 48, block)
+    assert [read_header(body).orientation for body in (jpeg, png, webp)] == [orientation] * 3
+
+
+@pytest.mark.parametrize(
+    "block", [b"", b"II*\0", b"XX*\0\0\0\0\x08", pictures.exif(9), pictures.exif(0), pictures.exif(6)[:16]]
+)
+def test_damaged_exif_means_upright(block: bytes) -> None:
+    """EXIF that makes no sense is no reason to refuse a picture."""
+    assert read_header(pictures.jpeg_with_exif(pictures.encoded(pictures.scene(), ".jpg"), block)).orientation == 1
+
+
+@pytest.mark.parametrize("extension", pictures.FORMATS)
+@pytest.mark.parametrize("percent", [*range(0, 100, 10), 99])
+def test_a_cut_picture_is_refused(extension: str, percent: int) -> None:
+    """Cut at every tenth: decoders would return a half-grey picture for some of these."""
+    noise = np.random.default_rng(1).integers(0, 255, (60, 80, 3), np.uint8)
+    body = pictures.encoded(noise, extension)
+    with pytest.raises(BadMedia):
+        read_header(body[: len(body) * percent // 100])
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8X", b"RIFF\0\0\0\0WEBPVP8L"]),
+)
+def test_any_bytes_end_in_a_header_or_bad_media(tail: bytes, start: bytes) -> None:
+    """Nothing that a caller sends gets another error out of it."""
+    try:
+        header = read_header(start + tail)
+    except BadMedia:
+        return
+    assert header.width > 0
+    assert header.height > 0
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"GIF89a" + bytes(40), b"%PDF-1.7", b'{"text": "no picture"}', b"RIFF\0\0\0\0WAVE"]
+)
+def test_other_formats_are_refused_with_advice(body: bytes) -> None:
+    """The message says what can be sent."""
+    with pytest.raises(BadMedia, match="JPEG, PNG or WebP"):
+        read_header(body)
+
+
+def test_a_jpeg_of_endless_scans_is_refused() -> None:
+    """A progressive JPEG that would be decoded thousands of times over."""
+    body = pictures.encoded(pictures.scene(), ".jpg")
+    scan = b"\xff\xda" + struct.pack(">H", 8) + b"\x01\x01\x00\x00\x3f\x00"
+    with pytest.raises(BadMedia, match="scans"):
+        read_header(body[:-2] + scan * 500 + body[-2:])
+
+
+def test_only_what_the_pixels_need_reaches_the_png_decoder() -> None:
+    """Profiles, texts and animation frames are left out; the rest is untouched."""
+    plain = pictures.encoded(pictures.scene())
+    bomb = zlib.compress(bytes(50_000_000), 9)
+    decorated = plain
+    for kind, data in ((b"iCCP", b"p\0\0" + bomb), (b"zTXt", b"t\0\0" + bomb), (b"acTL", bytes(8))):
+        decorated = pictures.png_with_chunk(decorated, kind, data)
+    assert essential_png(decorated + b"behind the end") == essential_png(plain)
+    assert len(essential_png(decorated)) <= len(plain)
