@@ -51,6 +51,8 @@ class Builds:
         self._kinds = {one.kind: one for one in reversed(processors)}
         """The first processor of a kind stands for all of it."""
         self._builds: dict[str, Build] = {}
+        self._making = asyncio.Lock()
+        self._has_changed = asyncio.Event()
 
     def start(self, models: Iterable[Model]) -> None:
         """Fill the table from the store's models and remove forms that are unfinished, stale or of nobody's. Blocks."""
@@ -93,12 +95,18 @@ class Builds:
                 return self._measured(build, build.form)
             log.warning("prepared form damaged", build_id=build_id)
             self._builds[build_id] = build = replace(build, form=None, is_tried=False)
+            self._has_changed.set()
         path = await asyncio.to_thread(self._blobs.path, build.content_sha256)
         return self._measured(build, PreparedForm(build_id, str(path), build.size_bytes, optimised=False))
 
     def unprepared(self) -> list[Build]:
         """Builds whose prepared form has not been tried on this machine, in the order of the table."""
+        self._has_changed.clear()
         return [build for build in self._builds.values() if not build.is_tried]
+
+    async def wait_unprepared(self) -> None:
+        """Return when there may be more of them than when they were last asked for."""
+        await self._has_changed.wait()
 
     async def prepare(
         self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
@@ -107,6 +115,14 @@ class Builds:
 
         Returns the plain form where this kind of processor has no prepared one. Raises: StorageFull.
         """
+        async with self._making:
+            return await self._prepare(measure, content_sha256, source, processor)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _prepare(
+        self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
+    ) -> PreparedForm:
         build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
         if not build.is_tried:
             home = self._home(build)
@@ -122,13 +138,12 @@ class Builds:
             )
         return build.form or PreparedForm(build.id, str(source), build.size_bytes, optimised=False)
 
-    # -- inside --------------------------------------------------------------------------------------------------------
-
     def _register(self, content_sha256: str, processor: ProcessorDescription, size_bytes: int) -> Build:
         id = build_id(content_sha256, processor.kind)
         if id not in self._builds:
             build = Build(id, content_sha256, processor, size_bytes)
             self._builds[id] = self._with_form(build)
+            self._has_changed.set()
         return self._builds[id]
 
     def _with_form(self, build: Build) -> Build:

@@ -12,6 +12,8 @@ from appliance.domain.hardware import MeasureCase
 from appliance.modelstore.orders import Inspection
 from appliance.tasks.datatypes import dtype_of
 
+CASES_BYTES_MAX = 16 * 2**20
+"""Largest batch's inputs: they pass through the service, which stays small."""
 BATCHES = (1, 2, 4, 8, 16)
 SIDE = 224
 WIDTH_OF_LINES = 320
@@ -24,11 +26,15 @@ SEED = 0
 def case_lists(variant: Variant, inspection: Inspection, task: TaskSpec) -> Iterator[list[MeasureCase]]:
     """Cases for every batch up to the variant's, once for each length worth trying: a model may refuse lengths that it was not made for."""
     for length in _lengths(variant, inspection):
-        yield [
+        batches = [batch for batch in BATCHES if batch <= max(1, variant.batch_max)]
+        cases = [MeasureCase(1, inputs(variant, inspection, task, 1, length))]
+        room = CASES_BYTES_MAX // max(1, sum(array.nbytes for array in cases[0].inputs.values()))
+        cases += [
             MeasureCase(batch, inputs(variant, inspection, task, batch, length))
-            for batch in BATCHES
-            if batch <= max(1, variant.batch_max)
+            for batch in batches[1:]
+            if batch <= room
         ]
+        yield cases
 
 
 def inputs(variant: Variant, inspection: Inspection, task: TaskSpec, batch: int, length: int) -> dict[str, np.ndarray]:

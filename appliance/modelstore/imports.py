@@ -8,7 +8,7 @@ from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import application_id, checked_name, model_id, variant_id
 from appliance.domain.states import JOB_MOVES, JobState, move
 from appliance.modelstore.applications import add_application
-from appliance.modelstore.jobs import Jobs, new_job_row
+from appliance.modelstore.jobs import UNFINISHED, Jobs, new_job_row
 from appliance.modelstore.models import Models, add_model, model_row, remove_model
 from appliance.modelstore.repository import Change, Changes
 from appliance.modelstore.tables import ApplicationRow, JobRow, ModelRow, VariantRow
@@ -69,6 +69,8 @@ class Imports(Models, Jobs):
         def work(session: Session) -> tuple[tuple[JobRecord, list[str]], Changes]:
             row = session.get(JobRow, id)
             assert row is not None
+            if row.state not in UNFINISHED:
+                return (row.to_job(), []), []
             changes: list[Change] = []
             contents: list[str] = []
             has_variants = session.exec(select(VariantRow.id).where(VariantRow.model_id == row.model_id)).first()

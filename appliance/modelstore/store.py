@@ -129,6 +129,12 @@ class Store(Tenants, Applications, Imports):
         if quota is not None and await self.stored_bytes(tenant) + more_bytes > quota:
             raise QuotaExceeded(tenant=tenant, quota="stored_bytes")
 
+    async def is_upload(self, path: Path) -> bool:
+        """Whether a file is the spool of an upload, whose bytes `stored_bytes` counts already."""
+        if path.parent != self.state_dir / "uploads":
+            return False
+        return await self._read(lambda session: session.get(UploadRow, path.name) is not None)
+
     async def save_resident(self, build_ids: Sequence[str]) -> None:
         """Remember what is in memory, most wanted first."""
 
