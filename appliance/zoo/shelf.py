@@ -125,9 +125,9 @@ def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tupl
     with _tar(carrier, archive) as tar:
         for member in tar:
             name = member.name.removeprefix("./")
-            stream = tar.extractfile(member) if name in wanted and member.isfile() else None
-            if stream is not None:
-                yield name, stream
+            content = tar.extractfile(member) if name in wanted and member.isfile() else None
+            if content is not None:
+                yield name, content
 
 
 @contextmanager
