@@ -21,13 +21,15 @@ from appliance.api.box import Box
 from appliance.api.gateway import Gateway
 from appliance.api.keyring import KeyRing
 from appliance.api.limits import BodyRules, Bounds, InFlight
+from appliance.api.media import MediaPool
 from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.modelstore.builds import Builds
-from appliance.modelstore.importer import Importer
+from appliance.modelstore.importer import Importer, ImportOptions
 from appliance.modelstore.repository import Change
+from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
 from appliance.policies.eviction import EVICTION_POLICIES
@@ -43,7 +45,7 @@ from appliance.runtime.processors.measuring import ChildMeasure
 from appliance.runtime.queues import Queue
 from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import ProcessorSettings, Settings
+from appliance.settings import ImportSettings, ProcessorSettings, Settings
 
 _US = 1000
 _REMEMBER_EVERY_S = 10
@@ -110,7 +112,7 @@ class Appliance:
         stack.callback(processor.close)
         description = processor.describe()
         catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
-        builds = Builds(store, description)
+        builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
         memory = MemoryManager(
             clock=clock,
             loader=Loader(builds, processor),
@@ -135,10 +137,13 @@ class Appliance:
         )
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
-        importer = Importer(store, builds, measure, telemetry, _import_limits(settings), retire=engine.retire_model)
+        importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
+        store.on_delete.append(engine.retire_model)
         uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
+        media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
+        stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, catalogue.has_tenant)
-        store.on_change = Follower(catalogue, keyring, builds, memory, sequences, telemetry)
+        store.on_change = Follower(catalogue, keyring, memory, sequences, telemetry)
         await self._fill(store, catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
         await self._run_in_background(stack, engine, importer, store, memory)
@@ -155,10 +160,14 @@ class Appliance:
             telemetry=telemetry,
             keyring=keyring,
             in_flight=self.in_flight,
+            media=media,
             processors=(description,),
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
+            form_bytes_max=settings.http.form_bytes_max,
+            started_ns=clock.now_ns(),
             is_ready=self.is_ready,
+            metrics_open=settings.security.metrics_open,
             settings=settings.model_dump(mode="json"),
         )
 
@@ -166,8 +175,8 @@ class Appliance:
         snapshot = await store.snapshot()
         for tenant in snapshot.tenants:
             catalogue.put_tenant(tenant)
+        await asyncio.to_thread(builds.start, snapshot.models)
         for model in snapshot.models:
-            builds.put_model(model)
             catalogue.put_model(model)
         for application in snapshot.applications:
             catalogue.put_application(application)
@@ -208,14 +217,12 @@ class Follower:
         self,
         catalogue: Catalogue,
         keyring: KeyRing,
-        builds: Builds,
         memory: MemoryManager,
         sequences: Sequences,
         telemetry: Telemetry,
     ) -> None:
         self._catalogue = catalogue
         self._keyring = keyring
-        self._builds = builds
         self._memory = memory
         self._sequences = sequences
         self._telemetry = telemetry
@@ -223,13 +230,11 @@ class Follower:
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
             case "model", Model() as model:
-                self._builds.put_model(model)
                 self._catalogue.put_model(model)
                 for build_id, servable in self._catalogue.figures_of(model.id).items():
                     self._memory.update_figures(build_id, servable.resident_bytes, servable.peak_bytes)
             case "model", None:
                 self._catalogue.remove_model(change.id)
-                self._builds.remove_model(change.id)
             case "application", Application() as application:
                 self._catalogue.put_application(application)
             case "application", None:
@@ -267,8 +272,23 @@ def _processor(settings: ProcessorSettings, tree: Settings) -> Any:
     )
 
 
-def _import_limits(settings: Settings) -> Any:
-    return settings.imports
+def _import_options(settings: ImportSettings) -> ImportOptions:
+    limits = ChildLimits(
+        memory_bytes=settings.child_memory_bytes,
+        cpu_s=settings.child_cpu_s,
+        wall_s=settings.child_wall_s,
+        file_bytes=settings.file_bytes_max,
+        nice=settings.nice,
+    )
+    return ImportOptions(
+        jobs_parallel_max=settings.jobs_parallel_max,
+        limits=limits,
+        inspect_wall_s=settings.inspect_wall_s,
+        accuracy_floor=settings.accuracy_floor,
+        ladder_max=settings.ladder_max,
+        eval_samples_max=settings.eval_samples_max,
+        calibration_samples_max=settings.calibration_samples_max,
+    )
 
 
 class Server(uvicorn.Server):

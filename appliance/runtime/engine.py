@@ -211,10 +211,12 @@ class Engine:
         await self._until_quiet(entry.model.id, others_may_run=entry.model.id)
         await self._unload_unused({s.build_id for s in entry.servables.values()}, entry.model.id)
 
-    async def retire_model(self, model_id: str, builds: set[str]) -> None:
-        """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody else uses."""
+    async def retire_model(self, model_id: str) -> None:
+        """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody refers to any more."""
         await self._until_quiet(model_id)
-        await self._unload_unused(builds, model_id)
+        orphans = [build for build in self._memory.resident_set() if not self._catalogue.users_of(build)]
+        for build in orphans:
+            await self._memory.unload(build)
 
     async def prefetch(self, build_ids: list[str]) -> None:
         """Make builds resident in the background, in this order, as far as they fit without evicting; for the start of the box."""
