@@ -5,7 +5,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from appliance.domain.errors import StorageFull
@@ -91,3 +91,11 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def keep_only(folder: Path, names: Collection[str]) -> None:
+    """Remove everything in a folder but what is named."""
+    if folder.is_dir():
+        for entry in folder.iterdir():
+            if entry.name not in names:
+                remove(entry)

@@ -18,7 +18,7 @@ from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.builds import Builds
-from appliance.modelstore.disk import copy_hashed, full_disk_is_typed, remove, sync_file, sync_folder
+from appliance.modelstore.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
 from appliance.modelstore.fair_queue import FairQueue
 from appliance.modelstore.import_run import ImportRun
 from appliance.modelstore.import_tools import ImportOptions, Tools
@@ -109,10 +109,7 @@ class Importer:
     # -- the queue -----------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> None:
-        unfinished = await self._store.unfinished_jobs()
-        kept = {job.id for job, _ in unfinished} | self._requests.keys()
-        await asyncio.to_thread(_clean, self._scratch, kept)
-        for job, request in unfinished:
+        for job, request in await self._store.unfinished_jobs():
             if job.id not in self._requests:
                 queued = await self._store.update_job(job.id, state=JobState.QUEUED)
                 log.info("import resumed", job_id=job.id, model_id=job.model_id)
@@ -154,7 +151,7 @@ class Importer:
                 self._forget(id)
 
     async def _run(self, request: ImportRequest, source: Path, progress: Progress) -> tuple[str, str]:
-        await asyncio.to_thread(_clean, source.parent, {UPLOAD})
+        await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
         if not await asyncio.to_thread(source.is_file):
             raise BadInput(reason="the uploaded file is gone; upload it again")
         return await ImportRun(self._tools, request, source, progress).run()
@@ -228,11 +225,3 @@ def _take_over(source: Path, folder: Path) -> None:
             copy_hashed(source, target)
         sync_folder(folder)
         sync_folder(folder.parent)
-
-
-def _clean(folder: Path, kept: Sequence[str] | set[str]) -> None:
-    """Remove everything in a folder but what is named."""
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.name not in kept:
-                remove(entry)

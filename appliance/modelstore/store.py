@@ -24,7 +24,9 @@ from appliance.modelstore.applications import Applications
 from appliance.modelstore.blobs import Blobs
 from appliance.modelstore.contents import drop_unused
 from appliance.modelstore.database import Database
+from appliance.modelstore.disk import keep_only
 from appliance.modelstore.imports import Imports
+from appliance.modelstore.jobs import UNFINISHED
 from appliance.modelstore.migrations import migrate
 from appliance.modelstore.models import load_models, remove_model
 from appliance.modelstore.repository import Change
@@ -32,6 +34,7 @@ from appliance.modelstore.tables import (
     ApplicationRow,
     AssetRow,
     BlobRow,
+    JobRow,
     KeyRow,
     ModelRow,
     ResidentRow,
@@ -160,6 +163,9 @@ class Store(Tenants, Applications, Imports):
         self.database.write_blocking(_drop_unused_rows)
         self.database.write_blocking(self._check_contents)
         referenced = self.database.write_blocking(lambda session: list(session.exec(select(BlobRow.sha256))))
+        unfinished = select(JobRow.id).where(col(JobRow.state).in_(UNFINISHED))
+        jobs = self.database.write_blocking(lambda session: session.exec(unfinished).all())
+        keep_only(self.state_dir / "scratch", jobs)
         orphans = self.blobs.sweep(referenced)
         if orphans:
             log.info("orphans swept", count=len(orphans))
