@@ -55,3 +55,32 @@ class EventShape(Shape):
     event: str = Field(examples=["variant loaded"])
     tenant: str | None
     facts: dict[str, Any]
+
+
+class BuildShape(Shape):
+    """A build in memory: a variant prepared for one kind of processor."""
+
+    build: str = Field(examples=["9f8a3c5be01d4f7a2c6b8e90@cpu"])
+    state: str = Field(examples=["resident"])
+    bytes: int
+    """What it takes now: its peak while it loads."""
+    resident_bytes: int
+    peak_bytes: int
+    pins: int
+    """Requests that wait for it or use it."""
+    idle_ms: float | None
+    loads: int
+    load_ms: float
+    """Duration of the last load."""
+    applications: list[str] = Field(examples=[["harbour/door"]])
+
+
+class MemoryShape(Shape):
+    """The memory domain and what is in it."""
+
+    budget_bytes: int
+    used_bytes: int
+    loads: int
+    load_failures: int
+    evictions: int
+    builds: list[BuildShape]

@@ -1,0 +1,347 @@
+"""A client of `/v1`: every route as a method, shapes in and out, errors as the classes they were on the box.
+
+Synchronous, one connection pool, safe to share between threads. Methods raise `ApplianceError` (the box refused), `UnexpectedAnswer`
+(something else answered) and `httpx.TransportError` (nobody answered).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from appliance.client.errors import raise_for
+from appliance.client.pieces import pieces
+from appliance.client.sse import ServerEvent, events
+from appliance.domain.catalogue import TaskKind
+from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.catalogue import (
+    ApplicationChange,
+    ApplicationOrder,
+    ApplicationShape,
+    ModelShape,
+    ModelSummary,
+    VariantShape,
+)
+from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
+from appliance.wire.predict import PredictShape
+from appliance.wire.shape import Shape
+
+S = TypeVar("S", bound=Shape)
+Progress = Callable[[int, int], None]
+"""Called with (bytes sent, bytes in all)."""
+FORM_BYTES_MAX = 32 * 2**20
+"""Larger models go by `/v1/uploads`, which survives a broken line."""
+TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+JSON = {"content-type": "application/json"}
+
+
+class Client:
+    """One box, one key. Use it in a `with` block, or `close` it."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        tenant: str | None = None,
+        ca: Path | str | None = None,
+        timeout_s: float | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        if tenant:
+            headers["X-Tenant"] = tenant
+        self._http = httpx.Client(
+            base_url=url.rstrip("/"),
+            headers=headers,
+            timeout=TIMEOUT if timeout_s is None else timeout_s,
+            verify=_trust(ca),
+            trust_env=False,  # a box stands in the same network: no proxy, no .netrc
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    # -- calling -------------------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        application: str,
+        media: bytes | Path | Mapping[str, Any],
+        *,
+        content_type: str = "application/octet-stream",
+        variant: str | None = None,
+        timeout_ms: float | None = None,
+        priority: int | None = None,
+        sequence_id: str | None = None,
+        sequence_start: bool = False,
+        sequence_end: bool = False,
+    ) -> PredictShape:
+        """Ask about a file, its bytes, or (text, tensors) a JSON object. The box finds out by itself what bytes are."""
+        if isinstance(media, Mapping):
+            media, content_type = json.dumps(media).encode(), "application/json"
+        query = {
+            "variant": variant,
+            "timeout_ms": timeout_ms,
+            "priority": priority,
+            "sequence_id": sequence_id,
+            "sequence_start": sequence_start or None,
+            "sequence_end": sequence_end or None,
+        }
+        response = self._send(
+            "POST",
+            f"/v1/applications/{application}/predict",
+            content=media.read_bytes() if isinstance(media, Path) else media,
+            headers={"content-type": content_type},
+            params={name: _text(value) for name, value in query.items() if value is not None},
+        )
+        return PredictShape.model_validate_json(response.content)
+
+    # -- models --------------------------------------------------------------------------------------------------------
+
+    def upload_model(
+        self,
+        path: Path,
+        name: str,
+        task: TaskKind | str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        labels: Path | None = None,
+        tokenizer: Path | None = None,
+        application: str | None = None,
+        shared: bool = False,
+        on_progress: Progress | None = None,
+    ) -> JobShape:
+        """Upload an ONNX file or archive, in one form or in pieces, and begin its import."""
+        fields = {"name": name, "task": str(task), "metadata": json.dumps(dict(metadata or {}))}
+        if application is not None:
+            fields["application"] = application
+        if shared:
+            fields["shared"] = "true"
+        beside = {key: file for key, file in (("labels", labels), ("tokenizer", tokenizer)) if file is not None}
+        return self._import("/v1/models", path, fields, beside, on_progress)
+
+    def upload_variant(self, model: str, path: Path, name: str, *, on_progress: Progress | None = None) -> JobShape:
+        """Upload a variant of one's own beside those the box made."""
+        return self._import(f"/v1/models/{model}/variants", path, {"name": name}, {}, on_progress)
+
+    def models(self) -> Iterator[ModelSummary]:
+        """All that this key sees, by name."""
+        return self._pages("/v1/models", ModelSummary)
+
+    def model(self, name: str) -> ModelShape:
+        """One, with its variants."""
+        return self._get(f"/v1/models/{name}", ModelShape)
+
+    def delete_model(self, name: str) -> None:
+        """Returns when running requests have ended and it is gone."""
+        self._send("DELETE", f"/v1/models/{name}", timeout=None)
+
+    def variants(self, model: str) -> Iterator[VariantShape]:
+        """By name."""
+        return self._pages(f"/v1/models/{model}/variants", VariantShape)
+
+    def delete_variant(self, model: str, variant: str) -> None:
+        """The model goes on with the others."""
+        self._send("DELETE", f"/v1/models/{model}/variants/{variant}", timeout=None)
+
+    # -- uploads and jobs ----------------------------------------------------------------------------------------------
+
+    def upload(self, path: Path, *, on_progress: Progress | None = None) -> UploadShape:
+        """Send a file in pieces; a broken connection is taken up where the box stopped."""
+        order = UploadOrder(length=path.stat().st_size, file_name=path.name)
+        begun = self._post("/v1/uploads", order.model_dump_json(), UploadShape)
+        return self.resume_upload(begun.id, path, on_progress=on_progress)
+
+    def resume_upload(self, upload: str, path: Path, *, on_progress: Progress | None = None) -> UploadShape:
+        """Go on with an upload that was begun before, also by another process."""
+        return pieces(self._append, lambda: self.upload_state(upload), path, on_progress)
+
+    def upload_state(self, upload: str) -> UploadShape:
+        """How far an upload has come."""
+        return self._get(f"/v1/uploads/{upload}", UploadShape)
+
+    def delete_upload(self, upload: str) -> None:
+        """Drop an upload and its bytes."""
+        self._send("DELETE", f"/v1/uploads/{upload}")
+
+    def job(self, job: str) -> JobShape:
+        """One import, as it stands."""
+        return self._get(f"/v1/jobs/{job}", JobShape)
+
+    def jobs(self) -> Iterator[JobShape]:
+        """The tenant's imports, newest first."""
+        return self._pages("/v1/jobs", JobShape)
+
+    def follow_job(self, job: str) -> Iterator[JobShape]:
+        """The job now and after each change, until it has ended."""
+        for event in self._events(f"/v1/jobs/{job}/events", {}):
+            yield JobShape.model_validate_json(event.data)
+
+    # -- applications --------------------------------------------------------------------------------------------------
+
+    def applications(self) -> Iterator[ApplicationShape]:
+        """All that this key can call, by name."""
+        return self._pages("/v1/applications", ApplicationShape)
+
+    def application(self, name: str) -> ApplicationShape:
+        """One, with the variants that would serve it."""
+        return self._get(f"/v1/applications/{name}", ApplicationShape)
+
+    def create_application(self, order: ApplicationOrder) -> ApplicationShape:
+        """Register a use of a model."""
+        return self._post("/v1/applications", order.model_dump_json(), ApplicationShape)
+
+    def change_application(self, name: str, change: ApplicationChange) -> ApplicationShape:
+        """Only fields that were set in `change` change."""
+        response = self._send(
+            "PATCH", f"/v1/applications/{name}", content=change.model_dump_json(exclude_unset=True), headers=JSON
+        )
+        return ApplicationShape.model_validate_json(response.content)
+
+    def delete_application(self, name: str) -> None:
+        """The model stays."""
+        self._send("DELETE", f"/v1/applications/{name}")
+
+    # -- tenants and keys ----------------------------------------------------------------------------------------------
+
+    def tenants(self) -> Iterator[TenantShape]:
+        """All for an admin, else the key's own."""
+        return self._pages("/v1/tenants", TenantShape)
+
+    def tenant(self, name: str) -> TenantShape:
+        """One, with its quota."""
+        return self._get(f"/v1/tenants/{name}", TenantShape)
+
+    def create_tenant(self, name: str, quota: QuotaShape | None = None) -> TenantShape:
+        """Needs an admin key."""
+        order = TenantOrder(name=name, quota=quota or QuotaShape())
+        return self._post("/v1/tenants", order.model_dump_json(), TenantShape)
+
+    def change_tenant(self, name: str, quota: QuotaShape) -> TenantShape:
+        """Replace the quota. Needs an admin key."""
+        content = TenantChange(quota=quota).model_dump_json()
+        response = self._send("PUT", f"/v1/tenants/{name}", content=content, headers=JSON)
+        return TenantShape.model_validate_json(response.content)
+
+    def delete_tenant(self, name: str) -> None:
+        """With its keys and applications; its models must be gone. Needs an admin key."""
+        self._send("DELETE", f"/v1/tenants/{name}")
+
+    def keys(self, tenant: str) -> Iterator[KeyShape]:
+        """A tenant's keys, without their secrets."""
+        return self._pages(f"/v1/tenants/{tenant}/keys", KeyShape)
+
+    def create_key(self, tenant: str, order: KeyOrder) -> NewKeyShape:
+        """The answer holds the secret, this once."""
+        return self._post(f"/v1/tenants/{tenant}/keys", order.model_dump_json(), NewKeyShape)
+
+    def revoke_key(self, tenant: str, key_id: str) -> None:
+        """It stops working at once."""
+        self._send("DELETE", f"/v1/tenants/{tenant}/keys/{key_id}")
+
+    # -- the box -------------------------------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        """Whether it answers inference requests; False also when nobody answers at all."""
+        try:
+            return self._http.get("/v2/health/ready", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def system(self) -> SystemShape:
+        """The box at a glance."""
+        return self._get("/v1/system", SystemShape)
+
+    def memory(self) -> MemoryShape:
+        """What is in memory."""
+        return self._get("/v1/memory", MemoryShape)
+
+    def processors(self) -> list[ProcessorShape]:
+        """What computes."""
+        return [ProcessorShape.model_validate(one) for one in self._send("GET", "/v1/processors").json()]
+
+    def events(self, after: int | None = None) -> Iterator[EventShape]:
+        """What happens, without end; `after` an event id, what was missed comes first."""
+        for event in self._events("/v1/events", {} if after is None else {"after": str(after)}):
+            yield EventShape.model_validate_json(event.data)
+
+    def metrics(self) -> str:
+        """The Prometheus text."""
+        return self._send("GET", "/metrics").text
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        response = self._http.request(method, path, **options)
+        raise_for(response)
+        return response
+
+    def _get(self, path: str, shape: type[S]) -> S:
+        return shape.model_validate_json(self._send("GET", path).content)
+
+    def _post(self, path: str, content: str, shape: type[S]) -> S:
+        return shape.model_validate_json(self._send("POST", path, content=content, headers=JSON).content)
+
+    def _pages(self, path: str, shape: type[S]) -> Iterator[S]:
+        """Every item of a list, page by page as they are wanted."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self._send("GET", path, params={"cursor": cursor}).json()
+            yield from (shape.model_validate(item) for item in page["items"])
+            cursor = page["next_cursor"]
+
+    def _events(self, path: str, params: Mapping[str, str]) -> Iterator[ServerEvent]:
+        with self._http.stream("GET", path, params=params, timeout=httpx.Timeout(60.0, connect=5.0)) as response:
+            if not response.is_success:
+                response.read()
+            raise_for(response)
+            yield from events(response.iter_lines())
+
+    def _append(self, upload: str, offset: int, content: Iterator[bytes]) -> UploadShape:
+        headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
+        response = self._send("PATCH", f"/v1/uploads/{upload}", content=content, headers=headers)
+        return UploadShape.model_validate_json(response.content)
+
+    def _import(
+        self, path: str, file: Path, fields: dict[str, str], beside: Mapping[str, Path], on_progress: Progress | None
+    ) -> JobShape:
+        with ExitStack() as stack:
+            files = {key: (one.name, stack.enter_context(one.open("rb"))) for key, one in beside.items()}
+            if file.stat().st_size > FORM_BYTES_MAX:
+                fields = fields | {"upload": self.upload(file, on_progress=on_progress).id}
+            else:
+                files["file"] = (file.name, stack.enter_context(file.open("rb")))
+            parts = [(key, (None, value)) for key, value in fields.items()] + list(files.items())
+            response = self._send("POST", path, files=parts, timeout=httpx.Timeout(300.0, connect=5.0))
+        return JobShape.model_validate_json(response.content)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _trust(ca: Path | str | None) -> Any:
+    """The machine's authorities, or only the one of a file."""
+    if ca is None:
+        return True
+    import ssl
+
+    return ssl.create_default_context(cafile=str(ca))

@@ -1,0 +1,43 @@
+"""The answer of `predict`: the task's own fields, and beside them who answered and where the time went."""
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from appliance.wire.shape import Shape
+
+
+class TimingsShape(Shape):
+    """Milliseconds, in the order of the way."""
+
+    decode: float
+    """Media to tensors, waiting for a thread included."""
+    queue: float
+    load: float
+    """Bringing a variant into memory; 0 when it was warm."""
+    compute: float
+    encode: float
+    """Outputs to the answer."""
+    total: float
+
+
+class PredictShape(Shape):
+    """What the model says. Fields of the task (labels, objects, faces, texts, embedding, speech, outputs ...) stand beside these."""
+
+    model_config = ConfigDict(extra="allow")
+
+    application: str = Field(examples=["door"])
+    model: str = Field(examples=["centerface"])
+    variant: str = Field(examples=["int8-320x416"])
+    accuracy: float | None = Field(examples=[0.961])
+    """Measured quality of the variant that answered, 0..1."""
+    accuracy_metric: str | None = Field(examples=["f1@0.5 against fp32"])
+    warm: bool
+    """Whether a variant was in memory when the request came."""
+    timings_ms: TimingsShape
+    request_id: str
+
+    @property
+    def task_fields(self) -> dict[str, Any]:
+        """What the task itself says."""
+        return dict(self.model_extra or {})
