@@ -77,6 +77,8 @@ class QueueSettings(Section):
     """Requests of all applications that may wait."""
     timeout_ms: float = Field(30_000.0, gt=0)
     """Deadline of a request that states none and whose application has no SLO."""
+    media_threads: int = Field(2, ge=1, le=64)
+    """Threads that decode pictures and sound and read outputs; more than the cores only adds waiting."""
     inline_us_max: float = Field(250.0, ge=0)
     """A model whose measured P99 is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
     sequences_max: int = Field(1024, ge=1)
@@ -120,6 +122,8 @@ class PolicySettings(Section):
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
+    metrics_open: bool = False
+    """Whether `/metrics` answers without a key; else an admin key sees all of it and a tenant's key its own part."""
 
 
 class LogSettings(Section):

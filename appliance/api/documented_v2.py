@@ -1,0 +1,165 @@
+"""`/v2` in the OpenAPI document. Its routes are a bare handler that the framework does not see, so they are described by hand."""
+
+from typing import Any
+
+_NAME = {
+    "name": "model",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+    "description": "Name of the application.",
+    "example": "door",
+}
+_VERSION = {
+    "name": "version",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+    "description": "A variant by name.",
+    "example": "int8",
+}
+_KEY: list[dict[str, list[str]]] = [{"key": []}]
+_INFER = {
+    "id": "42",
+    "parameters": {"timeout": 100000, "priority": 1},
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1.0, 2.0, 3.0]}],
+    "outputs": [{"name": "y"}],
+}
+_INFERRED = {
+    "model_name": "door",
+    "model_version": "int8",
+    "id": "42",
+    "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.1, 0.9]}],
+}
+_METADATA = {
+    "name": "door",
+    "versions": ["fp32", "int8"],
+    "platform": "onnxruntime_onnx",
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}],
+    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
+}
+_INDEX = [{"name": "door", "version": "int8", "state": "READY", "reason": ""}]
+_STATISTICS = {"model_stats": [{"name": "door", "version": "int8", "inference_count": 1520, "execution_count": 1520}]}
+
+
+def _json(example: Any, description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"example": example}}}
+
+
+def _errors(*statuses: int) -> dict[str, Any]:
+    texts = {
+        400: (
+            "A tensor does not fit, or the model is unloaded",
+            "input 'x' has shape [1, 4], the variant takes [-1, 3] (-1 = any)",
+        ),
+        401: ("A key is needed", "send a key: 'Authorization: Bearer KEY'"),
+        403: ("The key may not do this", "this key may not load or unload models"),
+        404: ("No such model or version", "there is no application 'door'"),
+        413: ("The body is too large", "the body is larger than the limit of 67108864 bytes"),
+        429: ("A quota or queue is full; see Retry-After", "256 requests of 'harbour/door' are waiting already"),
+        500: ("The model failed on this input", "the model failed on this input: the processor broke off"),
+        503: ("No memory, or shutting down; see Retry-After", "the box is shutting down"),
+        504: ("The deadline passed", "the deadline passed after 100.2 ms of waiting"),
+    }
+    return {str(status): _json({"error": texts[status][1]}, texts[status][0]) for status in statuses}
+
+
+def _operation(
+    summary: str, description: str, ok: dict[str, Any], errors: tuple[int, ...] = (401, 404), *, keyed: bool = True
+) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "tags": ["v2"],
+        "summary": summary,
+        "description": description,
+        "responses": {"200": ok, **_errors(*errors)},
+    }
+    return operation | {"security": _KEY} if keyed else operation
+
+
+_INFER_OPERATION = _operation(
+    "Infer",
+    "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in microseconds, "
+    "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful models.",
+    _json(_INFERRED, "The outputs, and in `model_version` the variant that answered."),
+    (400, 401, 404, 413, 429, 500, 503, 504),
+) | {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"example": _INFER},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+_METADATA_OPERATION = _operation(
+    "Model metadata", "Inputs and outputs; versions are variants.", _json(_METADATA, "The model.")
+)
+_READY_OPERATION = _operation(
+    "Is a model ready",
+    "Ready means servable: a cold load counts.",
+    _json({"name": "door", "ready": True}, "It is."),
+    (400, 401, 404),
+)
+_STATISTICS_OPERATION = _operation(
+    "Statistics of a model", "Counts and durations since the start.", _json(_STATISTICS, "By variant.")
+)
+_LOAD = (401, 403, 404, 503)
+
+V2_PATHS: dict[str, Any] = {
+    "/v2": {
+        "get": _operation(
+            "Server metadata",
+            "Name, version, extensions.",
+            _json({"name": "edge-appliance", "version": "0.1.0", "extensions": ["binary_tensor_data"]}, "The server."),
+            (),
+            keyed=False,
+        )
+    },
+    "/v2/health/live": {
+        "get": _operation("Is it alive", "The process answers.", _json({"live": True}, "Alive."), (), keyed=False)
+    },
+    "/v2/health/ready": {
+        "get": _operation(
+            "Is it ready", "200 when the box serves.", _json({"ready": True}, "Ready."), (503,), keyed=False
+        )
+    },
+    "/v2/models/{model}": {"parameters": [_NAME], "get": _METADATA_OPERATION},
+    "/v2/models/{model}/versions/{version}": {"parameters": [_NAME, _VERSION], "get": _METADATA_OPERATION},
+    "/v2/models/{model}/ready": {"parameters": [_NAME], "get": _READY_OPERATION},
+    "/v2/models/{model}/versions/{version}/ready": {"parameters": [_NAME, _VERSION], "get": _READY_OPERATION},
+    "/v2/models/{model}/infer": {"parameters": [_NAME], "post": _INFER_OPERATION},
+    "/v2/models/{model}/versions/{version}/infer": {"parameters": [_NAME, _VERSION], "post": _INFER_OPERATION},
+    "/v2/models/{model}/stats": {"parameters": [_NAME], "get": _STATISTICS_OPERATION},
+    "/v2/models/{model}/versions/{version}/stats": {"parameters": [_NAME, _VERSION], "get": _STATISTICS_OPERATION},
+    "/v2/models/stats": {
+        "get": _operation(
+            "Statistics of all models",
+            "Of those this key can call.",
+            _json(_STATISTICS, "By model and variant."),
+            (401,),
+        )
+    },
+    "/v2/repository/index": {
+        "post": _operation(
+            "List models",
+            "READY is servable, UNAVAILABLE unloaded or still importing.",
+            _json(_INDEX, "By application and variant."),
+            (401,),
+        )
+    },
+    "/v2/repository/models/{model}/load": {
+        "parameters": [_NAME],
+        "post": _operation(
+            "Load a model", "Makes it resident, and available after an unload.", _json({}, "Loaded."), _LOAD
+        ),
+    },
+    "/v2/repository/models/{model}/unload": {
+        "parameters": [_NAME],
+        "post": _operation(
+            "Unload a model",
+            "Waits for running requests; infer answers 400 until it is loaded.",
+            _json({}, "Unloaded."),
+            _LOAD,
+        ),
+    },
+}

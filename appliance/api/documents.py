@@ -1,0 +1,155 @@
+"""The OpenAPI document, the page that shows it, and a page for each kind of error. All of it offline: no asset comes from elsewhere.
+
+Swagger UI's files come with the package `fastapi-swagger`, of which nothing else is used.
+"""
+
+import html
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+
+from appliance.api.documented_v2 import V2_PATHS
+from appliance.api.problems import CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
+from appliance.domain.errors import ApplianceError
+from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
+
+ASSETS = {"swagger-ui.js": "swagger-ui-bundle.js", "swagger-ui.css": "swagger-ui.css"}
+MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "frame-ancestors 'none'"
+)
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Edge appliance: API</title><link rel="stylesheet" href="/docs/swagger-ui.css"><link rel="icon" href="data:,">
+</head><body><div id="api"><noscript>The document itself: <a href="/openapi.json">/openapi.json</a></noscript></div>
+<script src="/docs/swagger-ui.js"></script><script src="/docs/start.js"></script></body></html>
+"""
+START = """SwaggerUIBundle({
+  url: "/openapi.json", dom_id: "#api", deepLinking: true, displayRequestDuration: true, filter: true,
+  persistAuthorization: false, tryItOutEnabled: true, validatorUrl: null,
+  presets: [SwaggerUIBundle.presets.apis], layout: "BaseLayout",
+});
+"""
+PROBLEM_SCHEMA = {
+    "title": "Problem",
+    "description": "RFC 9457. Facts of the error stand beside these members.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {
+            "type": "string",
+            "description": "Stable name of the kind of error, and the address of a page about it.",
+        },
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One sentence for a person."},
+        "instance": {"type": "string"},
+    },
+    "additionalProperties": True,
+}
+
+
+def register(app: FastAPI) -> None:
+    """Hang the pages into the service; they need no key, for they tell nothing of the box but its version."""
+    app.add_api_route("/openapi.json", _openapi, include_in_schema=False)
+    app.add_api_route("/docs", _page, include_in_schema=False)
+    app.add_api_route("/docs/{asset}", _asset, include_in_schema=False)
+    app.add_api_route(PROBLEMS_PATH.rstrip("/"), _problems, include_in_schema=False)
+    app.add_api_route(PROBLEMS_PATH + "{slug}", _problem, include_in_schema=False)
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The document; made once, at the first question."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title,
+            version=app.version,
+            summary=app.summary,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+        )
+        schema["components"]["schemas"]["Problem"] = PROBLEM_SCHEMA
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schema["components"]["schemas"].pop(unused, None)
+        schema["paths"] |= V2_PATHS
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi(request.app))
+
+
+async def _page() -> Response:
+    return HTMLResponse(PAGE, headers={"Content-Security-Policy": PAGE_POLICY})
+
+
+async def _asset(asset: str, request: Request) -> Response:
+    if asset == "start.js":
+        return Response(START, media_type="text/javascript")
+    if asset not in ASSETS:
+        return _no_such_path(request)
+    path = files("fastapi_swagger") / "resources" / ASSETS[asset]
+    headers = {"Cache-Control": "public, max-age=86400"}
+    return FileResponse(str(path), media_type=MEDIA_TYPES[asset.rpartition(".")[2]], headers=headers)
+
+
+def _no_such_path(request: Request) -> Response:
+    status, body = plain_problem("no-such-path", "there is nothing at this path", request.url.path)
+    return Response(body, status, media_type=CONTENT_TYPE)
+
+
+# -- kinds of errors ---------------------------------------------------------------------------------------------------
+
+
+async def _problems(request: Request) -> Response:
+    known = [_explained(slug, row) for slug, row in sorted(all_problems().items())]
+    if _wants_html(request):
+        items = "".join(
+            f'<li><a href="{one["type"]}">{one["status"]} {html.escape(one["title"])}</a></li>' for one in known
+        )
+        return _html("Kinds of errors", f"<ul>{items}</ul>")
+    return JSONResponse({"items": known})
+
+
+async def _problem(slug: str, request: Request) -> Response:
+    row = all_problems().get(slug)
+    if row is None:
+        return _no_such_path(request)
+    known = _explained(slug, row)
+    if not _wants_html(request):
+        return JSONResponse(known)
+    facts = ", ".join(f"<code>{name}</code>" for name in known["facts"]) or "none"
+    text = f"<p>{html.escape(known['description'])}</p><p>Status {row.status}. Facts beside the standard members: {facts}.</p>"
+    return _html(row.title, text)
+
+
+def _explained(slug: str, row: Row) -> dict[str, Any]:
+    error = next((one for one in error_classes() if slug_of(one) == slug), None) if slug not in OTHERS else None
+    return {
+        "type": PROBLEMS_PATH + slug,
+        "title": row.title,
+        "status": row.status,
+        "description": _description(error) or row.title + ".",
+        "facts": [] if error is None else sorted(set(error.__dataclass_fields__) - RESERVED),
+    }
+
+
+def _description(error: type[ApplianceError] | None) -> str:
+    """The first paragraph of the class's own docstring; a dataclass without one has its signature there, which says nothing."""
+    text = (error.__doc__ or "") if error is not None else ""
+    return "" if error is None or text.startswith(f"{error.__name__}(") else " ".join(text.split("\n\n")[0].split())
+
+
+def _wants_html(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _html(title: str, body: str) -> Response:
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><h1>{html.escape(title)}</h1>'
+    return HTMLResponse(page + body, headers={"Content-Security-Policy": PAGE_POLICY})

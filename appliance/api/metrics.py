@@ -1,0 +1,102 @@
+"""The Prometheus text of `/metrics`, made from the telemetry when it is asked for.
+
+A tenant's key sees the series of its own requests; what belongs to the box as a whole is for admins.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from appliance.api.box import Box
+from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics
+
+LABELS = ("tenant", "application", "variant")
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+NS_PER_S = 1e9
+
+
+def metrics_text(box: Box, tenant: str | None) -> bytes:
+    """All series of the box, or those of one calling tenant."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Series(box, tenant))
+    return generate_latest(registry)
+
+
+class _Series(Collector):
+    """One scrape."""
+
+    def __init__(self, box: Box, tenant: str | None) -> None:
+        self._box = box
+        self._tenant = tenant
+
+    def collect(self) -> Iterator[Metric]:
+        statistics = {
+            (tenant, application, variant): figures
+            for (application, variant, tenant), figures in sorted(self._box.telemetry.statistics.items())
+            if self._tenant in (None, tenant)
+        }
+        yield from _requests(statistics)
+        if self._tenant is None:
+            yield from _memory(self._box)
+            yield from _engine(self._box)
+
+
+def _requests(statistics: dict[tuple[str, str, str], Statistics]) -> Iterator[Metric]:
+    outcomes = CounterMetricFamily("appliance_requests", "Requests by how they ended.", labels=(*LABELS, "outcome"))
+    starts = CounterMetricFamily(
+        "appliance_starts", "Requests by whether a variant was warm.", labels=(*LABELS, "start")
+    )
+    rows = CounterMetricFamily("appliance_inferences", "Rows computed: requests times their batch.", labels=LABELS)
+    seconds = HistogramMetricFamily(
+        "appliance_request_seconds", "Where the time of answered requests went.", labels=(*LABELS, "part")
+    )
+    for labels, figures in statistics.items():
+        for outcome, count in sorted(figures.outcomes.items()):
+            outcomes.add_metric([*labels, outcome], count)
+        starts.add_metric([*labels, "warm"], figures.warm)
+        starts.add_metric([*labels, "cold"], figures.cold)
+        rows.add_metric(labels, figures.inferences)
+        for part in PARTS:
+            histogram = figures.histograms[part]
+            seconds.add_metric([*labels, part], _buckets(histogram), histogram.sum_ns / NS_PER_S)
+    yield from (outcomes, starts, rows, seconds)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Cumulative, as the format wants them."""
+    sums: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*BUCKETS_S, float("inf")), histogram.counts, strict=True):
+        total += count
+        sums.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
+    return sums
+
+
+def _memory(box: Box) -> Iterator[Metric]:
+    snapshot = box.memory.snapshot()
+    for name, text in (
+        ("budget_bytes", "Bytes that loaded builds may take."),
+        ("used_bytes", "Bytes counted as taken."),
+    ):
+        yield GaugeMetricFamily(f"appliance_memory_{name}", text, value=snapshot[name])
+    for name in ("loads", "load_failures", "evictions"):
+        yield CounterMetricFamily(f"appliance_{name}", f"Builds: {name.replace('_', ' ')}.", value=snapshot[name])
+    resident = GaugeMetricFamily("appliance_build_bytes", "Bytes of each build in memory.", labels=("build", "state"))
+    for build in snapshot["builds"]:
+        resident.add_metric([build["build"], build["state"]], build["bytes"])
+    yield resident
+
+
+def _engine(box: Box) -> Iterator[Metric]:
+    status = box.engine.status()
+    yield GaugeMetricFamily("appliance_running", "Requests under way.", value=status["running"])
+    queues = GaugeMetricFamily("appliance_queue_length", "Requests that wait.", labels=("application",))
+    for application, length in sorted(status["queues"].items()):
+        queues.add_metric([application], length)
+    yield queues
+    yield GaugeMetricFamily("appliance_media_waiting", "Pictures and sounds in decoding.", value=box.media.waiting)
+    yield GaugeMetricFamily("appliance_body_bytes", "Bytes of request bodies in memory.", value=box.in_flight.bytes)
+    yield GaugeMetricFamily("appliance_ready", "Whether the box answers inference requests.", value=int(box.is_ready()))

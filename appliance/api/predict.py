@@ -1,0 +1,191 @@
+"""The way of a predict request: media → tensors → engine → answer, with one deadline over all of it.
+
+Decoding and encoding run in the media threads. Models with a state run step by step; a sequence's requests follow one another, and
+its state is kept only when the whole request went well, so a request that failed can be sent again.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from appliance.api.box import Box
+from appliance.api.keyring import Principal
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Application, TaskSpec
+from appliance.domain.request import Request, Result
+from appliance.runtime.catalogue import Entry, Servable
+from appliance.tasks import TASKS
+from appliance.tasks.base import Decoded, Media, Target, next_state, step_inputs
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the caller asked for beside the media."""
+
+    request_id: str
+    arrival_ns: int
+    variant: str | None = None
+    timeout_ms: float | None = None
+    priority: int = 0
+    sequence_id: str | None = None
+    sequence_start: bool = False
+    sequence_end: bool = False
+
+
+@dataclass(slots=True)
+class _Timings:
+    """Nanoseconds by part."""
+
+    decode: int = 0
+    queue: int = 0
+    load: int = 0
+    compute: int = 0
+    encode: int = 0
+
+    def add(self, result: Result) -> None:
+        self.queue += result.queue_ns
+        self.load += result.load_ns
+        self.compute += result.compute_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The task's fields as a JSON object, and what a sequence must remember: the task's part and the model's."""
+
+    text: bytes
+    carry: Mapping[str, Any]
+    state: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One request under way."""
+
+    box: Box
+    principal: Principal
+    call: Call
+    application: Application
+    entry: Entry
+    servable: Servable
+    deadline_ns: int | None
+    timings: _Timings = field(default_factory=_Timings)
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.entry.model.task
+
+
+async def predict(box: Box, principal: Principal, application: Application, media: Media, call: Call) -> bytes:
+    """The answer as JSON bytes.
+
+    Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine raises.
+    """
+    run = _Run(
+        box,
+        principal,
+        call,
+        application,
+        box.catalogue.entry(application.id),
+        box.engine.preferred(application, call.variant),
+        _deadline_ns(call, application),
+    )
+    if call.sequence_id is None:
+        return _whole(run, (await _answer(run, media, {}, {})).text)
+    key = (application.id, f"{principal.tenant}/{call.sequence_id}")
+    sequence = box.sequences.open(key, start=call.sequence_start)
+    async with sequence.lock:
+        answer = await _answer(run, media, sequence.carry, sequence.tensors)
+        sequence.carry, sequence.tensors = answer.carry, answer.state
+    if call.sequence_end:
+        box.sequences.close(key, sequence)
+    return _whole(run, answer.text)
+
+
+def _deadline_ns(call: Call, application: Application) -> int | None:
+    """The caller's timeout, else the SLO; None leaves the default to admission."""
+    limit_ms = call.timeout_ms if call.timeout_ms is not None else application.latency_slo_ms
+    return None if limit_ms is None else call.arrival_ns + int(limit_ms * NS_PER_MS)
+
+
+async def _answer(run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
+    task = TASKS[run.spec.kind]
+
+    def decode() -> Decoded:
+        return task.decode(media, run.spec, _target(run), carry)
+
+    decoded = await _timed(run, "decode", decode)
+    outputs, state = await _steps(run, decoded, state)
+
+    def encode() -> _Answer:
+        answer = task.encode(outputs, decoded, run.spec)
+        return _Answer(_json(answer.body), answer.carry, state)
+
+    return await _timed(run, "encode", encode)
+
+
+async def _steps(
+    run: _Run, decoded: Decoded, state: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """Every step through the engine, each with the state that the one before left."""
+    outputs: list[dict[str, Any]] = []
+    for step in decoded.steps:
+        result = await run.box.engine.infer(
+            Request(
+                run.application.id,
+                run.principal.tenant,
+                step_inputs(step, run.spec, state) if run.spec.state else step,
+                run.call.arrival_ns,
+                id=run.call.request_id,
+                variant=run.call.variant,
+                deadline_ns=run.deadline_ns,
+                priority=run.call.priority,
+            )
+        )
+        run.timings.add(result)
+        run.results.append(result)
+        outputs.append(result.outputs)
+        if run.spec.state:
+            state = next_state(result.outputs, run.spec)
+    return outputs, state
+
+
+def _target(run: _Run) -> Target:
+    """May read (and, the first time, verify) files: for threads."""
+    variant = run.servable.variant
+    assets = {name: str(run.box.store.blobs.path(sha256)) for name, sha256 in run.entry.model.assets.items()}
+    return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets)
+
+
+async def _timed(run: _Run, part: str, work: Callable[[], T]) -> T:
+    """`work()` in a media thread; the time until it is done counts as `part`."""
+    start_ns = run.box.clock.now_ns()
+    value = await run.box.media.run(run.application.id, run.deadline_ns, work)
+    setattr(run.timings, part, run.box.clock.now_ns() - start_ns)
+    return value
+
+
+def _whole(run: _Run, text: bytes) -> bytes:
+    """The task's fields, who answered, and the timings."""
+    variant = run.results[-1].variant if run.results else run.servable.variant.name
+    accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
+    parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}
+    total_ns = run.box.clock.now_ns() - run.call.arrival_ns
+    frame = {
+        "application": run.application.name,
+        "model": run.entry.model.name,
+        "variant": variant,
+        "accuracy": accuracy.value if accuracy else None,
+        "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
+        "warm": run.results[0].warm if run.results else True,
+        "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
+        "request_id": run.call.request_id,
+    }
+    return text[:-1] + (b"," if len(text) > 2 else b"") + _json(frame)[1:]
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

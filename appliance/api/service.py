@@ -1,0 +1,80 @@
+"""The part of the service that runs in the framework: `/v1`, `/metrics`, the documents and the error pages.
+
+`create_service` joins what the modules of `routes` offer; the composition root wraps it with the bounds and the bare `/v2`.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+
+from appliance import __version__
+from appliance.api import documents, faults
+from appliance.api.routes import applications, events, jobs, models, predict, system, tenants, uploads
+
+ROUTERS: tuple[APIRouter, ...] = (
+    predict.router,
+    models.router,
+    uploads.router,
+    jobs.router,
+    applications.router,
+    tenants.router,
+    system.router,
+    events.router,
+)
+
+DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
+
+**Three steps.** Upload an ONNX file with `POST /v1/models`, follow the job, then send pictures, sound or text to
+`POST /v1/applications/{name}/predict`, or tensors to `/v2` with any client of the Open Inference Protocol: there the *model name* is the
+application and the *version* is the variant; without a version the box chooses.
+
+**Keys.** Every call carries `Authorization: Bearer KEY`. The first start writes an admin key to `admin.key` in the state folder. An admin
+acts in the tenant `default` unless the header `X-Tenant` names another. A tenant sees its own things and what others share; anything else
+answers exactly as if it did not exist.
+
+**Errors** are problem documents (RFC 9457): `type` names the kind of error and stays the same, `detail` is one sentence for a person, and
+the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer carries `X-Request-Id`; the log knows it too.
+
+**Lists** come in pages: send `next_cursor` as `cursor` for the next one.
+"""
+
+TAGS = [
+    {"name": "predict", "description": "Media in, answers out: what devices call."},
+    {"name": "models", "description": "Networks and their variants: upload, look, delete."},
+    {"name": "uploads", "description": "Large files in pieces that survive broken lines and restarts."},
+    {"name": "jobs", "description": "Imports and how far they have come."},
+    {"name": "applications", "description": "Registered uses of models, with their promises."},
+    {"name": "tenants", "description": "Who pays, what they may use, and the keys that open the box."},
+    {"name": "system", "description": "What the box is, does and holds."},
+    {"name": "events", "description": "What happens, as it happens."},
+    {"name": "v2", "description": "The Open Inference Protocol, for any client that speaks it."},
+]
+
+
+def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
+    """The framework's application; `app.state.box` is set by the lifespan."""
+    app = FastAPI(
+        title="Edge appliance",
+        summary="Neural networks of many tenants, served at the edge",
+        description=DESCRIPTION,
+        version=__version__,
+        openapi_tags=TAGS,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    documents.register(app)
+    faults.register(app)
+    return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The document that `/openapi.json` serves."""
+    return documents.openapi(app)

@@ -1,0 +1,56 @@
+"""Domain values as the shapes of `/v1`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.domain.catalogue import Model, Variant
+from appliance.domain.states import VariantState
+from appliance.wire.catalogue import ModelShape, ModelSummary, TaskShape, VariantShape
+
+DIGEST_CHARS = 24
+"""How much of a content's digest its build ids carry (`domain.names.build_id`)."""
+
+
+def model_state(model: Model) -> str:
+    """importing, ready or failed: whether there is something to serve, or hope for it."""
+    if any(variant.servable for variant in model.variants):
+        return "ready"
+    failed = model.variants and all(variant.state is VariantState.FAILED for variant in model.variants)
+    return "failed" if failed else "importing"
+
+
+def model_summary(model: Model) -> ModelSummary:
+    """A model in a list."""
+    return ModelSummary(
+        name=model.name,
+        tenant=model.tenant,
+        shared=model.shared,
+        task=model.task.kind,
+        state=model_state(model),
+        variants=[variant.name for variant in model.variants],
+        size_bytes=sum({variant.content_sha256: variant.size_bytes for variant in model.variants}.values()),
+    )
+
+
+def model_shape(model: Model, memory: Mapping[str, Any]) -> ModelShape:
+    """A model with its variants; `memory` is the manager's snapshot."""
+    return ModelShape(
+        name=model.name,
+        tenant=model.tenant,
+        shared=model.shared,
+        task=TaskShape.model_validate(model.task),
+        state=model_state(model),
+        variants=[variant_shape(variant, memory) for variant in model.variants],
+    )
+
+
+def variant_shape(variant: Variant, memory: Mapping[str, Any]) -> VariantShape:
+    """A variant and where it is in memory."""
+    shape = VariantShape.model_validate(variant)
+    return shape.model_copy(update={"residency": _residency(variant, memory)})
+
+
+def _residency(variant: Variant, memory: Mapping[str, Any]) -> str:
+    prefix = variant.content_sha256[:DIGEST_CHARS] + "@"
+    states = [build["state"] for build in memory["builds"] if build["build"].startswith(prefix)]
+    return states[0] if states else "absent"
