@@ -51,7 +51,6 @@ class Builds:
         self._kinds = {one.kind: one for one in reversed(processors)}
         """The first processor of a kind stands for all of it."""
         self._builds: dict[str, Build] = {}
-        self._making = asyncio.Lock()
         self._has_changed = asyncio.Event()
 
     def start(self, models: Iterable[Model]) -> None:
@@ -111,32 +110,53 @@ class Builds:
     async def prepare(
         self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
     ) -> PreparedForm:
-        """Make the prepared form from the file `source` (the content, wherever it lies now), unless it is there already.
+        """A form to try: the prepared one that is there, or a new one made from the file `source`, or the plain file.
 
-        Returns the plain form where this kind of processor has no prepared one. Raises: StorageFull.
+        A new one serves nobody until `keep`; `reject` gives it up for this machine; end with `discard` in any case. Raises: StorageFull.
         """
-        async with self._making:
-            return await self._prepare(measure, content_sha256, source, processor)
+        build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
+        plain = PreparedForm(build.id, str(source), build.size_bytes, optimised=False)
+        if build.is_tried:
+            return build.form or plain
+        target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        await asyncio.to_thread(target.mkdir, parents=True)
+        try:
+            form = await measure.prepare(str(source), str(target), processor.name)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(remove, target))
+            raise
+        if form is not None:
+            return replace(form, build_id=build.id)
+        await self._settle(build.id, target, None)
+        return plain
+
+    async def keep(self, form: PreparedForm) -> None:
+        """The form has loaded and run: from here on it serves. Raises: StorageFull."""
+        if form.optimised and not self._builds[form.build_id].is_tried:
+            await self._settle(form.build_id, Path(form.path).parent, form)
+
+    async def reject(self, form: PreparedForm, reason: str) -> None:
+        """The form does not load or run here, so the plain file serves. Raises: StorageFull."""
+        log.warning("prepared form given up", build_id=form.build_id, reason=reason)
+        target = self._home(self._builds[form.build_id]).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        await asyncio.to_thread(target.mkdir, parents=True)
+        await self._settle(form.build_id, target, None)
+
+    async def discard(self, form: PreparedForm) -> None:
+        """Remove what is left of a form that was neither kept nor there before."""
+        folder = Path(form.path).parent
+        if form.optimised and folder.name.startswith(UNFINISHED):
+            await asyncio.to_thread(remove, folder)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _prepare(
-        self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
-    ) -> PreparedForm:
-        build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
-        if not build.is_tried:
-            home = self._home(build)
-            target = home.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
-            await asyncio.to_thread(target.mkdir, parents=True)
-            try:
-                form = await measure.prepare(str(source), str(target), processor.name)
-                await asyncio.to_thread(_seal, target, form, home)
-            finally:
-                await asyncio.shield(asyncio.to_thread(remove, target))
-            build = self._builds[build.id] = self._with_form(
-                self._register(content_sha256, processor, build.size_bytes)
-            )
-        return build.form or PreparedForm(build.id, str(source), build.size_bytes, optimised=False)
+    async def _settle(self, build_id: str, folder: Path, form: PreparedForm | None) -> None:
+        """What was found out about a build goes to the disk, then into the table."""
+        try:
+            await asyncio.to_thread(_seal, folder, form, self._home(self._builds[build_id]))
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove, folder))
+        self._builds[build_id] = self._with_form(self._builds[build_id])
 
     def _register(self, content_sha256: str, processor: ProcessorDescription, size_bytes: int) -> Build:
         id = build_id(content_sha256, processor.kind)

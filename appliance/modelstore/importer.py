@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.catalogue import TaskSpec
@@ -23,6 +24,7 @@ from appliance.modelstore.fair_queue import FairQueue
 from appliance.modelstore.import_run import ImportRun
 from appliance.modelstore.import_tools import ImportOptions, Tools
 from appliance.modelstore.ports import EventSink, Measure
+from appliance.modelstore.profiling import profiled
 from appliance.modelstore.progress import Progress
 from appliance.modelstore.store import Store
 
@@ -197,12 +199,20 @@ class Importer:
                 continue
             build = builds[0]
             try:
-                path = await asyncio.to_thread(self._store.blobs.path, build.content_sha256)
-                await self._tools.builds.prepare(self._tools.measure, build.content_sha256, path, build.processor)
-                log.info("prepared form made", build_id=build.id)
+                await self._measure_again(build.content_sha256)
             except (ApplianceError, OSError) as error:
                 log.warning("prepared form not made", build_id=build.id, reason=str(error))
-                given_up.add(build.id)
+            given_up.add(build.id)  # whatever came of it: tried once a start
+
+    async def _measure_again(self, content_sha256: str) -> None:
+        """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
+        path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
+        for variant, task, axes in await self._store.variants_of(content_sha256):
+            profile = await profiled(self._tools, variant, axes, task, path)
+            measured = replace(variant, profile=profile)
+            await self._store.put_variant(measured)
+            self._tools.builds.put(measured)
+            log.info("variant measured again", variant_id=variant.id)
 
 
 def _size_of(source: Path) -> int:

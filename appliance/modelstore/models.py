@@ -13,7 +13,7 @@ from appliance.modelstore.blobs import Blobs, Staged
 from appliance.modelstore.contents import Contents, contents_of, drop_unused
 from appliance.modelstore.database import Database
 from appliance.modelstore.repository import PAGE, Change, Changes
-from appliance.modelstore.tables import ApplicationRow, AssetRow, ModelRow, VariantRow
+from appliance.modelstore.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantRow
 from appliance.modelstore.tenants import tenant_row
 
 OnDelete = Callable[[str], Awaitable[None]]
@@ -57,7 +57,7 @@ def add_model(session: Session, row: ModelRow) -> Change:
     return model_change(session, row.id)
 
 
-def save_variant(session: Session, variant: Variant) -> Change:
+def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Change:
     """Insert or replace within a transaction. Raises: UnknownModel."""
     model_row(session, variant.model_id)
     row = session.get(VariantRow, variant.id)
@@ -78,6 +78,7 @@ def save_variant(session: Session, variant: Variant) -> Change:
     elif row.state != variant.state.value:
         move(VARIANT_MOVES, VariantState(row.state), variant.state)
     row.take(variant)
+    row.axes = row.axes if axes is None else axes
     return model_change(session, variant.model_id)
 
 
@@ -149,15 +150,29 @@ class Models(Contents):
 
         return await self._read(work)
 
-    async def put_variant(self, variant: Variant, content: Staged | None = None) -> Variant:
+    async def variants_of(self, content_sha256: str) -> list[tuple[Variant, TaskSpec, Axes]]:
+        """Every servable variant of a content with what profiling it takes."""
+
+        def work(session: Session) -> list[tuple[Variant, TaskSpec, Axes]]:
+            query = select(VariantRow, ModelRow).join(ModelRow).where(VariantRow.content_sha256 == content_sha256)
+            found = [(row.to_variant(), model.task, row.axes or {}) for row, model in session.exec(query)]
+            return [one for one in found if one[0].servable]
+
+        return await self._read(work)
+
+    async def put_variant(
+        self, variant: Variant, content: Staged | None = None, axes: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Variant:
         """Insert or replace a variant; new content is published in the same step, on the writer thread.
+
+        `axes` are the roles of the inputs' axes, kept for profiling it again; None leaves them as they are.
 
         Raises: UnknownModel, StorageFull (the content is then discarded).
         """
         assert content is None or content.sha256 == variant.content_sha256, "the variant names other content"
 
         def work(session: Session) -> tuple[Variant, Changes]:
-            return variant, [save_variant(session, variant)]
+            return variant, [save_variant(session, variant, None if axes is None else dict(axes))]
 
         return await self._write_with([content] if content else [], work)
 

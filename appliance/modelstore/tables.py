@@ -27,6 +27,8 @@ from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.columns import Document, Moment
 
+Axes = dict[str, tuple[str, ...]]
+
 
 class Row(SQLModel):
     """Base of the tables, with names for constraints so that SQLite can alter them in batches."""
@@ -129,6 +131,8 @@ class VariantRow(Row, table=True):
     profile: Profile | None = Field(default=None, sa_column=Column(Document(Profile)))
     reason: str = ""
     batch_max: int = 1
+    axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
+    """Role of each axis of each input, as inspected; what profiling it again takes."""
 
     def to_variant(self) -> Variant:
         return Variant(

@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance.domain.catalogue import Accuracy, Precision, Profile, TaskSpec, Variant
-from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
-from appliance.domain.hardware import PreparedForm
+from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.blobs import Staged
-from appliance.modelstore.cases import case_lists
 from appliance.modelstore.child import run_order
 from appliance.modelstore.import_tools import Tools
 from appliance.modelstore.orders import EvaluateOrder, Inspection, MadeVariant, MakeOrder, Unpacked
+from appliance.modelstore.profiling import profiled
 from appliance.modelstore.progress import Progress
 from appliance.modelstore.verdicts import verdicts
 
@@ -136,30 +135,13 @@ class VariantMaker:
             return
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
         try:
-            form = await self._prepare(content)
-            variant = replace(variant, profile=await self._profile(variant, form))
+            profile = await profiled(
+                self._tools, variant, self._subject.inspection.axes, self._subject.task, content.source
+            )
+            variant = replace(variant, profile=profile)
         except (LoadFailed, RunFailed) as error:
             variant = replace(variant, state=VariantState.FAILED, reason=str(error))
         await self._put(variant, content)
-
-    async def _prepare(self, content: _Content) -> PreparedForm:
-        """Prepared forms for every kind of processor; returns that of the first."""
-        forms = [
-            await self._tools.builds.prepare(self._tools.measure, content.sha256, content.source, processor)
-            for processor in self._tools.processors
-        ]
-        return forms[0]
-
-    async def _profile(self, variant: Variant, form: PreparedForm) -> Profile:
-        """Raises: LoadFailed; RunFailed when it runs at no length worth trying."""
-        failure: ApplianceError = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
-        lists = case_lists(variant, self._subject.inspection, self._subject.task)
-        while (cases := await asyncio.to_thread(next, lists, None)) is not None:
-            try:
-                return await self._tools.measure.profile(form, self._tools.processors[0].name, cases)
-            except RunFailed as error:
-                failure = error
-        raise failure
 
     @asynccontextmanager
     async def _content(self, made: MadeVariant) -> AsyncIterator[_Content]:
@@ -187,7 +169,7 @@ class VariantMaker:
         if mine := judged.get(variant.id):
             variant = replace(variant, state=mine.state, reason=mine.reason)
         staged, content.staged = content.staged, None
-        await self._store.put_variant(variant, staged)
+        await self._store.put_variant(variant, staged, self._subject.inspection.axes)
         self._tools.builds.put(variant)
         for other in others:
             found = judged.get(other.id)

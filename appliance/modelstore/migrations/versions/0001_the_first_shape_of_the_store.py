@@ -147,6 +147,7 @@ def upgrade() -> None:
         sa.Column("profile", sa.JSON(), nullable=True),
         sa.Column("reason", sa.String(), nullable=False),
         sa.Column("batch_max", sa.Integer(), nullable=False),
+        sa.Column("axes", sa.JSON(), nullable=True),
         sa.ForeignKeyConstraint(["content_sha256"], ["blob.sha256"], name=op.f("fk_variant_content_sha256_blob")),
         sa.ForeignKeyConstraint(["model_id"], ["model.id"], name=op.f("fk_variant_model_id_model"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_variant")),
