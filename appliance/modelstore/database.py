@@ -17,13 +17,11 @@ from sqlalchemy.pool import NullPool, QueuePool
 from sqlmodel import Session
 
 from appliance.domain.errors import StorageFull
+from appliance.modelstore.disk import FULL_CODES
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5000
 READERS = 2
-FULL_CODES = frozenset(
-    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
-)
 
 
 def make_engine(path: Path, *, begin: str, query_only: bool = False, pooled: bool = True) -> Engine:

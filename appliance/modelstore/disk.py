@@ -5,12 +5,15 @@ import errno
 import hashlib
 import os
 import shutil
+import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from appliance.domain.errors import StorageFull
 
 CHUNK_BYTES = 2**20
+FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -21,6 +24,10 @@ def full_disk_is_typed() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in FULL_ERRNOS:
+            raise StorageFull() from error
+        raise
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode in FULL_CODES:
             raise StorageFull() from error
         raise
 
@@ -44,6 +51,11 @@ def sync_file(path: Path) -> None:
 def sync_folder(path: Path) -> None:
     """Force the entries of a folder (new names, renames) to the disk."""
     sync_file(path)
+
+
+def private_file(path: Path) -> BinaryIO:
+    """A new file that nobody else may read, open for writing."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def copy_hashed(source: Path, target: Path) -> str:

@@ -41,3 +41,10 @@ def current_revision(database: Path) -> str | None:
         return None
     finally:
         connection.close()
+
+
+def is_known(revision: str | None) -> bool:
+    """Whether this version can bring a database of that revision up to date."""
+    if revision == HEAD:
+        return True
+    return revision is not None and any((SCRIPTS / "versions").glob(f"{revision}_*.py"))
