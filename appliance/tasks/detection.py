@@ -9,7 +9,7 @@ from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, label_of, number
 from appliance.tasks.boxes import areas, nms
-from appliance.tasks.detection_decoders import DECODERS, Candidates, InputSize
+from appliance.tasks.detection_decoders import DECODERS, Candidates, InputSize, refuse
 from appliance.tasks.image import Frame, decode_picture
 from appliance.tasks.metrics import f1_of_objects, truth_list
 
@@ -34,7 +34,10 @@ class Detection:
         arrays = {
             key: np.asarray(array, np.float32) for key, array in outputs[0].items()
         }  # fp16 is too coarse for pixels
-        found = DECODERS[name](arrays, InputSize(frame.input_width, frame.input_height), spec)
+        try:
+            found = DECODERS[name](arrays, InputSize(frame.input_width, frame.input_height), spec)
+        except (ValueError, IndexError):  # shapes that no check foresaw: the wrong decoder for this graph
+            raise refuse(name, arrays) from None
         keep = nms(
             found.boxes,
             found.scores,

@@ -68,7 +68,7 @@ def nanodet(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) 
     found: list[tuple[np.ndarray, ...]] = []
     for stride, scores, distances in _stride_pairs(outputs, size, spec, bins):
         rows, best, classes = _best_classes(scores, number(spec, "score_min", 0.4))
-        logits = distances[rows].reshape(len(rows), 4, -1)
+        logits = distances[rows].reshape(len(rows), 4, distances.shape[1] // 4)
         sides = softmax(logits) @ np.arange(logits.shape[2], dtype=np.float32) * stride
         columns = math.ceil(size.width / stride)
         centres = (np.stack([rows % columns, rows // columns], axis=1) + 0.5) * stride

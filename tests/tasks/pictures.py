@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -65,7 +66,7 @@ def webp_with_exif(webp: bytes, width: int, height: int, block: bytes) -> bytes:
 
 def disoriented(upright: np.ndarray, orientation: int) -> np.ndarray:
     """What a camera stores so that EXIF `orientation` makes it `upright` again (the EXIF table, read as rotations)."""
-    return {
+    turn: dict[int, Callable[[np.ndarray], np.ndarray]] = {
         1: lambda image: image,
         2: lambda image: cv2.flip(image, 1),
         3: lambda image: cv2.rotate(image, cv2.ROTATE_180),
@@ -74,4 +75,5 @@ def disoriented(upright: np.ndarray, orientation: int) -> np.ndarray:
         6: lambda image: cv2.rotate(image, cv2.ROTATE_90_COUNTERCLOCKWISE),
         7: lambda image: cv2.rotate(cv2.transpose(image), cv2.ROTATE_180),
         8: lambda image: cv2.rotate(image, cv2.ROTATE_90_CLOCKWISE),
-    }[orientation](upright)
+    }
+    return turn[orientation](upright)

@@ -1,0 +1,139 @@
+"""Metadata: what a developer states is taken or refused with the key's name."""
+
+import math
+from typing import Any
+
+import pytest
+
+from appliance.domain.catalogue import ImageSpec, StateSpec, TaskKind, TaskSpec
+from appliance.domain.errors import BadMetadata
+from appliance.tasks.metadata import labels_from_text, parse_spec
+
+DETECTION = TaskKind.OBJECT_DETECTION
+
+
+def test_everything_can_be_stated() -> None:
+    """Each key lands in its field."""
+    spec = parse_spec(
+        DETECTION,
+        {
+            "labels": ["a", "b"],
+            "decoder": "yolov8",
+            "image": {
+                "layout": "NHWC",
+                "channels": "BGR",
+                "mean": [1, 2, 3],
+                "std": 4,
+                "resize": "letterbox",
+                "height": 320,
+                "width": None,
+                "multiple": 32,
+                "pad_value": 114,
+            },
+            "params": {"score_min": 0.3, "box_format": "yxyx"},
+            "constants": {"sr": 8000},
+            "state": [{"input": "h", "output": "hn", "shape": [2, -1, 64], "datatype": "FP16"}],
+        },
+    )
+    assert spec == TaskSpec(
+        DETECTION,
+        ("a", "b"),
+        ImageSpec("NHWC", "BGR", (1.0, 2.0, 3.0), (4.0,), "letterbox", 320, None, 32, 114.0),
+        "yolov8",
+        {"score_min": 0.3, "box_format": "yxyx"},
+        (StateSpec("h", "hn", (2, -1, 64), "FP16"),),
+        {"sr": 8000.0},
+    )
+
+
+def test_what_is_left_out_comes_from_the_base() -> None:
+    """Field by field, and within image and params key by key."""
+    base = TaskSpec(DETECTION, ("x",), ImageSpec(resize="crop", height=100), "ssd", {"score_min": 0.1, "iou_max": 0.2})
+    spec = parse_spec(DETECTION, {"image": {"height": 200}, "params": {"iou_max": 0.9}}, base)
+    assert (spec.labels, spec.decoder, spec.params) == (("x",), "ssd", {"score_min": 0.1, "iou_max": 0.9})
+    assert spec.image == ImageSpec(resize="crop", height=200)
+    assert parse_spec(DETECTION, {}, base) == base
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ({"0": "cat", "2": "dog"}, ("cat", "1", "dog")),
+        ({1: "b", 0: "a"}, ("a", "b")),
+        (["x", 7], ("x", "7")),
+        ([], ()),
+        ({}, ()),
+    ],
+)
+def test_labels_as_list_or_mapping(value: Any, wanted: tuple[str, ...]) -> None:
+    """A mapping is by index, gaps are numbers."""
+    assert parse_spec(DETECTION, {"labels": value}).labels == wanted
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        ({"lables": []}, "'lables'"),
+        ({"image": {"size": 3}}, "'image.size'"),
+        ({"image": []}, "'image'"),
+        ({"image": {"layout": "HWC"}}, "'image.layout'"),
+        ({"image": {"channels": "rgb"}}, "'image.channels'"),
+        ({"image": {"mean": [1, 2]}}, "'image.mean'"),
+        ({"image": {"mean": "1"}}, "'image.mean'"),
+        ({"image": {"std": 0}}, "'image.std'"),
+        ({"image": {"std": math.nan}}, "'image.std'"),
+        ({"image": {"height": 0}}, "'image.height'"),
+        ({"image": {"width": 100_000}}, "'image.width'"),
+        ({"image": {"multiple": 1.5}}, "'image.multiple'"),
+        ({"image": {"pad_value": True}}, "'image.pad_value'"),
+        ({"image": {"resize": ["crop"]}}, "'image.resize'"),
+        ({"decoder": "db"}, "'db'"),
+        ({"decoder": 3}, "3"),
+        ({"params": {"score_min": None}}, "'params.score_min'"),
+        ({"params": 1}, "'params'"),
+        ({"constants": {"sr": "high"}}, "'constants.sr'"),
+        ({"state": {}}, "'state'"),
+        ({"state": [3]}, "'state'"),
+        ({"state": [{"input": "h", "shape": [1]}]}, "'state.0.output'"),
+        ({"state": [{"input": "h", "output": "g", "shape": "1"}]}, "'state.0.shape'"),
+        ({"state": [{"input": "h", "output": "g", "shape": [1], "datatype": "float"}]}, "'state.0.datatype'"),
+        ({"state": [{"input": "h", "output": "g", "shape": [1], "dtype": "FP32"}]}, "'state.0.dtype'"),
+        ({"labels": "cat"}, "'labels'"),
+        ({"labels": {"cat": 0}}, "'labels'"),
+        ({"labels": {"-1": "cat"}}, "'labels'"),
+        ({"labels": {"99999999": "cat"}}, "'labels'"),
+        ({"labels": [["cat"]]}, "'labels'"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(metadata: dict[str, Any], key: str) -> None:
+    """The message says which key, so that it can be mended."""
+    with pytest.raises(BadMetadata) as raised:
+        parse_spec(DETECTION, metadata)
+    assert key in str(raised.value)
+
+
+def test_a_decoder_belongs_to_its_task() -> None:
+    """What one task decodes with is wrong for another, and the message lists what is right."""
+    assert parse_spec(TaskKind.TEXT_DETECTION, {"decoder": "db"}).decoder == "db"
+    assert parse_spec(TaskKind.TENSOR, {"decoder": ""}).decoder == ""
+    with pytest.raises(BadMetadata, match="softmax, sigmoid, probabilities"):
+        parse_spec(TaskKind.IMAGE_CLASSIFICATION, {"decoder": "nanodet"})
+    with pytest.raises(BadMetadata, match="has none"):
+        parse_spec(TaskKind.TENSOR, {"decoder": "ctc"})
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{0: 'person', 1: 'dog'}", ("person", "dog")),
+        ('["a", "b"]', ("a", "b")),
+        ("cat\ndog\n", ("cat", "dog")),
+        ("just words", ()),
+        ("{'a': 1}", ()),
+        ("[" * 10_000, ()),
+        ("3", ()),
+    ],
+)
+def test_labels_that_exporters_write(text: str, wanted: tuple[str, ...]) -> None:
+    """Python or JSON literals, lines, or nothing."""
+    assert labels_from_text(text) == wanted
