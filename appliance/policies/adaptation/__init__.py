@@ -1,1 +1,15 @@
 """Registry of adaptation policies: the name in the settings → how to make one."""
+
+from collections.abc import Callable, Mapping
+
+from appliance.policies.adaptation import edf
+from appliance.policies.adaptation.annealing import Jellyfish
+from appliance.policies.adaptation.base import AdaptationPolicy
+
+ADAPTATION_POLICIES: Mapping[str, Callable[[], AdaptationPolicy]] = {
+    "jellyfish": Jellyfish,
+    "edf-smallest": edf.smallest,
+    "edf-middle": edf.middle,
+    "edf-largest": edf.largest,
+}
+DEFAULT = "jellyfish"

@@ -48,8 +48,9 @@ class AdaptationInput:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What one worker does. A worker without clients keeps `network` loaded; `batch` is then 1 of the sizes it has."""
+    """What one worker does: its index, the network and batch it runs, the clients it serves (at least one, by name)."""
 
+    worker: int
     network: str
     batch: int
     clients: tuple[str, ...]
@@ -57,7 +58,8 @@ class WorkerPlan:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPlan:
-    """`workers[i]` is worker i. `unmapped` clients fit nowhere: a state to report and to retry (JF-23)."""
+    """`workers` in the order of their index; one without clients is left out and stays as it is. `unmapped` clients fit nowhere: a state to report
+    and to retry (JF-23)."""
 
     workers: tuple[WorkerPlan, ...]
     unmapped: tuple[str, ...]

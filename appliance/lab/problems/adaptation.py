@@ -1,0 +1,89 @@
+"""Kind `adaptation` (Jellyfish §IV, P1): which network on which worker, which client to which."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from appliance.lab.problems.base import (
+    LatencyByBatch,
+    Name,
+    Positive,
+    Question,
+    Shape,
+    known,
+    refuse_duplicates,
+    shaped,
+)
+from appliance.policies.adaptation import ADAPTATION_POLICIES, DEFAULT
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+
+WORKERS_MAX = 256
+NETWORKS_MAX = 256
+CLIENTS_MAX = 4096
+
+
+class _Network(Shape):
+    name: Name
+    accuracy: Annotated[float, Field(ge=0, le=1e6)]
+    input_bytes: Annotated[float, Field(ge=0, le=1e12)]
+    latency_ms: LatencyByBatch
+
+
+class _Client(Shape):
+    name: Name
+    rate_rps: Annotated[float, Field(gt=0, le=1e6)]
+    slo_ms: Positive
+    bandwidth_bps: Positive
+
+
+class _Problem(Shape):
+    models: Annotated[list[_Network], Field(min_length=1, max_length=NETWORKS_MAX)]
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)]
+    clients: Annotated[list[_Client], Field(max_length=CLIENTS_MAX)]
+    previous: Annotated[list[Name | None], Field(max_length=WORKERS_MAX)] | None = None
+    seed: int = 0
+    policy: str = DEFAULT
+    prefetch_per_worker: Annotated[int, Field(ge=1, le=NETWORKS_MAX)] = 5
+
+
+def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
+    """The problem as a question to its policy. Raises: Malformed."""
+    written = shaped(_Problem, document)
+    known(written.policy, ADAPTATION_POLICIES, "policy")
+    refuse_duplicates((network.name for network in written.models), "models")
+    refuse_duplicates((client.name for client in written.clients), "clients")
+    names = [network.name for network in written.models]
+    for index, name in enumerate(written.previous or ()):
+        if name is not None:
+            known(name, names, f"previous[{index}]")
+    problem = _input(written)
+    policy = ADAPTATION_POLICIES[written.policy]()
+    return Question(lambda: policy.plan(problem), _answer)
+
+
+def _input(written: _Problem) -> AdaptationInput:
+    return AdaptationInput(
+        networks=tuple(
+            Network(n.name, n.accuracy, n.input_bytes, {int(batch): ms for batch, ms in n.latency_ms.items()})
+            for n in written.models
+        ),
+        workers=written.workers,
+        clients=tuple(Client(c.name, c.rate_rps, c.slo_ms, c.bandwidth_bps) for c in written.clients),
+        previous=tuple(written.previous or ()),
+        seed=written.seed,
+        prefetch_per_worker=written.prefetch_per_worker,
+    )
+
+
+def _answer(plan: AdaptationPlan) -> dict[str, object]:
+    return {
+        "workers": [
+            {"worker": w.worker, "model": w.network, "batch": w.batch, "clients": list(w.clients)} for w in plan.workers
+        ],
+        "unmapped": list(plan.unmapped),
+        "objective": plan.objective,
+        "prefetch": list(plan.prefetch),
+        "reason": plan.reason,
+        **plan.facts,
+    }

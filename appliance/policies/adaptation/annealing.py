@@ -1,0 +1,116 @@
+"""Jellyfish's own policy: networks by simulated annealing (§IV-C, Alg. 2), clients by Algorithm 1."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from appliance.policies.adaptation.answer import assemble
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+from appliance.policies.adaptation.budgets import capacity_rps
+from appliance.policies.adaptation.mapping import Mapped, RateScale, map_clients
+from appliance.policies.adaptation.zoo import filtered, monotone
+
+TEMPERATURE_START = 0.0125
+TEMPERATURE_MIN = 0.0005
+COOLING = 0.99
+"""The parameters of the authors' released simulator: about 321 steps a mode."""
+
+State = tuple[int, ...]
+"""The multiset of networks: indices into the zoo by size, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """O1, the share of clients mapped, and O2, accuracy a request with the best network's as 1, so that one temperature suits every unit."""
+
+    mapped: float
+    accuracy: float
+
+
+class Jellyfish:
+    """DEGRADE until all are mapped (O1), then UPGRADE for accuracy (O2) without losing O1; from the previous selection, else the smallest networks.
+
+    Where the paper is silent: neighbours move each worker by −1 or 0 (DEGRADE), by −1, 0 or 1 (UPGRADE). As printed, the acceptance rule takes every
+    worse state (exp(−diff/T) > 1 for a negative diff); here a worse state is taken with exp(−|diff|/T). In UPGRADE only states that map as many
+    clients as the best one are taken; so it also runs where not all can be mapped. Cost: at most 642 runs of Algorithm 1; states are cached.
+    """
+
+    def plan(self, problem: AdaptationInput) -> AdaptationPlan:
+        if not problem.clients:
+            return assemble(problem, (), "jellyfish")
+        search = _Search(problem)
+        state = search.start()
+        state = search.anneal(state, upgrade=False)
+        state = search.anneal(state, upgrade=True)
+        return assemble(problem, search.mapping(state), f"jellyfish, {search.visited} selections tried")
+
+
+class _Search:
+    """One run of Algorithm 2: the problem in canonical order, the dice, the cache of mappings."""
+
+    def __init__(self, problem: AdaptationInput) -> None:
+        self._problem = problem
+        self._zoo = monotone(filtered(problem.networks))
+        self._clients: Sequence[Client] = sorted(problem.clients, key=lambda c: c.name)
+        self._random = random.Random(problem.seed)
+        capacity = max(capacity_rps(network, batch) for network in self._zoo for batch in network.latency_ms)
+        self._scale = RateScale.over(self._clients, capacity)
+        self._rate = sum(client.rate_rps for client in self._clients)
+        self._accuracy_max = max(network.accuracy for network in self._zoo) or 1.0
+        self._mappings: dict[State, tuple[Mapped, ...]] = {}
+
+    @property
+    def visited(self) -> int:
+        return len(self._mappings)
+
+    def start(self) -> State:
+        """The previous selection; a worker without one, or with a network that left the zoo, starts with the smallest (JF-16)."""
+        index = {network.name: i for i, network in enumerate(self._zoo)}
+        held = list(self._problem.previous[: self._problem.workers])
+        held += [None] * (self._problem.workers - len(held))
+        return tuple(sorted(index.get(name or "", 0) for name in held))
+
+    def mapping(self, state: State) -> tuple[Mapped, ...]:
+        if state not in self._mappings:
+            networks: list[Network] = [self._zoo[i] for i in state]
+            self._mappings[state] = map_clients(self._clients, networks, self._scale)
+        return self._mappings[state]
+
+    def anneal(self, state: State, upgrade: bool) -> State:
+        """The best state found from `state` in one mode."""
+        best, best_score = state, self._score(state)
+        score = best_score
+        temperature = TEMPERATURE_START
+        while temperature > TEMPERATURE_MIN and (upgrade or best_score.mapped < 1.0):
+            neighbour = self._neighbour(state, upgrade)
+            found = self._score(neighbour)
+            if _better(found, best_score, upgrade):
+                best, best_score = neighbour, found
+            if self._accepts(found, score, best_score, temperature, upgrade):
+                state, score = neighbour, found
+            temperature *= COOLING
+        return best
+
+    def _neighbour(self, state: State, upgrade: bool) -> State:
+        last = len(self._zoo) - 1
+        moved = (i + self._random.randint(-1, 1 if upgrade else 0) for i in state)
+        return tuple(sorted(max(0, min(last, i)) for i in moved))
+
+    def _score(self, state: State) -> _Score:
+        mapped = self.mapping(state)
+        clients = sum(len(m.clients) for m in mapped)
+        total = sum(m.network.accuracy * client.rate_rps for m in mapped for client in m.clients)
+        return _Score(clients / len(self._clients), total / (self._rate * self._accuracy_max))
+
+    def _accepts(self, found: _Score, current: _Score, best: _Score, temperature: float, upgrade: bool) -> bool:
+        if upgrade and found.mapped < best.mapped:
+            return False
+        gain = found.accuracy - current.accuracy if upgrade else found.mapped - current.mapped
+        return gain > 0 or math.exp(-abs(gain) / temperature) > self._random.random()
+
+
+def _better(found: _Score, best: _Score, upgrade: bool) -> bool:
+    if upgrade:
+        return found.mapped >= best.mapped and found.accuracy > best.accuracy
+    return found.mapped > best.mapped

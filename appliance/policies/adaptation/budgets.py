@@ -1,0 +1,44 @@
+"""What the network leaves of an SLO, and what a worker can carry (Jellyfish §IV-A eq. 5 and 6, §V)."""
+
+from collections.abc import Iterable
+
+from appliance.policies.adaptation.base import TOLERANCE, Client, Network
+
+
+def harmonic_mean_bps(samples_bps: Iterable[float]) -> float:
+    """The bandwidth estimate from the samples of the past second (JF-06); slow requests weigh as they hurt. 0 without samples, or with a dead one."""
+    samples = tuple(samples_bps)
+    if not samples or min(samples) <= 0.0:
+        return 0.0
+    return len(samples) / sum(1.0 / sample for sample in samples)
+
+
+def latency_budget_ms(client: Client, network: Network) -> float:
+    """L_ij: the SLO less the time on the link of a frame in this network's size (JF-07). Negative when the link alone takes longer."""
+    return client.slo_ms - 8000.0 * network.input_bytes / client.bandwidth_bps
+
+
+def fits_latency(latency_ms: float, budget_ms: float) -> bool:
+    """Eq. 5: one execution of waiting and one of its own within the budget (JF-08)."""
+    return 2.0 * latency_ms <= budget_ms + TOLERANCE * abs(budget_ms)
+
+
+def fits_rate(rate_rps: float, capacity_rps: float) -> bool:
+    """Eq. 6 (JF-09)."""
+    return rate_rps <= capacity_rps * (1.0 + TOLERANCE)
+
+
+def capacity_rps(network: Network, batch: int) -> float:
+    """Throughput of full batches, one after the other."""
+    return 1000.0 * batch / network.latency_ms[batch]
+
+
+def batch_for(network: Network, clients: Iterable[Client]) -> int | None:
+    """The batch with the least latency that serves these clients together, the smaller one of equals; None when none does (JF-14)."""
+    members = tuple(clients)
+    rate = sum(client.rate_rps for client in members)
+    budget = min((latency_budget_ms(client, network) for client in members), default=float("inf"))
+    for batch in sorted(network.latency_ms, key=lambda b: (network.latency_ms[b], b)):
+        if fits_latency(network.latency_ms[batch], budget) and fits_rate(rate, capacity_rps(network, batch)):
+            return batch
+    return None

@@ -1,0 +1,1 @@
+"""Problems of the project: small ones as files, families of them as seeded generators."""
