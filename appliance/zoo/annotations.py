@@ -166,16 +166,15 @@ PHOTO_CLASSES: dict[tuple[str, str], str] = {
     ("samples", "data/squirrel_cls.jpg"): "fox squirrel, eastern fox squirrel, Sciurus niger",
     ("samples", "data/baboon.jpg"): "baboon",
     ("samples", "data/orange.jpg"): "orange",
-    ("samples", "data/fruits.jpg"): "lemon",
     ("samples", "data/messi5.jpg"): "soccer ball",
-    ("samples", "data/apple.jpg"): "Granny Smith",
-    ("samples", "data/butterfly.jpg"): "monarch, monarch butterfly, milkweed butterfly, Danaus plexippus",
+    ("samples", "data/home.jpg"): "palace",
+    ("samples", "alphamat/input_images/plant.jpg"): "pot, flowerpot",
+    ("samples", "dnn_superres/butterfly.png"): "monarch, monarch butterfly, milkweed butterfly, Danaus plexippus",
+    ("samples", "hfs/data/001.jpg"): "lakeside, lakeshore",
     ("photos", "chelsea.png"): "tabby, tabby cat",
     ("photos", "coffee.png"): "espresso",
-    ("photos", "rocket.jpg"): "missile",
-    ("photos", "motorcycle_left.png"): "moped",
 }
-"""The ImageNet class that fits best (whole label)."""
+"""The ImageNet class that a person would choose (whole label); pictures without a clear one are not here."""
 
 SENTENCES: tuple[tuple[str, str], ...] = (
     ("The pump in the cellar has stopped working.", "The basement pump no longer runs."),

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from appliance.zoo.errors import CacheUnusable
+
 Progress = Callable[[str, int, int | None], None]
 """what, done bytes, total bytes (None: not known)."""
 
@@ -39,9 +41,16 @@ class Cache:
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the folder alone; a second process waits here and then finds the work done. Sweeps what a killed one left."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("a") as file:
+        """Hold the folder alone; a second process waits here and then finds the work done. Sweeps what a killed one left.
+
+        Raises `CacheUnusable` when the folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / "lock").open("a")
+        except OSError as error:
+            raise CacheUnusable(carrier="the zoo", reason=str(error)) from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

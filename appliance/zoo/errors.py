@@ -78,5 +78,7 @@ class FileDiffers(ZooError):
 
 
 class CacheUnusable(ZooError):
+    """No room, or no right to write."""
+
     def message(self) -> str:
         return f"the cache cannot be written while fetching {self.carrier} ({self.reason}); free space there or name another folder"

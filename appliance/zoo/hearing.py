@@ -12,7 +12,8 @@ from appliance.zoo.recipes import Kitchen
 RATE_HZ = 16_000
 PIECE_SAMPLES = 8_192
 """What a microphone sends at once: 16 chunks of 32 ms."""
-READING = "librivox/sense_and_sensibility_01_austen_64kb-0{}.wav"
+READING = "sense_and_sensibility_01_austen_64kb-0{}.wav"
+DIALOGUE_BEGINS_S = 7
 
 
 def silero(kitchen: Kitchen) -> None:
@@ -65,9 +66,10 @@ def notes(kitchen: Kitchen) -> None:
 def _voice(kitchen: Kitchen, seconds: int) -> list[npt.NDArray[np.float32]]:
     """Speech in -1..1 at 16 kHz, in pieces."""
     if "speech" in kitchen.has:
-        samples, _ = samples_of(kitchen.file("speech", READING.format("870")))
+        readings = [kitchen.file("speech", READING.format(number)) for number in (870, 880, 890, 920, 930)]
+        samples = np.concatenate([samples_of(path)[0] for path in readings])
     else:
-        samples, _ = samples_of(kitchen.file("dialogue", "sample.wav"))
+        samples = samples_of(kitchen.file("dialogue", "sample.wav"))[0][DIALOGUE_BEGINS_S * RATE_HZ :]
     return [piece.astype(np.float32) / np.float32(32768) for piece in pieces(samples, seconds * RATE_HZ)]
 
 

@@ -57,7 +57,10 @@ def write_pictures(folder: Path, pictures: Iterable[Picture], suffix: str = ".jp
     for number, image in enumerate(pictures):
         path = folder / f"{number:04}{suffix}"
         options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if suffix == ".jpg" else []
-        cv2.imwrite(str(path), image, options)
+        is_encoded, data = cv2.imencode(suffix, image, options)
+        if not is_encoded:
+            raise ValueError(f"a picture of shape {image.shape} cannot be written as {suffix}")
+        path.write_bytes(data.tobytes())  # not imwrite, which keeps silent about a full disk
         written.append(path)
     return written
 

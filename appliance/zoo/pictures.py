@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from appliance.zoo.recipes import Kitchen
 IMAGENET = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
 TALKING_HEAD = "carphone_pristine.mp4"
 STREET = "bikes.mp4"
-CARTOON = "bigbuckbunny.mp4"
 
 
 def read(kitchen: Kitchen, key: str, name: str) -> Picture:
@@ -190,18 +188,32 @@ def _efficientnet(kitchen: Kitchen, key: str, name: str, side: int) -> None:
     )
     seen = {place: label for place, label in PHOTO_CLASSES.items() if place[0] in kitchen.has}
     photos = [read(kitchen, *place) for place in seen]
-    files = write_pictures(kitchen.evaluation, photos)
-    write_truth(kitchen.evaluation, files, [{"label": label} for label in seen.values()])
-    write_pictures(kitchen.inputs, [*photos, *_street(kitchen, 12)])
-    write_pictures(kitchen.calibration, [*_windows(photos), *_street(kitchen, 8)][:40])
+    views = [(view, label) for photo, label in zip(photos, seen.values(), strict=True) for view in _views(photo)]
+    files = write_pictures(kitchen.evaluation, [view for view, _ in views])
+    write_truth(kitchen.evaluation, files, [{"label": label} for _, label in views])
+    others = [read(kitchen, *place) for place in UNLABELLED if place[0] in kitchen.has]
+    write_pictures(kitchen.inputs, [*photos, *others, *_street(kitchen, 12)])
+    write_pictures(kitchen.calibration, [*_windows([*photos, *others]), *_street(kitchen, 8)][:40])
+
+
+UNLABELLED = (("samples", "data/apple.jpg"), ("samples", "data/fruits.jpg"), ("photos", "rocket.jpg"))
+"""Photos that no single ImageNet class fits."""
+
+
+def _views(photo: Picture) -> Iterator[Picture]:
+    """The photo, its middle, and both mirrored: what is on it stays the same, and few photos tell more."""
+    height, width = photo.shape[:2]
+    middle = photo[height // 12 : height - height // 12, width // 12 : width - width // 12]
+    for view in (photo, middle):
+        yield from (view, view[:, ::-1].copy())
 
 
 def _windows(photos: Sequence[Picture]) -> Iterator[Picture]:
-    """Three different cuts of each photo: as many views of few pictures for calibration."""
+    """Two cuts of each photo, corner to corner: as many views of few pictures for calibration."""
     for image in photos:
         height, width = image.shape[:2]
         side = round(min(height, width) * 0.8)
-        for top, left in ((0, 0), (height - side, width - side), ((height - side) // 2, (width - side) // 2)):
+        for top, left in ((0, 0), (height - side, width - side)):
             yield image[top : top + side, left : left + side]
 
 
@@ -217,8 +229,3 @@ def orientation(kitchen: Kitchen) -> None:
     write_truth(kitchen.evaluation, files, [{"label": str(angle)} for _, angle in turned])
     write_pictures(kitchen.inputs, [image for image, _ in turned])
     write_pictures(kitchen.calibration, [image[image.shape[0] // 8 :, image.shape[1] // 8 :] for image, _ in turned])
-
-
-def labels_file(folder: Path, labels: Sequence[str]) -> None:
-    """labels.txt, one a line."""
-    (folder / "labels.txt").write_text("\n".join(labels), encoding="utf-8")

@@ -7,13 +7,13 @@ A recipe names the carriers it cannot do without and, best first, the sets of ca
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.zoo.carriers import BY_KEY
-from appliance.zoo.errors import ZooError
+from appliance.zoo.carriers import Carrier
+from appliance.zoo.errors import CacheUnusable, ZooError
 from appliance.zoo.shelf import Shelf
 
 
@@ -84,14 +84,17 @@ def made(recipe: Recipe, shelf: Shelf) -> tuple[Path, list[str]]:
     for key in recipe.carriers:
         shelf.folder(key)
     has, said = _media_at_hand(recipe, shelf)
-    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has)}")
+    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has, shelf.carriers)}")
     found = shelf.cache.finished(*parts)
     if found is None:
         shelf.progress(f"making {recipe.name}", 0, None)
-        with shelf.cache.staging() as staging:
-            (staging / "made").mkdir()
-            recipe.build(Kitchen(shelf, staging / "made", has))
-            found = shelf.cache.keep(staging / "made", *parts)
+        try:
+            with shelf.cache.staging() as staging:
+                (staging / "made").mkdir()
+                recipe.build(Kitchen(shelf, staging / "made", has))
+                found = shelf.cache.keep(staging / "made", *parts)
+        except OSError as error:
+            raise CacheUnusable(carrier=recipe.name, reason=str(error)) from error
     return found, said
 
 
@@ -110,10 +113,10 @@ def _media_at_hand(recipe: Recipe, shelf: Shelf) -> tuple[frozenset[str], list[s
     return frozenset(recipe.carriers), said
 
 
-def _fingerprint(recipe: Recipe, has: frozenset[str]) -> str:
+def _fingerprint(recipe: Recipe, has: frozenset[str], carriers: Mapping[str, Carrier]) -> str:
     """Changes with the recipe's revision and with any file of any carrier used."""
     digest = hashlib.sha256(f"{recipe.id} {recipe.revision}".encode())
     for key in sorted(has):
-        for taken in BY_KEY[key].files:
+        for taken in carriers[key].files:
             digest.update(f"{key} {taken.name} {taken.sha256}".encode())
     return digest.hexdigest()[:16]

@@ -7,10 +7,10 @@ import hashlib
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 from zipfile import BadZipFile, ZipFile
 
 from appliance.zoo.cache import Cache, Progress
@@ -21,12 +21,27 @@ from appliance.zoo.errors import CacheUnusable, ClientMissing, FileDiffers, ZooE
 CHUNK_BYTES = 1 << 20
 
 
+class Downloads(Protocol):
+    """Brings one package file; `clients.Downloader` does."""
+
+    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
+        """The package file, inside the empty `folder`. Raises `ZooError`."""
+        ...
+
+
 class Shelf:
     """The carriers of one cache, which must be locked."""
 
-    def __init__(self, cache: Cache, progress: Progress, downloader: Downloader | None = None) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        progress: Progress,
+        downloader: Downloads | None = None,
+        carriers: Mapping[str, Carrier] = BY_KEY,
+    ) -> None:
         self.cache = cache
         self.progress = progress
+        self.carriers = carriers
         self._downloader = downloader or Downloader(cache, progress)
         self._checked: dict[str, Path] = {}
         self._failed: dict[str, ZooError] = {}
@@ -41,7 +56,7 @@ class Shelf:
             raise self._failed[key]
         if key not in self._checked:
             try:
-                self._checked[key] = self._checked_folder(BY_KEY[key])
+                self._checked[key] = self._checked_folder(self.carriers[key])
             except ZooError as error:
                 self._failed[key] = error
                 raise

@@ -171,7 +171,7 @@ def _save_images(folder: Path, images: npt.NDArray[np.uint8], labels: npt.NDArra
     folder.mkdir(parents=True, exist_ok=True)
     samples = [{"file": f"{index:04}.png", "label": DIGIT_CLASSES[label]} for index, label in enumerate(labels)]
     for image, sample in zip(images, samples, strict=True):
-        cv2.imwrite(str(folder / sample["file"]), image)
+        (folder / sample["file"]).write_bytes(cv2.imencode(".png", image)[1].tobytes())
     (folder / "truth.json").write_text(json.dumps({"samples": samples}))
 
 
