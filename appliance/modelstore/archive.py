@@ -3,6 +3,8 @@
 Layout of an archive, optionally inside one top folder: one .onnx file (or `model.onnx` among several), its external data beside it,
 and, all optional, metadata.json, labels.txt, tokenizer.json, calibration/ (inputs without truth) and evaluation/ with
 truth.json = {"samples": [{"file": "a.jpg", "label": ...}]}. Links, devices, and names that lead elsewhere are refused, not repaired.
+
+Parts that were uploaded apart lie in an outer tar under the names of `PARTS`, and are opened here, one level deep.
 """
 
 import bz2
@@ -10,6 +12,7 @@ import gzip
 import json
 import lzma
 import os
+import secrets
 import shutil
 import tarfile
 import zipfile
@@ -29,6 +32,9 @@ TEXT_BYTES_MAX = 8 << 20
 LABELS_MAX = 100_000
 DEPTH_MAX = 8
 ASSETS = ("tokenizer.json",)
+MODEL_PART = "model.part"
+PARTS = {MODEL_PART: ".", "calibration.part": "calibration", "evaluation.part": "evaluation"}
+"""File of an outer tar to the folder that its content goes to."""
 MEDIA = (".jpg", ".jpeg", ".png", ".webp", ".wav", ".txt", ".json", ".npz")
 BROKEN = (
     zipfile.BadZipFile,
@@ -48,16 +54,13 @@ def unpack(order: UnpackOrder, report: Report) -> Unpacked:
     """
     source, target = Path(order.source), Path(order.target)
     target.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as upload:
-        head = upload.read(512)
+    extraction = _Extraction(order, report)
     try:
-        if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-            _Extraction(order, report).zip(source)
-        elif opener := _tar_opener(head):
-            with opener(source) as stream:
-                _Extraction(order, report).tar(stream)
-        else:
+        if not extraction.open(source):
             return Unpacked(model=str(_taken_over(source, target / "model.onnx")))
+        for name in PARTS:
+            if (target / name).is_file():
+                _open_part(target, name, extraction)
     except BROKEN as error:
         raise BadArchive(reason=f"the archive is damaged: {error}") from error
     except OSError as error:
@@ -65,6 +68,28 @@ def unpack(order: UnpackOrder, report: Report) -> Unpacked:
             raise BadArchive(reason=f"the archive is damaged: {error}") from error
         raise
     return _contents(target)
+
+
+def _open_part(target: Path, name: str, extraction: "_Extraction") -> None:
+    """Put what a part holds where it belongs; a model may be a bare file, the others are archives."""
+    part, extraction.target = target / name, target / PARTS[name]
+    if extraction.open(part):
+        part.unlink()
+        _lift(extraction.target)
+    elif name == MODEL_PART:
+        part.rename(target / "model.onnx")
+    else:
+        raise BadArchive(reason=f"the {PARTS[name]} inputs must be a zip or a tar")
+
+
+def _lift(folder: Path) -> None:
+    """Archives often hold one top folder: its content moves up."""
+    entries = list(folder.iterdir()) if folder.name in PARTS.values() else []
+    if len(entries) == 1 and entries[0].is_dir():
+        top = entries[0].rename(folder / f"{secrets.token_hex(8)}.top")
+        for entry in top.iterdir():
+            entry.rename(folder / entry.name)
+        top.rmdir()
 
 
 def _tar_opener(head: bytes) -> Callable[[Path], IO[bytes]] | None:
@@ -93,6 +118,19 @@ class _Extraction:
         self.packed_bytes = max(1, os.path.getsize(order.source))
         self.bytes = 0
         self.entries = 0
+
+    def open(self, source: Path) -> bool:
+        """Extract `source` into `target`; False when it is no archive."""
+        with source.open("rb") as upload:
+            head = upload.read(512)
+        if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+            self.zip(source)
+        elif opener := _tar_opener(head):
+            with opener(source) as stream:
+                self.tar(stream)
+        else:
+            return False
+        return True
 
     def zip(self, source: Path) -> None:
         with zipfile.ZipFile(source) as archive:

@@ -225,7 +225,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def to_json(value: Any) -> dict[str, Any]:
     """A dataclass of this module as a dict of JSON values."""
     kind: Any = type(value)
-    dumped: dict[str, Any] = _adapter(kind).dump_python(value, mode="json")
+    dumped: dict[str, Any] = _adapter(kind).dump_python(value, mode="json", warnings=False)
     return dumped
 
 
