@@ -2,7 +2,6 @@
 
 import json
 import tarfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,14 @@ from appliance.domain.catalogue import Precision, TaskKind
 from appliance.domain.errors import BadMetadata
 from appliance.domain.jobs import MADE_PRECISIONS, ImportRequest
 from appliance.domain.names import checked_name
+from appliance.modelstore.archive import MODEL_PART
+from appliance.modelstore.disk import full_disk_is_typed
 from appliance.tasks import parse_spec
 
 FIELDS = frozenset({"name", "task", "metadata", "upload", "shared", "application"})
-FILES = frozenset({"file", "labels", "tokenizer"})
+PARTS = {"tokenizer": "tokenizer.json", "calibration": "calibration.part", "evaluation": "evaluation.part"}
+"""Files of the form that go into the import beside the model, and their names there (`modelstore.archive`)."""
+FILES = frozenset({"file", "labels", *PARTS})
 LABELS_BYTES_MAX = 8 * 2**20
 SYNONYMS = {"preprocessing": "image", "pre_processing": "image"}
 
@@ -63,12 +66,13 @@ def import_request(tenant: str, form: Form, source: Source) -> ImportRequest:
     )
 
 
-def pack(model: Path, extras: Mapping[str, Path], target: Path) -> None:
-    """One archive of a bare ONNX file and what belongs beside it. Blocks; copies without holding."""
-    with tarfile.open(target, "w") as archive:
-        archive.add(model, "model.onnx", recursive=False)
-        for name, path in extras.items():
-            archive.add(path, name, recursive=False)
+def pack(model: Path, form: Form, target: Path) -> None:
+    """One archive of the model and what was sent beside it, opened by the import only. Blocks. Raises: StorageFull."""
+    with full_disk_is_typed(), tarfile.open(target, "w") as archive:
+        archive.add(model, MODEL_PART, recursive=False)
+        for name, inside in PARTS.items():
+            if name in form.files:
+                archive.add(form.files[name].path, inside, recursive=False)
 
 
 def _metadata(form: Form) -> dict[str, Any]:

@@ -125,17 +125,27 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         labels: Path | None = None,
         tokenizer: Path | None = None,
+        calibration: Path | None = None,
+        evaluation: Path | None = None,
         application: str | None = None,
         shared: bool = False,
+        upload: str | None = None,
         on_progress: Progress | None = None,
     ) -> JobShape:
-        """Upload an ONNX file or archive, in one form or in pieces, and begin its import."""
+        """Upload an ONNX file or archive, in one form or in pieces, and begin its import.
+
+        `labels` is a text with one name a line, `calibration` and `evaluation` are archives. `upload` is the id of a finished upload of
+        `path`: then nothing of it is sent again.
+        """
         fields = {"name": name, "task": str(task), "metadata": json.dumps(dict(metadata or {}))}
         if application is not None:
             fields["application"] = application
         if shared:
             fields["shared"] = "true"
-        beside = {key: file for key, file in (("labels", labels), ("tokenizer", tokenizer)) if file is not None}
+        parts = {"labels": labels, "tokenizer": tokenizer, "calibration": calibration, "evaluation": evaluation}
+        beside = {key: file for key, file in parts.items() if file is not None}
+        if upload is not None:
+            fields["upload"] = upload
         return self._import("/v1/models", path, fields, beside, on_progress)
 
     def upload_variant(self, model: str, path: Path, name: str, *, on_progress: Progress | None = None) -> JobShape:
@@ -166,9 +176,12 @@ class Client:
 
     def upload(self, path: Path, *, on_progress: Progress | None = None) -> UploadShape:
         """Send a file in pieces; a broken connection is taken up where the box stopped."""
-        order = UploadOrder(length=path.stat().st_size, file_name=path.name)
-        begun = self._post("/v1/uploads", order.model_dump_json(), UploadShape)
-        return self.resume_upload(begun.id, path, on_progress=on_progress)
+        return self.resume_upload(self.begin_upload(path).id, path, on_progress=on_progress)
+
+    def begin_upload(self, path: Path, sha256: str | None = None) -> UploadShape:
+        """Announce a file; its bytes go by `resume_upload`. The box checks the digest, if there is one, when the upload is used."""
+        order = UploadOrder(length=path.stat().st_size, sha256=sha256, file_name=path.name)
+        return self._post("/v1/uploads", order.model_dump_json(), UploadShape)
 
     def resume_upload(self, upload: str, path: Path, *, on_progress: Progress | None = None) -> UploadShape:
         """Go on with an upload that was begun before, also by another process."""
@@ -325,7 +338,9 @@ class Client:
     ) -> JobShape:
         with ExitStack() as stack:
             files = {key: (one.name, stack.enter_context(one.open("rb"))) for key, one in beside.items()}
-            if file.stat().st_size > FORM_BYTES_MAX:
+            if "upload" in fields:
+                pass
+            elif file.stat().st_size > FORM_BYTES_MAX:
                 fields = fields | {"upload": self.upload(file, on_progress=on_progress).id}
             else:
                 files["file"] = (file.name, stack.enter_context(file.open("rb")))

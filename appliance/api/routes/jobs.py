@@ -89,7 +89,7 @@ def shape_of(job: JobRecord) -> JobShape:
         model=job.model_id.split("/", 1)[1],
         state=job.state,
         stage=job.stage,
-        percent=job.percent,
+        percent=round(job.percent, 1),
         message=job.message,
         error=job.error,
         created_at=job.created_at,

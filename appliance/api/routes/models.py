@@ -15,7 +15,7 @@ from appliance.api.deps import Cursor, Limit, Member, TheBox, own_model
 from appliance.api.documented import problems
 from appliance.api.forms import Form, received_form
 from appliance.api.keyring import Principal
-from appliance.api.orders import Source, check_fields, import_request, pack
+from appliance.api.orders import PARTS, Source, check_fields, import_request, pack
 from appliance.api.pages import page_of_all
 from appliance.api.routes import jobs
 from appliance.api.shapes import model_shape, model_summary, variant_shape
@@ -66,6 +66,11 @@ _FORM: dict[str, Any] = {
     },
     "labels": {**_FILE, "description": "Class names, one a line."},
     "tokenizer": {**_FILE, "description": "tokenizer.json of a text model."},
+    "calibration": {**_FILE, "description": "zip or tar of inputs like those of real use, for int8."},
+    "evaluation": {
+        **_FILE,
+        "description": "zip or tar of labelled inputs with truth.json; accuracy is measured on it.",
+    },
     "application": {
         "type": "string",
         "description": "Name of the application, where it is not the model's; empty: none.",
@@ -216,12 +221,12 @@ async def _received(request: Request, box: Box, principal: Principal) -> AsyncIt
     async with received_form(request, scratch, box.form_bytes_max) as form:
         check_fields(form)
         source = await _source(form, box, principal)
-        if "tokenizer" not in form.files:
+        if not PARTS.keys() & form.files.keys():
             yield form, source
             return
         packed = scratch / f"form-{secrets.token_hex(12)}"
         try:
-            await asyncio.to_thread(pack, source.path, {"tokenizer.json": form.files["tokenizer"].path}, packed)
+            await asyncio.to_thread(pack, source.path, form, packed)
             yield form, replace(source, path=packed)
         finally:
             packed.unlink(missing_ok=True)
