@@ -1,17 +1,18 @@
 """The one owner of residency: which builds are in memory, who pins them, and that they never exceed the budget.
 
 Runs on the event-loop thread without locks: a step without `await` is a transaction. Ledger of a domain: `committed` counts what has been promised
-(resident builds and loads, not what is leaving) and never exceeds the budget; `occupied` also counts what is still leaving, and no load starts
-before `occupied` has room for its peak. So the budget holds at every instant, swaps included (EM-03).
+(resident builds and loads, not what is leaving) and never exceeds the budget; `used` counts what is really there: promises whose load is still `waiting`
+for room are left out, what is still `leaving` is in. No load starts before `used` has room for its peak, so the budget holds at every instant, swaps
+included (EM-03). Only a size that is measured anew can push the ledger over; then builds leave until it fits.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import DeadlineExceeded, OutOfMemory
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.errors import DeadlineExceeded, OutOfMemory, ShuttingDown
 from appliance.domain.states import RESIDENCY_MOVES, ResidencyState, move
 from appliance.policies.eviction.base import EvictionInput, EvictionPlan, EvictionPolicy, ResidentBuild
 from appliance.runtime.loader import Loader
@@ -36,6 +37,11 @@ class Residency:
     handle: Any = None
     loading: asyncio.Future[None] | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def need_bytes(self) -> int:
+        """What a load needs free before it starts."""
+        return max(self.peak_bytes, self.resident_bytes)
 
 
 class MemoryManager:
@@ -69,6 +75,8 @@ class MemoryManager:
         self._changed: list[asyncio.Future[None]] = []
         self._committed = 0
         self._leaving = 0
+        self._waiting = 0
+        self._closed = False
         self.loads = self.load_failures = self.evictions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -90,10 +98,12 @@ class MemoryManager:
     async def pin(self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None) -> Residency:
         """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
 
-        Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting.
+        Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
         start_ns = self._clock.now_ns()
         while True:
+            if self._closed:
+                raise ShuttingDown()
             build = self._entry(build_id, resident_bytes, peak_bytes)
             if build.state is _S.RESIDENT:
                 build.pins += 1
@@ -116,6 +126,8 @@ class MemoryManager:
         if build.pins == 0:
             if build.state is _S.DRAINING:
                 self._start_unload(build)
+            if self._committed > self._budget:
+                self._shrink()
             if self._changed:
                 self._announce_change()
 
@@ -126,7 +138,7 @@ class MemoryManager:
         build = self._builds.get(build_id)
         if build is None:
             return
-        if build.state is _S.LOADING and build.loading is not None:
+        if build.loading is not None:
             await asyncio.wait([build.loading])
         if build.state is _S.RESIDENT:
             if build.pins:
@@ -136,15 +148,18 @@ class MemoryManager:
                 self._start_unload(build)
         if build.state in (_S.DRAINING, _S.UNLOADING):
             await build.gone.wait()
+        if build.state in (_S.ABSENT, _S.FAILED) and not build.pins and self._builds.get(build_id) is build:
+            del self._builds[build_id]  # models come and go: the list of their builds must not grow for ever
 
     async def close(self) -> None:
-        """Unload everything, pinned or not; for the end of the process."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Unload everything, pinned or not, and load nothing more; for the end of the process."""
+        self._closed = True
+        self._announce_change()  # loads that wait for room give up; those that a thread works on are seen through
+        await self._tasks_done()
         for build in self._builds.values():
-            if build.state is _S.RESIDENT and build.handle is not None:
-                await self._loader.unload(build.handle)
+            if build.state in (_S.RESIDENT, _S.DRAINING):
+                self._start_unload(build)
+        await self._tasks_done()
 
     def resident_set(self) -> list[str]:
         """Resident builds, most recently used first; what a restart brings back."""
@@ -160,6 +175,7 @@ class MemoryManager:
         if build.state is _S.RESIDENT:
             self._committed += resident_bytes - build.bytes
             build.bytes = resident_bytes
+            self._shrink()
             self._announce_change()
 
     def residency(self, build_id: str) -> Residency | None:
@@ -172,8 +188,8 @@ class MemoryManager:
 
     @property
     def used_bytes(self) -> int:
-        """What the ledger counts as occupied now."""
-        return self._committed + self._leaving
+        """What is occupied now: loaded, being loaded, and leaving."""
+        return self._committed - self._waiting + self._leaving
 
     def snapshot(self) -> dict[str, Any]:
         """For `/v1/memory`: the domain, its builds and the counters."""
@@ -239,6 +255,7 @@ class MemoryManager:
         build.loading = None
         build.loads += 1
         self.loads += 1
+        self._shrink()
         self._announce_change()
         waited_ms = (load_start_ns - start_ns) / NS_PER_MS
         self._events.emit(
@@ -255,28 +272,37 @@ class MemoryManager:
         self._events.emit("variant load failed", **self._facts(build), reason=str(error) or type(error).__name__)
 
     async def _reserve(self, build: Residency) -> None:
-        """Commit the peak of `build`, evicting what the policy names; returns when the bytes are really free."""
-        need = max(build.peak_bytes, build.resident_bytes)
-        limit_ns = self._clock.now_ns() + self._wait_ns_max
-        while not self._commit(build, need):
-            await self._change_before(limit_ns, build, need)
-            if not build.pins:  # everybody who waited has given up
-                raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
-        while self.used_bytes > self._budget:
-            await self._change()
+        """Commit the peak of `build`, evicting what the policy names; returns when the bytes are really free.
 
-    def _commit(self, build: Residency, need: int) -> bool:
+        Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
+        """
+        limit_ns = self._clock.now_ns() + self._wait_ns_max
+        while not self._commit(build):
+            await self._change_before(limit_ns, build)
+            if not build.pins:
+                raise self._out_of_memory(build)
+        self._waiting += build.bytes
+        try:
+            while self.used_bytes + build.bytes > self._budget:
+                await self._change_before(limit_ns, build)
+        finally:
+            self._waiting -= build.bytes
+
+    def _commit(self, build: Residency) -> bool:
         """One transaction: plan, check, mark the victims, count the newcomer. False when only waiting can help."""
+        if self._closed:
+            raise ShuttingDown()
+        need = build.need_bytes
         if need > self._budget:
-            raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
+            raise self._out_of_memory(build)
         free = self._budget - self._committed
         if need > free:
-            plan = self._plan(build, need, free)
+            plan = self._plan(build.build_id, need, free)
             if not plan.sufficient:
                 if not any(
                     b.pins or b.state is _S.LOADING for b in self._builds.values() if b is not build and b.bytes
                 ):
-                    raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget)
+                    raise self._out_of_memory(build)
                 return False
             for victim in plan.victims:
                 self._evict(self._builds[victim], build.build_id)
@@ -284,13 +310,20 @@ class MemoryManager:
         self._committed += need
         return True
 
-    def _plan(self, build: Residency, need: int, free: int) -> EvictionPlan:
+    def _shrink(self) -> None:
+        """Where a newly measured size has pushed the ledger over the budget: evict. If all is in use, the next free pin tries again."""
+        free = self._budget - self._committed
+        if free < 0:
+            for victim in self._plan("", 0, free).victims:
+                self._evict(self._builds[victim], "")
+
+    def _plan(self, newcomer: str, need: int, free: int) -> EvictionPlan:
         resident = tuple(
             ResidentBuild(b.build_id, b.bytes, b.last_used_ns, b.pins > 0, self._users_of(b.build_id))
             for b in sorted(self._builds.values(), key=lambda b: b.build_id)
             if b.state is _S.RESIDENT
         )
-        problem = EvictionInput(self._clock.now_ns(), build.build_id, need, free, resident)
+        problem = EvictionInput(self._clock.now_ns(), newcomer, need, free, resident)
         plan = self._policy.plan(problem)
         self._check(plan, problem)
         self._decisions.record("eviction", {"input": problem, "plan": plan})
@@ -321,15 +354,19 @@ class MemoryManager:
 
     async def _unload(self, build: Residency) -> None:
         handle, build.handle = build.handle, None
+        failure: dict[str, str] = {}
         try:
             await self._loader.unload(handle)
+        except Exception as error:  # the processor has lost it either way
+            failure = {"reason": str(error) or type(error).__name__}
         finally:
+            facts = self._facts(build)
             self._leaving -= build.bytes
             build.bytes = 0
             build.state = move(RESIDENCY_MOVES, build.state, _S.ABSENT)
             build.gone.set()
             self._announce_change()
-            self._events.emit("variant unloaded", **self._facts(build))
+            self._events.emit("variant unloaded", **{**facts, "used_bytes": self.used_bytes}, **failure)
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -344,20 +381,29 @@ class MemoryManager:
         self._changed.append(future)
         return future
 
-    async def _change_before(self, deadline_ns: int, build: Residency, need: int) -> None:
+    async def _change_before(self, limit_ns: int, build: Residency) -> None:
         try:
-            await asyncio.wait_for(self._change(), max((deadline_ns - self._clock.now_ns()) / 1e9, 0.0))
+            async with asyncio.timeout(self._seconds_to(limit_ns)):
+                await self._change()
         except TimeoutError:
-            raise OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=self._budget) from None
+            raise self._out_of_memory(build) from None
 
-    async def _within(self, awaitable: Any, deadline_ns: int | None, start_ns: int) -> None:
-        if deadline_ns is None:
-            await awaitable
-            return
+    async def _within(self, awaitable: Awaitable[object], deadline_ns: int | None, start_ns: int) -> None:
         try:
-            await asyncio.wait_for(awaitable, max((deadline_ns - self._clock.now_ns()) / 1e9, 0.0))
+            async with asyncio.timeout(None if deadline_ns is None else self._seconds_to(deadline_ns)):
+                await awaitable
         except TimeoutError:
             raise DeadlineExceeded(waited_ms=(self._clock.now_ns() - start_ns) / NS_PER_MS) from None
+
+    async def _tasks_done(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _seconds_to(self, deadline_ns: int) -> float:
+        return max((deadline_ns - self._clock.now_ns()) / NS_PER_S, 0.0)
+
+    def _out_of_memory(self, build: Residency) -> OutOfMemory:
+        return OutOfMemory(build_id=build.build_id, need_bytes=build.need_bytes, budget_bytes=self._budget)
 
     def _facts(self, build: Residency) -> Mapping[str, Any]:
         return {

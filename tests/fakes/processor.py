@@ -15,11 +15,15 @@ class Cost:
     """What one build costs; `failures` are raised by its next loads, one each."""
 
     resident_bytes: int = 10
-    peak_bytes: int = 10
+    peak_bytes: int = 0
+    """While it loads; at least what is resident afterwards."""
     load_ms: float = 100
     run_ms: float = 10
     unload_ms: float = 5
     failures: list[Exception] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
 
 
 @dataclass(eq=False)

@@ -1,0 +1,74 @@
+"""A memory manager over a fake processor, with the budget watched at every change."""
+
+from collections.abc import Mapping
+
+from appliance.clock import LoopClock
+from appliance.policies.eviction.base import EvictionPolicy
+from appliance.policies.eviction.lru import LeastRecentlyUsed
+from appliance.runtime.loader import Loader
+from appliance.runtime.memory import MemoryManager, Residency
+from tests.fakes.processor import Cost, FakeProcessor
+from tests.fakes.sinks import Decisions, Events
+from tests.fakes.source import FakeSource
+
+
+class MemoryBench:
+    """What a test of the memory manager holds in its hands. To be made inside a running loop."""
+
+    def __init__(
+        self,
+        costs: Mapping[str, Cost],
+        budget: int,
+        *,
+        policy: EvictionPolicy | None = None,
+        wait_ms_max: float = 1000,
+        watched: bool = True,
+    ) -> None:
+        self.clock = LoopClock()
+        self.budget = budget
+        self.events = Events(lambda event: self.watch() if watched else None)
+        self.decisions = Decisions()
+        self.source = FakeSource()
+        self.processor = FakeProcessor(self.clock, costs, on_memory=lambda used: self.watch() if watched else None)
+        self.memory = MemoryManager(
+            clock=self.clock,
+            loader=Loader(self.source, self.processor),
+            policy=policy or LeastRecentlyUsed(),
+            budget_bytes=budget,
+            wait_ms_max=wait_ms_max,
+            events=self.events,
+            decisions=self.decisions,
+            users_of=lambda build: (f"t/{build}",),
+        )
+
+    def watch(self) -> None:
+        """Neither the ledger nor the device may ever be above the budget."""
+        assert self.memory.used_bytes <= self.budget, "the ledger is over the budget"
+        assert sum(self.processor.memory.values()) <= self.budget, "the device is over the budget"
+
+    async def pin(self, build_id: str, deadline_ms: float | None = None) -> Residency:
+        """Pin a build with its true cost; the deadline is relative to now."""
+        cost = self.processor.costs[build_id]
+        deadline_ns = None if deadline_ms is None else self.clock.now_ns() + int(deadline_ms * 1e6)
+        return await self.memory.pin(build_id, cost.resident_bytes, cost.peak_bytes, deadline_ns)
+
+    async def use(self, build_id: str, hold_ms: float = 0, deadline_ms: float | None = None) -> None:
+        """Pin a build, hold it, release it."""
+        residency = await self.pin(build_id, deadline_ms)
+        try:
+            assert residency.handle.is_live
+            await self.clock.sleep_until_ns(self.clock.now_ns() + int(hold_ms * 1e6))
+            assert residency.handle.is_live, "a pinned build was unloaded"
+        finally:
+            self.memory.unpin(residency)
+
+    def resident(self) -> list[str]:
+        return sorted(self.memory.resident_set())
+
+    def assert_quiet(self) -> None:
+        """Nothing under way: no pins, and the ledger is exactly what the resident builds occupy, on the device too."""
+        builds = self.memory.snapshot()["builds"]
+        assert [b["pins"] for b in builds] == [0] * len(builds)
+        assert {b["state"] for b in builds} <= {"resident", "failed"}
+        assert self.memory.used_bytes == sum(b["bytes"] for b in builds)
+        assert set(self.processor.memory) == {b["build"] for b in builds if b["state"] == "resident"}

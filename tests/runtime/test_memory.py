@@ -1,0 +1,476 @@
+"""The memory manager: loads joined, pins kept, the budget never exceeded, and nothing left behind when things go wrong."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, ShuttingDown
+from appliance.domain.states import ResidencyState
+from appliance.policies.eviction.none import NeverEvict
+from tests.fakes.clock import run_virtual, settle
+from tests.fakes.memory import MemoryBench
+from tests.fakes.processor import Cost
+
+Story = Callable[[], Coroutine[None, None, None]]
+
+
+def story(body: Story) -> Callable[[], None]:
+    """Run an async test in virtual time."""
+
+    def test() -> None:
+        run_virtual(body)
+
+    test.__name__ = body.__name__
+    test.__doc__ = body.__doc__
+    return test
+
+
+def elapsed_ms(bench: MemoryBench, start_ns: int) -> float:
+    return (bench.clock.now_ns() - start_ns) / 1e6
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_first_pin_loads_the_next_finds_it() -> None:
+    """A cold pin takes the load time; then the build is resident and pinned without waiting."""
+    bench = MemoryBench({"a": Cost(10, 15, load_ms=100)}, budget=20)
+    start_ns = bench.clock.now_ns()
+    assert bench.memory.pin_resident("a") is None
+    first = await bench.pin("a")
+    assert elapsed_ms(bench, start_ns) == pytest.approx(100, abs=0.01)
+    assert bench.memory.is_resident("a")
+    second = bench.memory.pin_resident("a")
+    assert second is first
+    assert first.pins == 2
+    assert bench.memory.used_bytes == 10
+    bench.memory.unpin(first)
+    bench.memory.unpin(first)
+    bench.assert_quiet()
+
+
+@story
+async def test_pins_at_once_join_one_load() -> None:
+    """Twenty requests for one absent build: one load, all pinned."""
+    bench = MemoryBench({"a": Cost()}, budget=20)
+    pinned = await asyncio.gather(*(bench.pin("a") for _ in range(20)))
+    assert bench.processor.loads["a"] == 1
+    assert pinned[0].pins == 20
+    for residency in pinned:
+        bench.memory.unpin(residency)
+    bench.assert_quiet()
+
+
+@story
+async def test_load_reserves_its_peak() -> None:
+    """While it loads, the peak counts; when it has loaded, the resident size."""
+    bench = MemoryBench({"a": Cost(10, 18)}, budget=20)
+    task = asyncio.create_task(bench.use("a", hold_ms=50))
+    await settle()
+    assert bench.memory.used_bytes == 18
+    await task
+    assert bench.memory.used_bytes == 10
+
+
+@story
+async def test_too_large_for_the_budget() -> None:
+    """A peak above the budget is refused at once and nobody is evicted for it."""
+    bench = MemoryBench({"a": Cost(10), "big": Cost(10, 21)}, budget=20)
+    await bench.use("a")
+    with pytest.raises(OutOfMemory) as caught:
+        await bench.use("big")
+    assert (caught.value.need_bytes, caught.value.budget_bytes) == (21, 20)
+    assert bench.resident() == ["a"]
+    bench.assert_quiet()
+
+
+@story
+async def test_failed_load_leaves_the_ledger_unchanged() -> None:
+    """All who waited get the reason, the bytes are free again, and the next request tries anew."""
+    failure = LoadFailed(build_id="a", reason="bad file")
+    bench = MemoryBench({"a": Cost(failures=[failure]), "b": Cost()}, budget=20)
+    await bench.use("b")
+    before = bench.memory.used_bytes
+    answers = await asyncio.gather(*(bench.use("a") for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [LoadFailed] * 3
+    assert bench.memory.used_bytes == before
+    assert bench.memory.load_failures == 1
+    assert bench.events.of("variant load failed")[0]["reason"] == str(failure)
+    bench.assert_quiet()
+    await bench.use("a")
+    assert bench.resident() == ["a", "b"]
+
+
+@story
+async def test_any_failure_below_is_a_failed_load() -> None:
+    """An exception that is no error of ours becomes LoadFailed with its type and text."""
+    bench = MemoryBench({"a": Cost(failures=[ValueError("odd")])}, budget=20)
+    with pytest.raises(LoadFailed, match="ValueError: odd"):
+        await bench.use("a")
+    bench.source.missing.add("a")
+    with pytest.raises(LoadFailed, match="missing"):
+        await bench.use("a")
+    bench.assert_quiet()
+
+
+# -- replacing ---------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_least_recently_used_makes_room() -> None:
+    """The newcomer replaces the longest unused; its load starts only after the victim's memory is back."""
+    bench = MemoryBench({n: Cost(10, 10, load_ms=10, unload_ms=30) for n in "abc"}, budget=20)
+    await bench.use("a")
+    await bench.use("b", hold_ms=1)
+    await bench.use("a", hold_ms=1)
+    start_ns = bench.clock.now_ns()
+    await bench.use("c")
+    assert elapsed_ms(bench, start_ns) == pytest.approx(40, abs=0.01)
+    assert bench.resident() == ["a", "c"]
+    assert bench.events.of("variant evicted")[0] == {
+        "build": "b", "bytes": 10, "used_bytes": 20, "applications": ["t/b"], "newcomer": "c",
+    }  # fmt: skip
+    assert bench.events.of("variant unloaded")[0]["bytes"] == 10
+    assert bench.memory.evictions == 1
+
+
+@story
+async def test_decision_is_recorded_with_its_input() -> None:
+    """What the policy saw and said goes to the decision sink, so that it can be replayed."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
+    await bench.use("a")
+    await bench.use("b")
+    ((kind, decision),) = bench.decisions.told
+    assert kind == "eviction"
+    assert getattr(decision["input"], "build_id", None) == "b"
+    assert getattr(decision["plan"], "victims", None) == ("a",)
+
+
+@story
+async def test_waits_for_a_pinned_build() -> None:
+    """All is in use: the newcomer waits, and goes on when the last pin goes."""
+    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10)
+    held = await bench.pin("a")
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert not newcomer.done()
+    assert bench.memory.is_resident("a")
+    start_ns = bench.clock.now_ns()
+    bench.memory.unpin(held)
+    await newcomer
+    assert elapsed_ms(bench, start_ns) == pytest.approx(15, abs=0.01)
+    assert bench.resident() == ["b"]
+
+
+@story
+async def test_waiting_for_pins_ends() -> None:
+    """Nobody lets go: after `wait_ms_max` it is out of memory, and whoever holds is not disturbed."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, wait_ms_max=1000)
+    held = await bench.pin("a")
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(OutOfMemory):
+        await bench.use("b")
+    assert elapsed_ms(bench, start_ns) == pytest.approx(1000, abs=1)
+    bench.memory.unpin(held)
+    bench.assert_quiet()
+
+
+@story
+async def test_deadline_ends_the_wait_of_one() -> None:
+    """The one with a deadline is told so at its deadline; the one without goes on and gets the build."""
+    bench = MemoryBench({"a": Cost(load_ms=100)}, budget=10)
+    patient = asyncio.create_task(bench.use("a"))
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(DeadlineExceeded) as caught:
+        await bench.use("a", deadline_ms=30)
+    assert elapsed_ms(bench, start_ns) == pytest.approx(30, abs=0.01)
+    assert caught.value.waited_ms == pytest.approx(30, abs=0.01)
+    await patient
+    bench.assert_quiet()
+
+
+@story
+async def test_nobody_waits_any_more() -> None:
+    """The only one who wanted the build gives up while it waits for room: the load is called off and evicts nobody later."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
+    held = await bench.pin("a")
+    with pytest.raises(DeadlineExceeded):
+        await bench.use("b", deadline_ms=20)
+    await settle()
+    bench.memory.unpin(held)
+    await settle()
+    assert bench.resident() == ["a"]
+    assert bench.processor.loads["b"] == 0
+    bench.assert_quiet()
+
+
+@story
+async def test_policy_that_never_evicts() -> None:
+    """With nothing in use and no eviction there is nothing to wait for: refused at once."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, policy=NeverEvict())
+    await bench.use("a")
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(OutOfMemory):
+        await bench.use("b")
+    assert elapsed_ms(bench, start_ns) == 0
+    assert bench.resident() == ["a"]
+
+
+@story
+async def test_used_bytes_never_count_a_promise() -> None:
+    """While the newcomer waits for a slow unload, what is shown as used stays within the budget."""
+    bench = MemoryBench({n: Cost(10, unload_ms=50) for n in "ab"}, budget=10)
+    await bench.use("a")
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert (bench.memory.residency("a"), bench.memory.used_bytes) == (bench.memory.residency("a"), 10)
+    await newcomer
+    bench.assert_quiet()
+
+
+# -- unloading ---------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_unload_gives_memory_back() -> None:
+    """After `unload` the device is empty, and the next pin loads again."""
+    bench = MemoryBench({"a": Cost(unload_ms=5)}, budget=10)
+    await bench.use("a")
+    await bench.memory.unload("a")
+    assert bench.processor.memory == {}
+    assert bench.memory.used_bytes == 0
+    await bench.use("a")
+    assert bench.processor.loads["a"] == 2
+
+
+@story
+async def test_unload_of_nothing() -> None:
+    """An unknown or absent build: nothing to do."""
+    bench = MemoryBench({"a": Cost()}, budget=10)
+    await bench.memory.unload("never seen")
+    await bench.use("a")
+    await bench.memory.unload("a")
+    await bench.memory.unload("a")
+    assert bench.processor.unloads["a"] == 1
+
+
+@story
+async def test_unload_waits_for_pins() -> None:
+    """A build in use drains: its user is not disturbed, a later request waits and loads it anew."""
+    bench = MemoryBench({"a": Cost(load_ms=10, unload_ms=5)}, budget=10)
+    held = await bench.pin("a")
+    unloading = asyncio.create_task(bench.memory.unload("a"))
+    await settle()
+    assert held.state is ResidencyState.DRAINING
+    assert bench.memory.pin_resident("a") is None
+    later = asyncio.create_task(bench.use("a"))
+    await settle()
+    assert not later.done()
+    assert held.handle.is_live
+    bench.memory.unpin(held)
+    await unloading
+    await later
+    assert bench.processor.loads["a"] == 2
+    bench.assert_quiet()
+
+
+@story
+async def test_deadline_while_draining() -> None:
+    """Waiting for a draining build ends at the deadline too."""
+    bench = MemoryBench({"a": Cost()}, budget=10)
+    held = await bench.pin("a")
+    unloading = asyncio.create_task(bench.memory.unload("a"))
+    await settle()
+    with pytest.raises(DeadlineExceeded):
+        await bench.use("a", deadline_ms=10)
+    bench.memory.unpin(held)
+    await unloading
+    assert bench.memory.used_bytes == 0
+
+
+@story
+async def test_unload_while_loading() -> None:
+    """The load is seen through, whoever waited for it is served first, then the build goes."""
+    bench = MemoryBench({"a": Cost(load_ms=50)}, budget=10)
+    user = asyncio.create_task(bench.use("a", hold_ms=20))
+    await settle()
+    await bench.memory.unload("a")
+    await user
+    assert bench.processor.memory == {}
+    assert bench.processor.loads["a"] <= 2
+
+
+@story
+async def test_two_unloads_at_once() -> None:
+    """Both return when the build is gone; it is unloaded once."""
+    bench = MemoryBench({"a": Cost()}, budget=10)
+    await bench.use("a")
+    await asyncio.gather(bench.memory.unload("a"), bench.memory.unload("a"))
+    assert bench.processor.unloads["a"] == 1
+
+
+@story
+async def test_unload_forgets() -> None:
+    """Models that come and go leave no records, failed ones included."""
+    bench = MemoryBench({"a": Cost(), "b": Cost(failures=[ValueError()])}, budget=10)
+    await bench.use("a")
+    with pytest.raises(LoadFailed):
+        await bench.use("b")
+    for build in "ab":
+        await bench.memory.unload(build)
+        assert bench.memory.residency(build) is None
+    assert bench.memory.snapshot()["builds"] == []
+
+
+# -- measured anew -----------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_new_figures_of_a_resident_build_count_at_once() -> None:
+    """A smaller size frees room for who waits."""
+    bench = MemoryBench({"a": Cost(10), "b": Cost(5)}, budget=10)
+    held = await bench.pin("a")
+    waiting = asyncio.create_task(bench.use("b"))
+    await settle()
+    bench.processor.memory["a"] = 5
+    bench.memory.update_figures("a", 5, 5)
+    await waiting
+    assert bench.resident() == ["a", "b"]
+    bench.memory.unpin(held)
+    bench.assert_quiet()
+
+
+@story
+async def test_figures_of_an_unknown_build() -> None:
+    """Nothing to update, nothing happens."""
+    bench = MemoryBench({}, budget=10)
+    bench.memory.update_figures("a", 5, 5)
+    assert bench.memory.snapshot()["builds"] == []
+
+
+@story
+async def test_growing_figures_evict() -> None:
+    """A build measured larger pushes the ledger over the budget: the longest unused leaves until it fits again."""
+    bench = MemoryBench({n: Cost(5) for n in "ab"}, budget=10, watched=False)
+    await bench.use("a")
+    await bench.use("b", hold_ms=1)
+    bench.memory.update_figures("b", 8, 8)
+    await settle()
+    assert bench.resident() == ["b"]
+
+
+@story
+async def test_growing_figures_of_pinned_builds_evict_later() -> None:
+    """All is in use: nothing leaves now; the first free one does, and a load that waits does not hang."""
+    bench = MemoryBench({n: Cost(5, load_ms=10, unload_ms=20) for n in "abc"}, budget=10, watched=False)
+    a, b = await bench.pin("a"), await bench.pin("b")
+    bench.memory.update_figures("b", 8, 8)
+    newcomer = asyncio.create_task(bench.use("c"))
+    await settle()
+    assert bench.resident() == ["a", "b"]
+    bench.memory.unpin(a)
+    bench.memory.unpin(b)
+    await newcomer
+    assert bench.memory.used_bytes <= 10
+
+
+@story
+async def test_growing_figures_while_loading() -> None:
+    """Measured while it loads: the new size counts when it is there, and others make room for it."""
+    bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
+    await bench.use("a")
+    user = asyncio.create_task(bench.use("b", hold_ms=50))
+    await settle()
+    bench.memory.update_figures("b", 9, 9)
+    await user
+    await settle()
+    assert bench.resident() == ["b"]
+    assert bench.memory.used_bytes == 9
+
+
+@story
+async def test_growth_during_a_swap_does_not_hang() -> None:
+    """The ledger goes over the budget while a load waits for a victim to leave: the load gives up in the end, the next goes well."""
+    bench = MemoryBench(
+        {"a": Cost(5), "b": Cost(5, unload_ms=50), "c": Cost(5)}, budget=10, watched=False, wait_ms_max=500
+    )
+    await bench.use("b")
+    held = await bench.pin("a")
+    newcomer = asyncio.create_task(bench.use("c"))
+    await settle()
+    bench.memory.update_figures("a", 8, 8)
+    with pytest.raises(OutOfMemory):
+        await newcomer
+    bench.memory.unpin(held)
+    await bench.use("c")
+    assert bench.resident() == ["c"]
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_close_unloads_everything() -> None:
+    """Free, pinned, draining, loading and waiting builds: all are gone, and whoever waited has an answer."""
+    bench = MemoryBench({n: Cost(10, load_ms=50) for n in "abcdef"}, budget=40)
+    await bench.use("a")
+    pinned, draining = await bench.pin("b"), await bench.pin("c")
+    unloading = asyncio.create_task(bench.memory.unload("c"))
+    held = await bench.pin("a")
+    await settle()
+    loading = asyncio.create_task(bench.pin("d"))
+    waiting = asyncio.create_task(bench.pin("e"))
+    await settle()
+    await bench.memory.close()
+    assert bench.processor.memory == {}
+    assert bench.memory.used_bytes == 0
+    for task in (waiting, loading):
+        with pytest.raises(ShuttingDown):
+            await task
+    await unloading
+    with pytest.raises(ShuttingDown):
+        await bench.pin("f")
+    for residency in (pinned, draining, held):
+        bench.memory.unpin(residency)
+
+
+@story
+async def test_close_twice() -> None:
+    """The second time there is nothing to do."""
+    bench = MemoryBench({"a": Cost()}, budget=10)
+    await bench.use("a")
+    await bench.memory.close()
+    await bench.memory.close()
+    assert bench.processor.unloads["a"] == 1
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_resident_set_is_hottest_first() -> None:
+    """The order in which a restart should bring builds back."""
+    bench = MemoryBench({n: Cost(5) for n in "abc"}, budget=20)
+    for name in "abca":
+        await bench.use(name, hold_ms=1)
+    assert bench.memory.resident_set() == ["a", "c", "b"]
+
+
+@story
+async def test_snapshot_has_the_facts() -> None:
+    """State, bytes, pins, loads and applications of each build, and the counters."""
+    bench = MemoryBench({"a": Cost(10, 15, load_ms=100)}, budget=20)
+    held = await bench.pin("a")
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 7_000_000)
+    shown = bench.memory.snapshot()
+    assert (shown["budget_bytes"], shown["used_bytes"], shown["loads"], shown["evictions"]) == (20, 10, 1, 0)
+    (build,) = shown["builds"]
+    assert build.pop("idle_ms") == pytest.approx(7, abs=0.01)
+    assert build.pop("load_ms") == pytest.approx(100, abs=0.01)
+    assert build == {
+        "build": "a", "state": "resident", "bytes": 10, "resident_bytes": 10, "peak_bytes": 15, "pins": 1,
+        "loads": 1, "applications": ["t/a"],
+    }  # fmt: skip
+    bench.memory.unpin(held)
