@@ -28,6 +28,10 @@ def sentence_of(error: BaseException) -> str | None:
 def _connection_sentence(error: BaseException) -> str | None:
     import httpx
 
+    from appliance.client import UnexpectedAnswer
+
+    if isinstance(error, UnexpectedAnswer):
+        return f"something else than a box seems to answer there ({error}); check --url"
     if not isinstance(error, httpx.TransportError):
         return None
     url = _url_of(error)

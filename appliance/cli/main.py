@@ -33,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -72,7 +73,7 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong usage."""
     try:
-        app(args=arguments)
+        app(args=arguments, prog_name="appliance")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone: `appliance events | head`

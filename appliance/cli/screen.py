@@ -25,6 +25,12 @@ def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
+def json_line(value: Any, width: int = 400) -> str:
+    """A value as JSON on one line, cut at `width` characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= width else f"{text[:width]} … (all of it: --json)"
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
     """A table without frills; columns whose name ends with `>` are right-aligned. `empty` is said where there are no rows."""
     from rich.table import Table

@@ -11,14 +11,22 @@ from appliance.cli.faults import CommandFailed
 
 
 def serve(
-    state: Annotated[Path | None, typer.Option(help="Folder of the database, models and keys; made when missing.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens the box to the network.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder of the database, models and keys; made when missing.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 opens the box to the network.")
+    ] = None,
     port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.", min=0, max=65535)] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with settings; options and APPLIANCE_… variables win over it.", exists=True, dir_okay=False),
+        typer.Option(
+            help="TOML file with settings; options and APPLIANCE_… variables win over it.", exists=True, dir_okay=False
+        ),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate for HTTPS; with --tls-key.", exists=True)] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM certificate for HTTPS; with --tls-key.", exists=True)
+    ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM private key of --tls-cert.", exists=True)] = None,
     tls_self_signed: Annotated[
         bool | None, typer.Option("--tls-self-signed", help="HTTPS with a certificate made in STATE/tls.")

@@ -12,8 +12,11 @@ from appliance.cli.screen import milliseconds, share
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 BAR_CELLS = 12
+FIXED_LINES = 9
+"""Heading, table heading, footer and the empty lines between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,15 @@ class Picture:
     key_file: str
 
 
-def drawn(picture: Picture) -> "RenderableType":
-    """The picture for a terminal."""
+def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
+    """The picture for a terminal of `lines_max` lines; recognised things give way first."""
     from rich.console import Group
     from rich.text import Text
 
     lines: list[RenderableType] = [_heading(picture), Text(""), _table(picture), Text("")]
-    lines += [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in troubles(picture)]
-    lines += [_recognised_line(found) for found in picture.recognised]
+    told = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in troubles(picture)]
+    told += [_recognised_line(found) for found in picture.recognised]
+    lines += told[: max(0, lines_max - len(picture.rows) - FIXED_LINES)]
     lines += [Text(""), _footer(picture)]
     return Group(*lines)
 
@@ -128,7 +132,7 @@ def _progress(row: Row) -> "RenderableType":
     return text
 
 
-def _recognised_line(found: Recognised) -> "RenderableType":
+def _recognised_line(found: Recognised) -> "Text":
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -166,7 +170,9 @@ def in_lines(picture: Picture) -> Iterator[str]:
             if row.variant
             else "no answer yet"
         )
-        stage = "" if row.import_percent is None else f" · import {row.import_percent:.0f} % {row.import_stage}".rstrip()
+        stage = (
+            "" if row.import_percent is None else f" · import {row.import_percent:.0f} % {row.import_stage}".rstrip()
+        )
         trouble = f" · {row.trouble}" if row.trouble else ""
         yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
 

@@ -26,6 +26,8 @@ class Seen:
     """From sending to the whole answer: HTTP, decoding, waiting and computing."""
     variant: str
     is_warm: bool
+    accuracy: float | None = None
+    """Of the variant that answered."""
     recognised: str = ""
 
 
@@ -41,6 +43,8 @@ class Figures:
     warm: int = 0
     answered: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
     variants: Counter[str] = field(default_factory=Counter)
+    accuracies: dict[str, float | None] = field(default_factory=dict)
+    """By variant, as the answers said."""
     failures: Counter[str] = field(default_factory=Counter)
     """Errors in words, without those of a model that is still being imported."""
     recognised: deque[str] = field(default_factory=lambda: deque(maxlen=RECOGNISED_MAX))
@@ -52,6 +56,7 @@ class Figures:
         self.warm += seen.is_warm
         self.answered.append(seen)
         self.variants[seen.variant] += 1
+        self.accuracies[seen.variant] = seen.accuracy
         if seen.recognised and seen.recognised not in self.recognised:
             self.recognised.append(seen.recognised)
 
@@ -87,8 +92,8 @@ class Figures:
         span_ns = max(now_ns - recent[0].at_ns, NS_PER_S)
         return len(recent) * NS_PER_S / span_ns
 
-    def summary(self, accuracies: dict[str, float]) -> dict[str, Any]:
-        """The application's entry in the JSON summary; `accuracies` by variant name."""
+    def summary(self) -> dict[str, Any]:
+        """The application's entry in the JSON summary; its variant is the one that answered most."""
         latencies = [seen.latency_ms for seen in self.answered]
         main = self.variants.most_common(1)
         variant = main[0][0] if main else None
@@ -100,7 +105,7 @@ class Figures:
             "ok": self.ok,
             "p50_ms": percentile(latencies, 0.5),
             "p99_ms": percentile(latencies, 0.99),
-            "accuracy": accuracies.get(variant) if variant else None,
+            "accuracy": self.accuracies.get(variant) if variant else None,
             "recognised": list(self.recognised),
         }
 

@@ -58,6 +58,16 @@ def _speech(answer: Answer) -> str:
     return f"speech at {spans}"
 
 
+def _tensors(answer: Answer) -> str:
+    """The middle value of each output of numbers: of a pitch detector, the pitch itself."""
+    middles = []
+    for name, entry in answer["outputs"].items():
+        values = sorted(value for value in entry["data"] if isinstance(value, int | float))
+        if values:
+            middles.append(f"{name} {values[len(values) // 2]:.4g}")
+    return ", ".join(middles)
+
+
 _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
     TaskKind.IMAGE_CLASSIFICATION: _top_label,
     TaskKind.OBJECT_DETECTION: _objects,
@@ -65,6 +75,7 @@ _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
     TaskKind.TEXT_DETECTION: _regions,
     TaskKind.TEXT_RECOGNITION: _text,
     TaskKind.VOICE_ACTIVITY: _speech,
+    TaskKind.TENSOR: _tensors,
 }
 
 

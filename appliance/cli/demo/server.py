@@ -53,9 +53,7 @@ def running_server(state_dir: Path, port: int, clock: Clock) -> Iterator[Running
     command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(state_dir), "--port", str(port)]
     with (state_dir / "server.log").open("ab") as log:
         # A session of its own: Ctrl-C goes to the demo alone, which then ends the devices before the server.
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
         server = RunningServer(_url(process, address, state_dir, clock), state_dir, process)
         yield server

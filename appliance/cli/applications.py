@@ -1,0 +1,102 @@
+"""`appliance applications`: registered uses of models, with their promises."""
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli import screen
+from appliance.cli.connection import Connection, connected
+
+app = typer.Typer(
+    no_args_is_help=True, help="Applications: uses of models, with a promised latency and a least accuracy."
+)
+
+
+@app.command("list")
+@connected
+def list_applications(box: Connection) -> None:
+    """List the applications that the key may call.
+
+    \b
+    [dim]$[/dim] appliance applications list --tenant harbour
+    """
+    with box.client() as client:
+        applications = list(client.applications())
+    if box.as_json:
+        screen.show_json([application.model_dump(mode="json") for application in applications])
+        return
+    rows = [
+        (
+            a.name,
+            a.tenant + (" (shared)" if a.shared else ""),
+            a.model,
+            a.task or "",
+            "–" if a.latency_slo_ms is None else f"{a.latency_slo_ms:g} ms",
+            f"{a.accuracy_min:g}",
+            f"{a.weight:g}",
+            "yes" if a.available else "no",
+            a.variants[0] if a.variants else "–",
+        )
+        for a in applications
+    ]
+    columns = (
+        "application",
+        "tenant",
+        "model",
+        "task",
+        "SLO>",
+        "accuracy min>",
+        "weight>",
+        "available",
+        "first choice",
+    )
+    screen.show_table(columns, rows, "There is no application yet; importing a model makes one of the same name.")
+
+
+@app.command("create")
+@connected
+def create_application(
+    box: Connection,
+    name: str,
+    model: Annotated[str, typer.Option(help="One of the tenant's models, or a shared one.")],
+    latency_slo_ms: Annotated[
+        float | None, typer.Option(help="Promised latency, also the deadline of a request.", min=0.001)
+    ] = None,
+    accuracy_min: Annotated[float, typer.Option(help="Variants below this are not chosen.", min=0, max=1)] = 0.0,
+    weight: Annotated[float, typer.Option(help="Share of the box relative to other applications.", min=0.001)] = 1.0,
+    shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
+) -> None:
+    """Register another use of a model, with promises of its own.
+
+    \b
+    [dim]$[/dim] appliance applications create door --model centerface --latency-slo-ms 100 --accuracy-min 0.9
+    """
+    from appliance.wire.catalogue import ApplicationOrder
+
+    order = ApplicationOrder(
+        name=name,
+        model=model,
+        latency_slo_ms=latency_slo_ms,
+        accuracy_min=accuracy_min,
+        weight=weight,
+        shared=shared,
+    )
+    with box.client() as client:
+        application = client.create_application(order)
+    if box.as_json:
+        screen.show_json(application.model_dump(mode="json"))
+    else:
+        print(f"application {application.name} is made; call it with: appliance predict {application.name} FILE")
+
+
+@app.command("delete")
+@connected
+def delete_application(box: Connection, name: str) -> None:
+    """Delete an application; its model stays.
+
+    \b
+    [dim]$[/dim] appliance applications delete door
+    """
+    with box.client() as client:
+        client.delete_application(name)
+    print(f"application {name} is deleted")

@@ -1,0 +1,136 @@
+"""The running box that a command talks to: found from options, environment and the state folder of this machine.
+
+`@connected` gives a command the options that all share, and hands it a `Connection` in their place.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+if TYPE_CHECKING:
+    from appliance.client import Client
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_STATE = Path("state")
+PANEL = "Which box, and who asks"
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A box and a key for it; `client()` opens it."""
+
+    url: str
+    key: str | None
+    tenant: str | None
+    ca: Path | None
+    state: Path
+    """State folder of the box, should it run on this machine."""
+    as_json: bool = False
+    """Whether the command shall answer with JSON."""
+
+    def client(self) -> "Client":
+        """A client to be used in a `with` block. Nothing is sent yet."""
+        from appliance.client import Client
+
+        return Client(self.url, self.key, tenant=self.tenant, ca=self.ca)
+
+
+def connected(command: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
+    """Put `--url`, `--key`, `--tenant`, `--state`, `--ca` and `--json` in place of the command's first parameter.
+
+    An option whose name the command itself takes (`tenant` as an argument) is left to it.
+    """
+    own = list(inspect.signature(command).parameters.values())[1:]
+    taken = {parameter.name for parameter in own}
+    shared = [parameter for parameter in _shared_parameters() if parameter.name not in taken]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        box = found(**{parameter.name: given.pop(parameter.name) for parameter in shared})
+        command(box, **given)  # type: ignore[call-arg]  # typer has filled in what the signature below asks for
+
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + shared
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer asks for it
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def found(
+    *, url: str | None, key: str | None, state: Path, ca: Path | None, as_json: bool, tenant: str | None = None
+) -> Connection:
+    """Fill in what was not said: the address and the admin key that a box on this machine keeps in its state folder."""
+    here = local_url(state)
+    if ca is None and here is not None and here.startswith("https") and url in (None, here):
+        ca = _existing(state / "tls" / "cert.pem")
+    return Connection(
+        (url or here or DEFAULT_URL).rstrip("/"), key or _read(state / "admin.key"), tenant, ca, state, as_json
+    )
+
+
+def local_url(state: Path) -> str | None:
+    """Where the box of this state folder listens, as seen from this machine; None when it does not run."""
+    url = _read(state / "address")
+    return url and url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except OSError:  # not this machine's box, or not ours to read: then an option must say it
+        return None
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _shared_parameters() -> list[inspect.Parameter]:
+    def option(
+        name: str, kind: Any, default: Any, *flags: str, help: str, envvar: str | None = None
+    ) -> inspect.Parameter:
+        annotation = Annotated[kind, typer.Option(*flags, help=help, envvar=envvar, rich_help_panel=PANEL)]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    return [
+        option(
+            "url",
+            str | None,
+            None,
+            "--url",
+            help=f"Address of the box \\[default: STATE/address, else {DEFAULT_URL}]",
+            envvar="APPLIANCE_URL",
+        ),
+        option(
+            "key",
+            str | None,
+            None,
+            "--key",
+            help="Key \\[default: STATE/admin.key, on the box itself]",
+            envvar="APPLIANCE_KEY",
+        ),
+        option(
+            "tenant",
+            str | None,
+            None,
+            "--tenant",
+            help="With an admin key: act in this tenant \\[default: default]",
+            envvar="APPLIANCE_TENANT",
+        ),
+        option(
+            "state",
+            Path,
+            DEFAULT_STATE,
+            "--state",
+            help="State folder of a box on this machine.",
+            envvar="APPLIANCE_STATE_DIR",
+        ),
+        option("ca", Path | None, None, "--ca", help="PEM file of the authority behind the box's certificate."),
+        option("as_json", bool, False, "--json", help="Answer with JSON."),
+    ]

@@ -1,0 +1,74 @@
+"""Following an import job to its end, with a progress bar for a person and plain lines for a log."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from appliance.cli import screen
+from appliance.cli.faults import CommandFailed
+from appliance.domain.states import JobState
+
+if TYPE_CHECKING:
+    from appliance.client import Client
+    from appliance.wire.jobs import JobShape
+
+
+class Step(Protocol):
+    """Shows progress of one thing."""
+
+    def __call__(self, done: float, total: float | None, remark: str) -> None: ...
+
+
+@contextmanager
+def progress(title: str, *, of_bytes: bool) -> Iterator[Step]:
+    """A bar on standard error; without a terminal a line for each new remark or tenth."""
+    if not sys.stderr.isatty():
+        yield _lines(title)
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TextColumn, TransferSpeedColumn
+
+    amount = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (TaskProgressColumn(),)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(24),
+        *amount,
+        TextColumn("{task.fields[remark]}", style="dim"),
+        console=screen.console(stderr=True),
+        transient=False,
+    ) as bars:
+        task = bars.add_task(title, total=None, remark="")
+
+        def step(done: float, total: float | None, remark: str) -> None:
+            bars.update(task, completed=done, total=total, remark=remark)
+
+        yield step
+
+
+def _lines(title: str) -> Step:
+    said: set[str] = set()
+
+    def step(done: float, total: float | None, remark: str) -> None:
+        tenths = f"{int(10 * done / total) * 10} %" if total else ""
+        line = f"{title}  {remark or tenths}".rstrip()
+        if line not in said:
+            said.add(line)
+            screen.say(line)
+
+    return step
+
+
+def follow(client: "Client", job: "JobShape") -> "JobShape":
+    """Show the job's stages until it ends; returns how it ended.
+
+    Raises: CommandFailed when it failed or was cancelled.
+    """
+    with progress(f"import {job.model}", of_bytes=False) as step:
+        for now in client.follow_job(job.id):
+            step(now.percent, 100.0, now.stage if sys.stderr.isatty() else f"{now.percent:3.0f} %  {now.stage}")
+    end = client.job(job.id)
+    if end.state != JobState.DONE:
+        raise CommandFailed(
+            f"the import of {end.model} {end.state}: {end.error or end.message or 'no reason was given'}"
+        )
+    return end

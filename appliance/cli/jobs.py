@@ -1,0 +1,70 @@
+"""`appliance jobs`: imports, and how far they have come."""
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli import screen
+from appliance.cli.connection import Connection, connected
+from appliance.cli.following import follow
+
+app = typer.Typer(no_args_is_help=True, help="Jobs: imports under way and their outcome.")
+
+LIST_MAX = 50
+
+
+@app.command("list")
+@connected
+def list_jobs(
+    box: Connection, limit: Annotated[int, typer.Option(help="Most jobs, the newest first.", min=1)] = LIST_MAX
+) -> None:
+    """List the tenant's imports, newest first.
+
+    \b
+    [dim]$[/dim] appliance jobs list --tenant harbour
+    """
+    from itertools import islice
+
+    with box.client() as client:
+        jobs = list(islice(client.jobs(), limit))
+    if box.as_json:
+        screen.show_json([job.model_dump(mode="json") for job in jobs])
+        return
+    rows = [(j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error) for j in jobs]
+    columns = ("job", "model", "state", "done>", "stage", "begun", "trouble")
+    screen.show_table(
+        columns, rows, "There is no job yet; one begins with: appliance import FILE --name NAME --task TASK"
+    )
+
+
+@app.command("show")
+@connected
+def show_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
+    """Show one import.
+
+    \b
+    [dim]$[/dim] appliance jobs show 01hf3k2m9x
+    """
+    with box.client() as client:
+        job = client.job(job_id)
+    if box.as_json:
+        screen.show_json(job.model_dump(mode="json"))
+        return
+    print(f"{job.id}   model {job.model}   {job.state}   {job.percent:.0f} %   {job.stage}")
+    for text in (job.message, job.error):
+        if text:
+            print(text)
+
+
+@app.command("follow")
+@connected
+def follow_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
+    """Follow an import to its end; exit status 1 when it fails.
+
+    \b
+    [dim]$[/dim] appliance jobs follow 01hf3k2m9x
+    """
+    with box.client() as client:
+        job = follow(client, client.job(job_id))
+    if box.as_json:
+        screen.show_json(job.model_dump(mode="json"))

@@ -1,0 +1,102 @@
+"""`appliance models`: networks and the variants that the box made of them."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from appliance.cli import screen
+from appliance.cli.connection import Connection, connected
+
+if TYPE_CHECKING:
+    from appliance.wire.catalogue import ModelShape, VariantShape
+
+app = typer.Typer(no_args_is_help=True, help="Models: networks with their variants, measured on this box.")
+
+
+@app.command("list")
+@connected
+def list_models(box: Connection) -> None:
+    """List the models that the key sees: the tenant's own and shared ones.
+
+    \b
+    [dim]$[/dim] appliance models list --tenant harbour
+    """
+    with box.client() as client:
+        models = list(client.models())
+    if box.as_json:
+        screen.show_json([model.model_dump(mode="json") for model in models])
+        return
+    rows = [
+        (
+            m.name,
+            m.tenant + (" (shared)" if m.shared else ""),
+            m.task,
+            m.state,
+            len(m.variants),
+            screen.size(m.size_bytes),
+        )
+        for m in models
+    ]
+    columns = ("model", "tenant", "task", "state", "variants>", "on disk>")
+    screen.show_table(
+        columns, rows, "There is no model yet; bring one with: appliance import FILE --name NAME --task TASK"
+    )
+
+
+@app.command("show")
+@connected
+def show_model(box: Connection, name: str) -> None:
+    """Show a model's variants: size, accuracy, latency and memory as measured on this box, and where they are now.
+
+    \b
+    [dim]$[/dim] appliance models show centerface --tenant harbour
+    """
+    with box.client() as client:
+        model = client.model(name)
+    if box.as_json:
+        screen.show_json(model.model_dump(mode="json"))
+        return
+    print(f"{model.tenant}/{model.name}   {model.task.kind}   {model.state}")
+    columns = ("variant", "state", "file>", "accuracy>", "metric", "P50 ms>", "P99 ms>", "load ms>", "memory>", "now")
+    screen.show_table(columns, [_row(variant) for variant in model.variants], "It has no variant yet.")
+    _explain(model)
+
+
+@app.command("delete")
+@connected
+def delete_model(box: Connection, name: str) -> None:
+    """Delete a model with its variants and applications, once its running requests are answered.
+
+    \b
+    [dim]$[/dim] appliance models delete centerface --tenant harbour
+    """
+    with box.client() as client:
+        client.delete_model(name)
+    print(f"model {name} is deleted")
+
+
+def _row(variant: "VariantShape") -> tuple[object, ...]:
+    accuracy, profile = variant.accuracy, variant.profile
+    single = profile.latencies[0] if profile and profile.latencies else None
+    return (
+        variant.name,
+        variant.state,
+        screen.size(variant.size_bytes),
+        screen.share(accuracy.value if accuracy else None),
+        f"{accuracy.metric} against {accuracy.against}" if accuracy else "",
+        screen.milliseconds(single.p50_ms if single else None),
+        screen.milliseconds(single.p99_ms if single else None),
+        screen.milliseconds(profile.load_ms if profile else None),
+        screen.size(profile.resident_bytes if profile else None),
+        variant.residency,
+    )
+
+
+def _explain(model: "ModelShape") -> None:
+    """Why a variant is shelved or failed, and what accuracy was measured on."""
+    for variant in model.variants:
+        if variant.reason:
+            print(f"  {variant.name}: {variant.reason}")
+    measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
+    if measured:
+        print(f"  accuracy measured on: {'; '.join(sorted(measured))}")
