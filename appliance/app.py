@@ -143,7 +143,7 @@ class Appliance:
         media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, catalogue.has_tenant)
-        store.on_change = Follower(catalogue, keyring, memory, sequences, telemetry)
+        store.on_change = Follower(catalogue, keyring, memory, engine)
         await self._fill(store, catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
         await self._run_in_background(stack, engine, importer, store, memory)
@@ -218,14 +218,12 @@ class Follower:
         catalogue: Catalogue,
         keyring: KeyRing,
         memory: MemoryManager,
-        sequences: Sequences,
-        telemetry: Telemetry,
+        engine: Engine,
     ) -> None:
         self._catalogue = catalogue
         self._keyring = keyring
         self._memory = memory
-        self._sequences = sequences
-        self._telemetry = telemetry
+        self._engine = engine
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -239,8 +237,7 @@ class Follower:
                 self._catalogue.put_application(application)
             case "application", None:
                 self._catalogue.remove_application(change.id)
-                self._sequences.drop_application(change.id)
-                self._telemetry.forget_application(change.id)
+                self._engine.forget_application(change.id)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
             case "tenant", None:

@@ -17,9 +17,11 @@ from appliance.domain.errors import (
     LoadFailed,
     ModelUnavailable,
     OutOfMemory,
+    QuotaExceeded,
     ShuttingDown,
 )
 from appliance.domain.request import Request, Result
+from appliance.domain.states import RequestState
 from appliance.runtime.admission import Admission, check_outputs, check_tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.memory import MemoryManager, Residency
@@ -53,7 +55,7 @@ class Engine:
         self._queue = queue
         self._sequences = sequences
         self._telemetry = telemetry
-        self.workers = [Worker(clock, processor, queue) for _ in range(processor.describe().workers)]
+        self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
         self._unavailable: set[str] = set()
         self._running: Counter[str] = Counter()
         """Requests under way by model id."""
@@ -74,7 +76,11 @@ class Engine:
         if request.application_id in self._unavailable:
             raise ModelUnavailable(name=entry.application.name)
         tenant = request.tenant
-        self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        try:
+            self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        except QuotaExceeded as error:
+            self._count_failure(request, entry, error)
+            raise
         model_id = entry.model.id
         self._running[model_id] += 1
         try:
@@ -83,28 +89,30 @@ class Engine:
             if entry.model.task.state or entry.model.task.constants:
                 return await self._infer_stateful(request, entry)
             return await self._infer(request, entry)
-        except ApplianceError as error:
-            self._count_failure(request, error)
+        except Exception as error:
+            self._count_failure(request, entry, error)
             raise
         finally:
             self._admission.leave(tenant)
             self._running[model_id] -= 1
             if not self._running[model_id]:
+                del self._running[model_id]
                 self._quiet.set()
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         placed_ns = self._clock.now_ns()
         servable, residency, warm, load_ns = await self._place(request, entry)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        batch = _batch(request)
+        job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=servable.expected_of(batch))
         try:
-            answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-            batch = _batch(request)
-            job = Job(
-                request, servable, residency, answer, self._clock.now_ns(), expected_ns=servable.expected_of(batch)
-            )
             self._queue.put(job)
             outputs = await answer
         finally:
-            self._memory.unpin(residency)
+            if job.state is RequestState.RUNNING:  # the caller went away: the build stays pinned until the run is over
+                job.is_abandoned = True
+            else:
+                self._memory.unpin(residency)
         queue_ns = job.started_ns - placed_ns - load_ns
         compute_ns = job.finished_ns - job.started_ns
         name = servable.variant.name
@@ -115,14 +123,16 @@ class Engine:
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
         spec = entry.model.task
-        if request.sequence_id is None:
+        if request.sequence_id is None or not spec.state:
             request.inputs = step_inputs(request.inputs, spec, request.inputs)
             return await self._infer(request, entry)
         key: Key = (request.application_id, f"{request.tenant}/{request.sequence_id}")
         sequence = self._sequences.open(key, start=request.sequence_start)
         async with sequence.lock:
             request.inputs = step_inputs(request.inputs, spec, {**sequence.tensors, **_given(request, entry)})
-            wanted, request.outputs = request.outputs, None
+            wanted = request.outputs
+            if wanted is not None:
+                request.outputs = list(dict.fromkeys([*wanted, *(pair.output for pair in spec.state)]))
             result = await self._infer(request, entry)
             sequence.tensors = next_state(result.outputs, spec)
         if request.sequence_end:
@@ -200,6 +210,7 @@ class Engine:
         Raises: ModelUnavailable, UnknownVariant, OutOfMemory, LoadFailed.
         """
         self._unavailable.discard(application.id)
+        self._quiet.set()  # an unload that still waits for this application has nothing to wait for any more
         servable = self.preferred(application, variant)
         residency = await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, None)
         self._memory.unpin(residency)
@@ -208,15 +219,25 @@ class Engine:
         """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
         entry = self._catalogue.entry(application.id)
         self._unavailable.add(application.id)
-        await self._until_quiet(entry.model.id, others_may_run=entry.model.id)
-        await self._unload_unused({s.build_id for s in entry.servables.values()}, entry.model.id)
+        while self._running[entry.model.id] and not self._is_model_in_use(entry.model.id):
+            await self._quiet_again()
+        used = {s.build_id for e in self._catalogue.entries() if self._is_open(e) for s in e.servables.values()}
+        for build in sorted({s.build_id for s in entry.servables.values()} - used):
+            await self._memory.unload(build)
 
     async def retire_model(self, model_id: str) -> None:
         """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody refers to any more."""
-        await self._until_quiet(model_id)
-        orphans = [build for build in self._memory.resident_set() if not self._catalogue.users_of(build)]
-        for build in orphans:
-            await self._memory.unload(build)
+        while self._running[model_id]:
+            await self._quiet_again()
+        for build in self._memory.known_builds():
+            if not self._catalogue.users_of(build):
+                await self._memory.unload(build)
+
+    def forget_application(self, application_id: str) -> None:
+        """Drop what is kept of a deleted application, so that a new one of the same name starts afresh."""
+        self._unavailable.discard(application_id)
+        self._sequences.drop_application(application_id)
+        self._telemetry.forget_application(application_id)
 
     async def prefetch(self, build_ids: list[str]) -> None:
         """Make builds resident in the background, in this order, as far as they fit without evicting; for the start of the box."""
@@ -242,49 +263,38 @@ class Engine:
         }
 
     async def drain(self, seconds: float) -> None:
-        """Refuse new requests and wait for the running ones, at most so long."""
+        """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the box shuts down."""
         self._closing = True
         try:
             async with asyncio.timeout(seconds):
-                while sum(self._running.values()):
-                    self._quiet.clear()
-                    await self._quiet.wait()
+                while self._running:
+                    await self._quiet_again()
         except TimeoutError:
-            return
+            self._queue.refuse_all()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _until_quiet(self, model_id: str, others_may_run: str | None = None) -> None:
-        while self._running[model_id]:
-            if others_may_run is not None and self._shared_model_in_use(others_may_run):
-                return
-            self._quiet.clear()
-            await self._quiet.wait()
+    async def _quiet_again(self) -> None:
+        """Return when some model has no running request left."""
+        self._quiet.clear()
+        await self._quiet.wait()
 
-    def _shared_model_in_use(self, model_id: str) -> bool:
-        """Whether some available application still uses the model, so that its builds stay anyway."""
-        return any(
-            e.model.id == model_id and e.application.id not in self._unavailable for e in self._catalogue.entries()
-        )
+    def _is_open(self, entry: Entry) -> bool:
+        return entry.application.id not in self._unavailable
 
-    async def _unload_unused(self, builds: set[str], model_id: str) -> None:
-        used = {
-            s.build_id
-            for entry in self._catalogue.entries()
-            if entry.application.id not in self._unavailable
-            for s in entry.servables.values()
-        }
-        for build in sorted(builds - used):
-            await self._memory.unload(build)
+    def _is_model_in_use(self, model_id: str) -> bool:
+        """Whether an available application still uses the model, so that its builds stay anyway."""
+        return any(e.model.id == model_id and self._is_open(e) for e in self._catalogue.entries())
 
-    def _count_failure(self, request: Request, error: ApplianceError) -> None:
+    def _count_failure(self, request: Request, entry: Entry, error: Exception) -> None:
         outcome = "failed"
         if isinstance(error, DeadlineExceeded):
             outcome = "expired"
         elif isinstance(error, LimitReached):
             outcome = "rejected"
-        key = (request.application_id, request.variant or "", request.tenant)
-        self._telemetry.failed(key, outcome)
+        # a name that the caller made up must not make a row in the statistics
+        variant = request.variant if request.variant in entry.servables else None
+        self._telemetry.failed((request.application_id, variant or "", request.tenant), outcome)
 
 
 def _check(request: Request, servable: Servable) -> None:

@@ -166,6 +166,10 @@ class MemoryManager:
         builds = [b for b in self._builds.values() if b.state is _S.RESIDENT]
         return [b.build_id for b in sorted(builds, key=lambda b: (-b.last_used_ns, b.build_id))]
 
+    def known_builds(self) -> list[str]:
+        """Builds that there is a record of, in memory or not, by id."""
+        return sorted(self._builds)
+
     def update_figures(self, build_id: str, resident_bytes: int, peak_bytes: int) -> None:
         """Take a newly measured size over; a resident build is recounted at once."""
         build = self._builds.get(build_id)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
@@ -31,6 +31,8 @@ class Job:
     state: RequestState = RequestState.ADMITTED
     expected_ns: int | None = None
     """Run time to expect for this request's batch; None until the variant is profiled."""
+    is_abandoned: bool = False
+    """The caller went away during the run: the worker releases the build after it."""
     started_ns: int = 0
     finished_ns: int = 0
 
@@ -88,6 +90,15 @@ class Queue:
             else:
                 return job
         return None
+
+    def refuse_all(self) -> None:
+        """Answer whatever waits that the box is shutting down."""
+        for *_, job in self._heap:
+            job.to(RequestState.FAILED)
+            if not job.answer.done():
+                job.answer.set_exception(ShuttingDown())
+        self._heap.clear()
+        self._waiting.clear()
 
     async def wait(self) -> None:
         """Return when `put` has added something; several workers are woken in turn."""

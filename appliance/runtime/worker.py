@@ -2,11 +2,13 @@
 
 import asyncio
 import types
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from appliance.clock import Clock
+from appliance.domain.errors import ShuttingDown
 from appliance.domain.states import RequestState
+from appliance.runtime.memory import Residency
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
 
@@ -17,10 +19,12 @@ _BURST_NS = 2_000_000
 class Worker:
     """One of a processor's `workers`."""
 
-    def __init__(self, clock: Clock, processor: Processor, queue: Queue) -> None:
+    def __init__(self, clock: Clock, processor: Processor, queue: Queue, release: Callable[[Residency], None]) -> None:
+        """`release` unpins the build of a run whose caller went away."""
         self._clock = clock
         self._processor = processor
         self._queue = queue
+        self._release = release
         self.busy_ns = 0
         self.runs = 0
 
@@ -41,24 +45,29 @@ class Worker:
     async def serve(self, job: Job) -> None:
         """Run one job and settle its answer; never raises for the job's own failure."""
         job.to(RequestState.RUNNING)
-        clock, request = self._clock, job.request
-        job.started_ns = clock.now_ns()
+        request = job.request
+        job.started_ns = self._clock.now_ns()
         outputs: dict[str, Any] | None = None
-        error: BaseException | None = None
+        error: Exception | None = None
         try:
             outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, job.expected_ns)
         except asyncio.CancelledError:
-            job.answer.cancel()
+            self._settle(job, None, ShuttingDown())
             raise
         except Exception as caught:
             error = caught
-        job.finished_ns = clock.now_ns()
+        self._settle(job, outputs, error)
+
+    def _settle(self, job: Job, outputs: dict[str, Any] | None, error: Exception | None) -> None:
+        job.finished_ns = self._clock.now_ns()
         self.busy_ns += job.finished_ns - job.started_ns
         self.runs += 1
         job.to(RequestState.FAILED if error else RequestState.DONE)
-        if job.answer.done():  # the caller went away meanwhile
+        if job.is_abandoned:
+            self._release(job.residency)
+        elif job.answer.done():  # cancelled this very moment: the caller, about to wake, unpins
             return
-        if error is not None:
+        elif error is not None:
             job.answer.set_exception(error)
         else:
             job.answer.set_result(outputs or {})
