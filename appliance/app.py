@@ -134,6 +134,7 @@ class Appliance:
             processor=processor,
             sequences=sequences,
             telemetry=telemetry,
+            quick_ns_max=int(settings.queues.quick_us_max * _US),
         )
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
@@ -146,7 +147,7 @@ class Appliance:
         store.on_change = Follower(catalogue, keyring, memory, engine)
         await self._fill(store, catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
-        await self._run_in_background(stack, engine, importer, store, memory)
+        await self._run_in_background(stack, engine, importer, uploads, store, memory)
         return Box(
             clock=clock,
             logger=self.logger,
@@ -183,11 +184,18 @@ class Appliance:
         keyring.fill(snapshot.keys)
 
     async def _run_in_background(
-        self, stack: AsyncExitStack, engine: Engine, importer: Importer, store: Store, memory: MemoryManager
+        self,
+        stack: AsyncExitStack,
+        engine: Engine,
+        importer: Importer,
+        uploads: Uploads,
+        store: Store,
+        memory: MemoryManager,
     ) -> None:
         """Workers first, imports next, then what was in memory before the last stop, hottest first."""
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
         tasks.append(asyncio.create_task(importer.run(), name="importer"))
+        tasks.append(asyncio.create_task(uploads.run(), name="sweep uploads"))
         tasks.append(asyncio.create_task(engine.prefetch(await store.resident()), name="warm up"))
         tasks.append(asyncio.create_task(self._remember(store, memory), name="remember residents"))
 
@@ -265,7 +273,6 @@ def _processor(settings: ProcessorSettings, tree: Settings) -> Any:
         workers=settings.workers or max(1, cores // settings.threads_per_run),
         threads_per_run=settings.threads_per_run,
         loads_parallel_max=tree.memory.loads_parallel_max,
-        inline_ns_max=int(tree.queues.inline_us_max * _US),
     )
 
 
@@ -337,6 +344,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         ssl_certfile=cert,
         ssl_keyfile=key,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        proxy_headers=False,
     )
     try:
         Server(config, appliance, listening).run()

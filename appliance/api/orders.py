@@ -60,6 +60,7 @@ def import_request(tenant: str, form: Form, source: Source) -> ImportRequest:
         source=str(source.path),
         file_name=source.file_name,
         task=parse_spec(task, metadata),
+        metadata=metadata,
         shared=shared,
         application=application,
         precisions=precisions,

@@ -1,7 +1,9 @@
 """Import jobs: what is asked for, and how far it has come."""
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from appliance.domain.catalogue import Precision, TaskSpec
 from appliance.domain.states import JobState
@@ -25,7 +27,9 @@ class ImportRequest:
     file_name: str = ""
     """The uploader's name of the file; for messages."""
     task: TaskSpec = field(default_factory=TaskSpec)
-    """What the uploader said; an archive's metadata.json and labels.txt fill in what is left open."""
+    """The kind of task, and for callers that have no `metadata` the rest of it."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The uploader's words (JSON) about the task; an archive's metadata.json and the graph itself fill in what they leave open."""
     shared: bool = False
     application: str | None = None
     """Name of the application made with the model; None: the model's own name; empty: no application."""

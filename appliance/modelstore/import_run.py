@@ -14,7 +14,7 @@ from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import VariantState
 from appliance.modelstore.child import run_order
 from appliance.modelstore.import_tools import Tools
-from appliance.modelstore.metadata import settled_precisions, settled_task
+from appliance.modelstore.metadata import settled_precisions, settled_task, stated_task
 from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Unpacked, UnpackOrder
 from appliance.modelstore.progress import Progress
 from appliance.modelstore.variant_maker import Subject, VariantMaker
@@ -52,9 +52,9 @@ class ImportRun:
     # -- the two kinds of import ---------------------------------------------------------------------------------------
 
     async def _whole_zoo(self, unpacked: Unpacked) -> None:
-        task = settled_task(self._request, unpacked)
         precisions = settled_precisions(self._request, unpacked)
-        inspection = await self._inspect(unpacked, task)
+        inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
+        task = settled_task(self._request, unpacked, inspection)
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
         await self._progress.stage("fp32", 12, 16)

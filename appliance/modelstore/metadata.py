@@ -1,68 +1,61 @@
-"""What an archive says of its model, beneath what the uploader said."""
+"""The task of a model: what its graph tells, corrected by what its archive says, corrected by what the uploader said."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from pydantic import ValidationError
-
-from appliance.domain.catalogue import ImageSpec, Precision, StateSpec, TaskKind, TaskSpec
+from appliance.domain.catalogue import Precision, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
 from appliance.domain.jobs import MADE_PRECISIONS, ImportRequest
-from appliance.modelstore.orders import Unpacked
-from appliance.wire.catalogue import ModelMetadata
+from appliance.modelstore.orders import Inspection, Unpacked
+from appliance.tasks import infer_spec, parse_spec
+
+APART = frozenset({"task", "name", "shared", "application", "precisions"})
+"""Keys of a metadata.json that are no part of the task."""
+SYNONYMS = {"preprocessing": "image", "pre_processing": "image"}
 
 
-def parsed(metadata: Mapping[str, Any]) -> ModelMetadata:
-    """Raises: BadMetadata, naming the first field that is wrong."""
-    try:
-        return ModelMetadata.model_validate(metadata)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "metadata"
-        raise BadMetadata(reason=f"metadata: {where}: {first['msg']}") from error
+def stated_task(request: ImportRequest, unpacked: Unpacked) -> TaskSpec:
+    """What people said, without a look at the graph; for the inspection. Raises: BadMetadata naming the key."""
+    return _corrected(request, unpacked, TaskSpec())
 
 
-def task_of(kind: TaskKind, metadata: ModelMetadata) -> TaskSpec:
-    """The task as metadata states it."""
-    return TaskSpec(
-        kind=kind,
-        labels=metadata.labels,
-        image=None if metadata.image is None else ImageSpec(**metadata.image.model_dump()),
-        decoder=metadata.decoder,
-        params=metadata.params,
-        state=tuple(StateSpec(**state.model_dump()) for state in metadata.state),
-        constants=metadata.constants,
-    )
-
-
-def settled_task(request: ImportRequest, unpacked: Unpacked) -> TaskSpec:
-    """The uploader's task, with what it leaves open taken from metadata.json and labels.txt. Raises: BadMetadata."""
-    found = task_of(_kind(request.task.kind, unpacked.metadata), parsed(unpacked.metadata))
-    empty = TaskSpec()
-    stated = {name: value for name, value in _fields(request.task).items() if value != getattr(empty, name)}
-    task = TaskSpec(**(_fields(found) | stated))
-    return task if task.labels else TaskSpec(**(_fields(task) | {"labels": unpacked.labels}))
+def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspection) -> TaskSpec:
+    """The task that serves. Raises: BadMetadata naming the key."""
+    kind = _kind(request, unpacked)
+    inferred = infer_spec(kind, inspection.inputs, inspection.outputs, inspection.metadata_props)
+    return _corrected(request, unpacked, inferred)
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:
-    """What to make beside fp32. Raises: BadMetadata."""
-    wanted = request.precisions
+    """What to make beside fp32, in the order of making. Raises: BadMetadata."""
+    wanted = unpacked.metadata.get("precisions") if request.precisions is None else request.precisions
     if wanted is None:
-        wanted = parsed(unpacked.metadata).precisions
-    if wanted is None:
-        wanted = MADE_PRECISIONS
-    return tuple(dict.fromkeys(one for one in wanted if one in MADE_PRECISIONS))
+        return MADE_PRECISIONS
+    known = [precision.value for precision in (Precision.FP32, *MADE_PRECISIONS)]
+    if not isinstance(wanted, list | tuple) or not all(one in known for one in wanted):
+        raise BadMetadata(reason=f"metadata: precisions: a list of {', '.join(known)}")
+    return tuple(precision for precision in MADE_PRECISIONS if precision.value in wanted)
 
 
-def _kind(stated: TaskKind, metadata: Mapping[str, Any]) -> TaskKind:
-    if stated is not TaskKind.TENSOR or "task" not in metadata:
-        return stated
+def _corrected(request: ImportRequest, unpacked: Unpacked, base: TaskSpec) -> TaskSpec:
+    kind = _kind(request, unpacked)
+    archived = {SYNONYMS.get(key, key): value for key, value in unpacked.metadata.items() if key not in APART}
+    if unpacked.labels and "labels" not in archived:
+        archived["labels"] = list(unpacked.labels)
+    spec = parse_spec(kind, request.metadata, base=parse_spec(kind, archived, base=base))
+    if request.metadata:
+        return spec
+    empty = TaskSpec()  # a caller within the program states a task, not words: what is not the default was meant
+    stated = {field.name: getattr(request.task, field.name) for field in fields(TaskSpec) if field.name != "kind"}
+    return replace(spec, **{name: value for name, value in stated.items() if value != getattr(empty, name)})
+
+
+def _kind(request: ImportRequest, unpacked: Unpacked) -> TaskKind:
+    """The archive's word counts only where the uploader said nothing but the general kind."""
+    stated: Any = unpacked.metadata.get("task")
+    if request.task.kind is not TaskKind.TENSOR or stated is None:
+        return request.task.kind
     try:
-        return TaskKind(str(metadata["task"]))
+        return TaskKind(stated)
     except ValueError:
         raise BadMetadata(reason=f"metadata: task: use one of {', '.join(TaskKind)}") from None
-
-
-def _fields(task: TaskSpec) -> dict[str, Any]:
-    return {field.name: getattr(task, field.name) for field in fields(task)}

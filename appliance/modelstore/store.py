@@ -166,6 +166,8 @@ class Store(Tenants, Applications, Imports):
         unfinished = select(JobRow.id).where(col(JobRow.state).in_(UNFINISHED))
         jobs = self.database.write_blocking(lambda session: session.exec(unfinished).all())
         keep_only(self.state_dir / "scratch", jobs)
+        uploads = self.database.write_blocking(lambda session: session.exec(select(UploadRow.id)).all())
+        keep_only(self.state_dir / "uploads", uploads)
         orphans = self.blobs.sweep(referenced)
         if orphans:
             log.info("orphans swept", count=len(orphans))

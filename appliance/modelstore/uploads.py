@@ -22,6 +22,7 @@ from appliance.modelstore.store import Store
 from appliance.modelstore.tables import UploadRow
 from appliance.modelstore.tenants import tenant_row
 
+SWEEP_EVERY_NS = 3600 * 10**9
 IDLE = timedelta(hours=24)
 
 
@@ -135,11 +136,14 @@ class Uploads:
 
             await self._database.write(work)
 
-    async def sweep(self, *, at_start: bool = False) -> list[str]:
-        """Delete uploads that were idle too long or whose file was taken; returns their ids. Call at start and every hour.
+    async def run(self) -> None:
+        """Sweep every hour, for ever; a background task of the box."""
+        while True:
+            await self._clock.sleep_until_ns(self._clock.now_ns() + SWEEP_EVERY_NS)
+            await self.sweep()
 
-        Files without a row go too: all at start, later only old ones, because a form may be on its way through this folder.
-        """
+    async def sweep(self) -> list[str]:
+        """Delete uploads that were idle too long or whose file was taken; returns their ids. (Files without a row go at start.)"""
         oldest = self._clock.wall_now() - self._idle
         busy = frozenset(self._busy)
 
@@ -153,11 +157,8 @@ class Uploads:
             for row in stale:
                 session.delete(row)
             session.flush()
-            kept = {row.id for row in rows} - {row.id for row in stale}
-            for spool in self.folder.iterdir():
-                is_old = at_start or spool.stat().st_mtime < oldest.timestamp()
-                if spool.name not in kept and (is_old or spool.name in {row.id for row in stale}):
-                    spool.unlink()
+            for row in stale:
+                (self.folder / row.id).unlink(missing_ok=True)
             return [row.id for row in stale]
 
         return await self._database.write(work)
