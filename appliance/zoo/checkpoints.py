@@ -44,7 +44,7 @@ class _Tensor:
         values = self.storage.values
         assert values is not None
         last = self.offset + sum((side - 1) * step for side, step in zip(self.size, self.stride, strict=True))
-        if min(self.size, default=1) > 0 and not 0 <= last < len(values):
+        if min((self.offset, *self.size, *self.stride)) < 0 or (0 not in self.size and last >= len(values)):
             raise BadCheckpoint("a tensor reaches beyond its storage")
         steps = tuple(step * values.itemsize for step in self.stride)
         return np.lib.stride_tricks.as_strided(values[self.offset :], self.size, steps).copy()
@@ -102,7 +102,8 @@ def read_checkpoint(path: Path) -> dict[str, Array]:
             magic, _protocol, _system, state, keys = (_Reader(file, storages).load() for _ in range(5))
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
             raise BadCheckpoint(f"{path.name} cannot be read: {error}") from error
-        if magic != MAGIC or set(keys) != set(storages.by_key):
+        is_known = magic == MAGIC and isinstance(state, dict) and isinstance(keys, list)
+        if not is_known or sorted(keys) != sorted(storages.by_key):
             raise BadCheckpoint(f"{path.name} is not a checkpoint of this format")
         for key in keys:
             _fill(storages.by_key[key], file)
