@@ -79,7 +79,7 @@ class QueueSettings(Section):
     """Deadline of a request that states none and whose application has no SLO."""
     media_threads: int = Field(2, ge=1, le=64)
     """Threads that decode pictures and sound and read outputs; more than the cores only adds waiting."""
-    inline_us_max: float = Field(250.0, ge=0)
+    quick_us_max: float = Field(250.0, ge=0)
     """A model whose measured P99 is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
     sequences_max: int = Field(1024, ge=1)
     """States of stateful models kept at once."""

@@ -35,6 +35,8 @@ class Residency:
     loads: int = 0
     load_ns: int = 0
     handle: Any = None
+    is_quick: bool = True
+    """False once a run on the event loop took much longer than its profile had said."""
     loading: asyncio.Future[None] | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -26,13 +26,11 @@ class Processor(Protocol):
         """
         ...
 
-    async def run(
-        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, expected_ns: int | None
-    ) -> dict[str, Any]:
-        """Compute the named outputs (None = all); at most `workers` runs are asked for at once.
+    async def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool) -> dict[str, Any]:
+        """Compute the named outputs (None = all); at most `workers` runs are asked for at once, quick ones aside.
 
-        The returned arrays belong to the caller and pin nothing of the build. `expected_ns` is the profiled P99, None while unknown:
-        a device may choose a cheaper way for runs that are shorter than a thread switch.
+        The returned arrays belong to the caller and pin nothing of the build. `is_quick` says that the run is expected to be shorter than
+        a switch to another thread and back: a device that blocks may compute it where it stands.
 
         Raises: RunFailed.
         """

@@ -1,8 +1,7 @@
 """A worker drives one slot of a processor: takes the most urgent job, runs it, answers. Never more than one run at a time."""
 
 import asyncio
-import types
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from appliance.clock import Clock
@@ -12,35 +11,36 @@ from appliance.runtime.memory import Residency
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
 
-_BURST_NS = 2_000_000
-"""Short runs are computed on the event loop itself; after so much of it in one go, everything else gets a turn."""
-
 
 class Worker:
     """One of a processor's `workers`."""
 
-    def __init__(self, clock: Clock, processor: Processor, queue: Queue, release: Callable[[Residency], None]) -> None:
-        """`release` unpins the build of a run whose caller went away."""
+    def __init__(
+        self,
+        clock: Clock,
+        processor: Processor,
+        queue: Queue,
+        release: Callable[[Residency], None],
+        *,
+        is_quick: bool = False,
+    ) -> None:
+        """`release` unpins the build of a run whose caller went away; `is_quick`: for runs that take no thread (`serve` only)."""
         self._clock = clock
         self._processor = processor
         self._queue = queue
         self._release = release
+        self._is_quick = is_quick
         self.busy_ns = 0
         self.runs = 0
 
     async def work(self) -> None:
         """Serve the queue until cancelled."""
-        burst_ns = self._clock.now_ns()
         while True:
             job = self._queue.take()
             if job is None:
                 await self._queue.wait()
-                burst_ns = self._clock.now_ns()
-                continue
-            await self.serve(job)
-            if job.finished_ns - burst_ns > _BURST_NS:
-                await _one_turn()
-                burst_ns = self._clock.now_ns()
+            else:
+                await self.serve(job)
 
     async def serve(self, job: Job) -> None:
         """Run one job and settle its answer; never raises for the job's own failure."""
@@ -50,7 +50,7 @@ class Worker:
         outputs: dict[str, Any] | None = None
         error: Exception | None = None
         try:
-            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, job.expected_ns)
+            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, self._is_quick)
         except asyncio.CancelledError:
             self._settle(job, None, ShuttingDown())
             raise
@@ -71,9 +71,3 @@ class Worker:
             job.answer.set_exception(error)
         else:
             job.answer.set_result(outputs or {})
-
-
-@types.coroutine
-def _one_turn() -> Generator[None, None, None]:
-    """Let the event loop run everything else that is ready, once."""
-    yield

@@ -134,7 +134,7 @@ async def infer(request):
     return Response(body, media_type="application/octet-stream")
 app = Starlette(routes=[Route("/v2/models/{name}/infer", infer, methods=["POST"])])
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools", ws="none", access_log=False,
-            log_config=None, server_header=False)
+            log_config=None, server_header=False, proxy_headers=False)
 """
 
 

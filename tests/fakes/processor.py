@@ -85,7 +85,7 @@ class FakeProcessor:
         return Handle(build_id)
 
     async def run(
-        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, expected_ns: int | None
+        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool
     ) -> dict[str, Any]:
         assert handle.is_live, f"{handle.build_id} runs after its unload"
         assert self.running < self.workers, "more runs at once than workers"

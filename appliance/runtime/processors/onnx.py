@@ -14,7 +14,6 @@ from typing import Any
 
 import onnxruntime as ort
 
-from appliance.clock import SystemClock
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
@@ -24,8 +23,6 @@ from appliance.runtime.processors.threads import WorkerThreads
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
 _ERROR_ONLY = 3
-_SURPRISE = 20
-"""A run on the event loop may take this many times the limit once (5 ms by default: a scheduling hiccup), never twice."""
 
 
 @dataclass(slots=True)
@@ -35,8 +32,6 @@ class Loaded:
     session: ort.InferenceSession
     build_id: str
     output_names: tuple[str, ...]
-    is_quick: bool = True
-    """Until a run on the event loop took much longer than its profile said (another shape, another input)."""
 
 
 class OnnxSessions:
@@ -115,17 +110,13 @@ class OnnxSessions:
 class OnnxProcessor:
     """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither waits for the other."""
 
-    def __init__(
-        self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int, inline_ns_max: int
-    ) -> None:
+    def __init__(self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int) -> None:
         self.sessions = OnnxSessions(threads_per_run)
         self._description = ProcessorDescription(
             name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run)
         )
         self._runs = WorkerThreads(f"{name}-run", workers)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max)
-        self._inline_ns_max = inline_ns_max
-        self._clock = SystemClock()
 
     def describe(self) -> ProcessorDescription:
         return self._description
@@ -135,14 +126,10 @@ class OnnxProcessor:
         return loaded
 
     async def run(
-        self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None, expected_ns: int | None
+        self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool
     ) -> dict[str, Any]:
-        if expected_ns is not None and expected_ns <= self._inline_ns_max and handle.is_quick:
-            start_ns = self._clock.now_ns()
-            try:
-                return self.sessions.run(handle, inputs, outputs)
-            finally:
-                handle.is_quick = self._clock.now_ns() - start_ns <= _SURPRISE * self._inline_ns_max
+        if is_quick:
+            return self.sessions.run(handle, inputs, outputs)
         result: dict[str, Any] = await self._runs.submit(self.sessions.run, handle, inputs, outputs)
         return result
 
