@@ -70,6 +70,7 @@ class _Reader:
         self._form = Form()
         self._made: list[Path] = []
         self._parts = 0
+        self._is_whole = False
         self._header = b""
         self._value = b""
         self._disposition = b""
@@ -89,6 +90,7 @@ class _Reader:
                 "on_headers_finished": self._on_headers_finished,
                 "on_part_data": self._on_part_data,
                 "on_part_end": self._on_part_end,
+                "on_end": self._on_end,
             },
         )
 
@@ -102,6 +104,8 @@ class _Reader:
             self._parser.finalize()
         except FormParserError as error:
             raise BadInput(reason=f"the form is broken: {error}") from error
+        if not self._is_whole:
+            raise BadInput(reason="the form is cut off: its last boundary is missing")
         await asyncio.to_thread(self._flush)
         return self._form
 
@@ -164,6 +168,9 @@ class _Reader:
             self._finished.append(self._open)
         else:
             self._form.fields[self._name] = self._text.decode(errors="replace")
+
+    def _on_end(self) -> None:
+        self._is_whole = True
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 

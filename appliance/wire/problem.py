@@ -21,12 +21,13 @@ def slug_of(error: type[ApplianceError]) -> str:
 
 
 def error_classes() -> Iterator[type[ApplianceError]]:
-    """Every class of the tree, the root first."""
+    """Every class of `domain.errors`, a parent before its children; errors that other parts derive do not travel."""
     waiting: list[type[ApplianceError]] = [ApplianceError]
     while waiting:
         error = waiting.pop()
-        yield error
-        waiting.extend(error.__subclasses__())
+        if error.__module__ == ApplianceError.__module__:
+            yield error
+            waiting.extend(error.__subclasses__())
 
 
 @cache

@@ -1,0 +1,168 @@
+"""A whole box in this process, as the composition root makes it, with two tenants, a trained model and keys; and ways to call it."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from appliance.app import Appliance
+from appliance.domain.states import JobState
+from appliance.settings import Settings
+from appliance.zoo import toys
+
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A running box."""
+
+    appliance: Appliance
+    state_dir: Path
+    keys: Mapping[str, str]
+    """admin, harbour and museum (tenants), device (of harbour, for `digits` only), probe (device of harbour, for all)."""
+    open_clients: list[httpx.AsyncClient] = field(default_factory=list)
+
+    def client(self, who: str | None = "admin", **headers: str) -> httpx.AsyncClient:
+        """A client with a key; None = without."""
+        if who is not None:
+            headers["Authorization"] = f"Bearer {self.keys[who]}"
+        transport = httpx.ASGITransport(self.appliance.asgi)
+        made = httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers, timeout=60)
+        self.open_clients.append(made)
+        return made
+
+    async def close(self) -> None:
+        for one in self.open_clients:
+            await one.aclose()
+
+
+@asynccontextmanager
+async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
+    """A box over a state folder, from start to stop."""
+    appliance = Appliance(Settings(state_dir=state_dir, **settings))
+    async with appliance.service.router.lifespan_context(appliance.service):
+        yield appliance
+
+
+async def job_end(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
+    """The job once it has ended."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            shown: dict[str, Any] = (await client.get(f"/v1/jobs/{job}")).json()
+            if shown["state"] in (JobState.DONE, JobState.FAILED, JobState.CANCELLED):
+                return shown
+            await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
+
+
+def model_form(digits: toys.Digits, name: str, **fields: str) -> dict[str, Any]:
+    """Arguments of a POST that uploads the trained model; only fp32 is made, which is quick."""
+    metadata = json.loads(digits.metadata.read_text()) | {"precisions": []}
+    data = {"name": name, "task": "image-classification", "metadata": json.dumps(metadata)} | fields
+    return {"data": data, "files": {"file": (digits.model.name, digits.model.read_bytes())}}
+
+
+async def furnish(state_dir: Path, digits: toys.Digits) -> dict[str, str]:
+    """Make the tenants, keys and models of a stand in an empty state folder; returns the keys."""
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
+        admin = stand.client()
+        keys = dict(stand.keys)
+        for tenant in ("harbour", "museum"):
+            assert (await admin.post("/v1/tenants", json={"name": tenant})).status_code == 201
+            keys[tenant] = (await admin.post(f"/v1/tenants/{tenant}/keys", json={})).json()["key"]
+        harbour = Stand(appliance, state_dir, keys).client("harbour")
+        job = (await harbour.post("/v1/models", **model_form(digits, "digits"))).json()["id"]
+        assert (await job_end(harbour, job))["state"] == JobState.DONE
+        for who, names in (("device", ["digits"]), ("probe", [])):
+            order = {"role": "device", "applications": names}
+            keys[who] = (await harbour.post("/v1/tenants/harbour/keys", json=order)).json()["key"]
+        adding = toys.tiny_add(state_dir / "adding.onnx")
+        form = {"name": "adding", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
+        job = (await admin.post("/v1/models", data=form, files={"file": adding.read_bytes()})).json()["id"]
+        assert (await job_end(admin, job))["state"] == JobState.DONE
+        await harbour.aclose()
+        await stand.close()
+    return keys
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A state folder of one's own."""
+    shutil.copytree(source, target)
+    return target
+
+
+@dataclass
+class Asking:
+    """One request driven by hand over ASGI, for answers that do not end and bodies that come in odd ways."""
+
+    app: Any
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Iterator[bytes] = field(default_factory=lambda: iter([b""]))
+    query: str = ""
+    started: asyncio.Future[dict[str, Any]] | None = None
+    pieces: "asyncio.Queue[bytes]" = field(default_factory=asyncio.Queue)
+
+    async def __aenter__(self) -> "Asking":
+        self.started = asyncio.get_running_loop().create_future()
+        self._gone = asyncio.Event()
+        self._task = asyncio.create_task(self.app(self._scope(), self._receive, self._send))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gone.set()
+        await asyncio.wait([self._task], timeout=WAIT_S)
+        assert self._task.done(), "the answer did not end after the caller had gone"
+        self._task.exception()
+
+    async def status(self) -> int:
+        """Of the answer, once it begins."""
+        assert self.started is not None
+        async with asyncio.timeout(WAIT_S):
+            return int((await self.started)["status"])
+
+    async def piece(self) -> bytes:
+        """The next piece of the answer."""
+        async with asyncio.timeout(WAIT_S):
+            return await self.pieces.get()
+
+    def _scope(self) -> dict[str, Any]:
+        raw = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": self.method,
+            "scheme": "http",
+            "path": self.path,
+            "raw_path": self.path.encode(),
+            "query_string": self.query.encode(),
+            "root_path": "",
+            "headers": raw,
+            "client": ("10.0.0.7", 4711),
+            "server": ("box", 80),
+        }
+
+    async def _receive(self) -> dict[str, Any]:
+        for block in self.body:
+            return {"type": "http.request", "body": block, "more_body": True}
+        if not hasattr(self, "_ended"):
+            self._ended = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        assert self.started is not None
+        if message["type"] == "http.response.start":
+            self.started.set_result(message)
+        elif message["type"] == "http.response.body" and message.get("body"):
+            await self.pieces.put(message["body"])

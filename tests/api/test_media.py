@@ -1,0 +1,70 @@
+"""The threads that decode and encode."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from appliance.api.media import MediaPool
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.domain.errors import BadMedia, DeadlineExceeded, QueueFull
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def pool() -> Iterator[MediaPool]:
+    made = MediaPool(SystemClock(), threads=1, waiting_max=3)
+    yield made
+    made.close()
+
+
+async def test_values_and_errors_come_back(pool: MediaPool) -> None:
+    """Work runs in another thread; what it raises is raised here; nothing stays counted."""
+
+    def broken() -> None:
+        raise BadMedia(reason="no picture")
+
+    assert await pool.run("t/a", None, threading.get_ident) != threading.get_ident()
+    with pytest.raises(BadMedia):
+        await pool.run("t/a", None, broken)
+    await settled(pool)
+
+
+async def test_the_line_is_bounded(pool: MediaPool) -> None:
+    """One runs, two wait, the fourth is refused at once; when there is room again the next is taken."""
+    go = threading.Event()
+    waiting = [asyncio.create_task(pool.run("t/a", None, go.wait)) for _ in range(3)]
+    await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
+    with pytest.raises(QueueFull) as raised:
+        await pool.run("t/a", None, int)
+    assert (raised.value.application_id, raised.value.queue_len_max) == ("t/a", 3)
+    go.set()
+    assert await asyncio.gather(*waiting) == [True] * 3
+    await settled(pool)
+    assert await pool.run("t/a", None, int) == 0
+
+
+async def test_a_deadline_ends_the_wait_and_spares_the_work(pool: MediaPool) -> None:
+    """What waits beyond its deadline is answered in time and never run; what runs is left to end unheard."""
+    go, ran = threading.Event(), list[str]()
+    deadline_ns = SystemClock().now_ns() + 30 * NS_PER_MS
+    running = asyncio.create_task(pool.run("t/a", deadline_ns, go.wait))
+    await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+    with pytest.raises(DeadlineExceeded) as raised:
+        await pool.run("t/a", deadline_ns, lambda: ran.append("late"))
+    assert 0 < raised.value.waited_ms < 5000
+    with pytest.raises(DeadlineExceeded):
+        await running
+    assert pool.waiting == 1  # the one in the thread still takes its place
+    go.set()
+    await settled(pool)
+    assert ran == []
+
+
+async def settled(pool: MediaPool) -> None:
+    """Until nothing is counted any more."""
+    async with asyncio.timeout(5):
+        while pool.waiting:  # noqa: ASYNC110 - another thread counts out
+            await asyncio.sleep(0.005)  # noqa: TID251
