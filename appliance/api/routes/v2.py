@@ -11,9 +11,10 @@ from typing import Any
 from appliance import __version__
 from appliance.api.box import Box
 from appliance.api.keyring import Principal
+from appliance.api.limits import Receive, Scope, Send
 from appliance.api.problems import headers_of, status_of
 from appliance.api.tensors import encode_infer, parse_infer
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import (
@@ -28,10 +29,6 @@ from appliance.domain.errors import (
 )
 from appliance.domain.request import Request
 from appliance.runtime.telemetry import Histogram, Statistics
-
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
 _JSON = (b"content-type", b"application/json")
@@ -249,14 +246,14 @@ def _statistics_rows(box: Box, application: Application) -> list[dict[str, Any]]
     ]
 
 
-def _statistics_row(model: str, version: str, figures: Statistics) -> dict[str, Any]:
+def _statistics_row(model: str, version: str, figures: Statistics, to_epoch_ns: int) -> dict[str, Any]:
     done = figures.outcomes.get("done", 0)
     failed = sum(figures.outcomes.values()) - done
     zero = {"count": 0, "ns": 0}
     return {
         "name": model,
         "version": version,
-        "last_inference": figures.last_ns // NS_PER_MS,
+        "last_inference": (figures.last_ns + to_epoch_ns) // NS_PER_MS if figures.last_ns else 0,
         "inference_count": figures.inferences,
         "execution_count": done,
         "inference_stats": {
