@@ -44,6 +44,8 @@ class AdaptationInput:
     seed: int = 0
     prefetch_per_worker: int = 5
     """Networks kept loaded around an active one, itself included (§VI-G: 5, or 3)."""
+    time_limit_s: float = 60.0
+    """For `exact` only; no other policy has a limit in time."""
 
 
 @dataclass(frozen=True, slots=True)

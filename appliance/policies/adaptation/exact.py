@@ -1,0 +1,141 @@
+"""The yardstick: P1 as a mixed-integer program for HiGHS, with a time limit and the bound that it proved."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.policies.adaptation.answer import assemble
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
+from appliance.policies.adaptation.mapping import Mapped
+from appliance.policies.adaptation.milp import Program, Solved
+from appliance.policies.adaptation.options import Options, options_of
+from appliance.policies.adaptation.patterns import Pattern, patterns_of
+from appliance.policies.adaptation.slots import fill
+
+PATTERNS_MAX = 30_000
+"""More patterns (many distinct rates) than this and the program is written client by client."""
+
+
+class Exact:
+    """First the most clients, then, with that many, the largest Σ accuracy·rate.
+
+    The paper's program has a copy of everything per worker, which solvers drown in (20 s to 15 min for 4 workers and 16 clients). Workers are alike, and
+    rates are few: here an integer counts the instances of an option that have a given number of places for each rate (`patterns`); who takes the
+    places is then a transport problem, which needs no integers. Many distinct rates fall back to the paper's program over undominated options.
+    Not bounded by anything but `problem.time_limit_s`; `facts` has the bounds proven and whether the plan is optimal.
+    """
+
+    def plan(self, problem: AdaptationInput) -> AdaptationPlan:
+        options = options_of(problem)
+        if not options.batches:
+            return assemble(problem, (), "exact", {"proven": 1.0, "bound_mapped": 0.0, "bound_objective": 0.0})
+        model = model_of(options, problem.workers)
+        most = model.program.solve(model.mapped, problem.time_limit_s / 2)
+        most_bound = math.floor(most.bound + 1e-6) if math.isfinite(most.bound) else len(options.clients)
+        count = round(most.value) if most.values else 0
+        model.program.at_least(count, model.mapped)
+        best = model.program.solve(model.objective, problem.time_limit_s / 2)
+        chosen = best if best.values else most
+        proven = most.is_optimal and best.is_optimal
+        facts = {
+            "proven": float(proven),
+            "bound_mapped": float(most_bound),
+            "bound_objective": _objective_bound(most, best),
+        }
+        how = "exact" if proven else "exact, stopped by its time limit"
+        return assemble(problem, model.mapping(chosen.values) if chosen.values else (), how, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """P1 as a program: what to maximise, and how values are read as a mapping."""
+
+    options: Options
+    program: Program
+    mapped: Mapping[int, float]
+    objective: Mapping[int, float]
+    instances: Mapping[int, Pattern]
+    seats: Mapping[int, tuple[int, int, int]]
+
+    def mapping(self, values: Sequence[float]) -> tuple[Mapped, ...]:
+        """The instances with their clients, from the values of a solution."""
+        if self.instances:
+            return _seated(self.options, [p for c, p in self.instances.items() for _ in range(round(values[c]))])
+        members: dict[tuple[int, int], list[int]] = {}
+        for column, (worker, option, client) in self.seats.items():
+            if round(values[column]):
+                members.setdefault((worker, option), []).append(client)
+        return tuple(_mapped(self.options, option, clients) for (_, option), clients in members.items())
+
+
+def model_of(options: Options, workers: int) -> Model:
+    """The program with patterns, or client by client when they are too many."""
+    patterns = patterns_of(options, PATTERNS_MAX)
+    return _by_client(options, workers) if patterns is None else _by_pattern(options, workers, patterns)
+
+
+def _by_pattern(options: Options, workers: int, patterns: Sequence[Pattern]) -> Model:
+    """z[pattern] instances, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places, continuous."""
+    program = Program()
+    instances = {program.column(workers, whole=True): pattern for pattern in patterns}
+    program.at_most(workers, dict.fromkeys(instances, 1.0))
+    classes = Counter((float(rate), row.tobytes()) for rate, row in zip(options.rates, options.tolerated, strict=True))
+    places: dict[tuple[int, float], dict[int, float]] = {}
+    mapped: dict[int, float] = {}
+    objective: dict[int, float] = {}
+    for (rate, tolerance), count in sorted(classes.items()):
+        taken = {}
+        for option in (o for o, tolerated in enumerate(tolerance) if tolerated):
+            column = program.column(count)
+            taken[column] = mapped[column] = 1.0
+            objective[column] = rate * float(options.accuracy[option])
+            places.setdefault((option, rate), {})[column] = 1.0
+        program.at_most(count, taken)
+    for column, pattern in instances.items():
+        for rate, seats in pattern.places.items():
+            places[pattern.option, rate][column] = -float(seats)
+    for terms in places.values():
+        program.at_most(0.0, terms)
+    return Model(options, program, mapped, objective, instances, {})
+
+
+def _by_client(options: Options, workers: int) -> Model:
+    """The paper's program, linear: z[k, o] worker k runs option o; u[k, o, i] client i is served there. Workers are ordered by option."""
+    program = Program()
+    seats: dict[int, tuple[int, int, int]] = {}
+    of_client: dict[int, dict[int, float]] = {i: {} for i in range(len(options.clients))}
+    ranks: list[dict[int, float]] = []
+    for worker in range(workers):
+        runs = {o: program.column(1.0, whole=True) for o in range(len(options.batches))}
+        program.at_most(1.0, dict.fromkeys(runs.values(), 1.0))
+        ranks.append({column: float(o + 1) for o, column in runs.items()})
+        for option, column in runs.items():
+            load = {column: -float(options.capacity[option])}
+            for i in (int(i) for i in options.tolerated[:, option].nonzero()[0]):
+                seat = program.column(1.0, whole=True)
+                seats[seat] = (worker, option, i)
+                of_client[i][seat] = 1.0
+                load[seat] = float(options.rates[i])
+                program.at_most(0.0, {seat: 1.0, column: -1.0})
+            program.at_most(0.0, load)
+    for terms in of_client.values():
+        program.at_most(1.0, terms)
+    for left, right in zip(ranks, ranks[1:], strict=False):
+        program.at_most(0.0, {**left, **{column: -rank for column, rank in right.items()}})
+    objective = {seat: float(options.accuracy[o] * options.rates[i]) for seat, (_, o, i) in seats.items()}
+    return Model(options, program, dict.fromkeys(seats, 1.0), objective, {}, seats)
+
+
+def _seated(options: Options, patterns: Sequence[Pattern]) -> tuple[Mapped, ...]:
+    members = fill(options, [(p.option, p.places) for p in patterns])
+    return tuple(_mapped(options, p.option, clients) for p, clients in zip(patterns, members, strict=True) if clients)
+
+
+def _mapped(options: Options, option: int, clients: Sequence[int]) -> Mapped:
+    return Mapped(options.networks[option], options.batches[option], tuple(options.clients[i] for i in clients))
+
+
+def _objective_bound(most: Solved, best: Solved) -> float:
+    """Of Σ accuracy·rate among the plans that map as many as this one; without a proven count it is no bound for other counts."""
+    return best.bound if math.isfinite(best.bound) and most.is_optimal else math.nan

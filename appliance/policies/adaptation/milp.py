@@ -1,0 +1,82 @@
+"""A mixed-integer program for HiGHS, put together row by row. HiGHS is imported by the call that solves, and nowhere else."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+INFINITY = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """`values` is empty when nothing was found in time; `bound` is proven either way. `is_optimal` within 1e-9."""
+
+    values: tuple[float, ...]
+    value: float
+    bound: float
+    is_optimal: bool
+
+
+@dataclass(slots=True)
+class Program:
+    """Columns from 0 to their upper bound; rows between two bounds; maximise."""
+
+    upper: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    rows: list[tuple[float, float, Mapping[int, float]]] = field(default_factory=list)
+
+    def column(self, upper: float, whole: bool = False) -> int:
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.upper) - 1
+
+    def at_most(self, bound: float, terms: Mapping[int, float]) -> None:
+        self.rows.append((-INFINITY, bound, terms))
+
+    def at_least(self, bound: float, terms: Mapping[int, float]) -> None:
+        self.rows.append((bound, INFINITY, terms))
+
+    def solve(self, objective: Mapping[int, float], time_limit_s: float, relaxed: bool = False) -> Solved:
+        """The best values for `objective`; `relaxed` drops the wholeness (a bound). One thread, so that equal input gives equal output."""
+        import highspy
+
+        solver = highspy.Highs()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("time_limit", max(0.01, time_limit_s)),
+            ("mip_rel_gap", 1e-9),
+            ("mip_abs_gap", 1e-6),
+        ):
+            solver.setOptionValue(option, value)
+        solver.passModel(self._model(objective, relaxed))
+        solver.run()
+        info = solver.getInfo()
+        is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values: Sequence[float] = solver.getSolution().col_value if found else ()
+        value = float(info.objective_function_value) if found else -INFINITY
+        bound = value if is_optimal else INFINITY if relaxed else float(info.mip_dual_bound)
+        return Solved(tuple(values), value, bound, is_optimal)
+
+    def _model(self, objective: Mapping[int, float], relaxed: bool) -> object:
+        import highspy
+        import numpy as np
+
+        lp = highspy.HighsLp()
+        lp.num_col_ = len(self.upper)
+        lp.num_row_ = len(self.rows)
+        lp.sense_ = highspy.ObjSense.kMaximize
+        lp.col_cost_ = np.array([objective.get(c, 0.0) for c in range(len(self.upper))])
+        lp.col_lower_ = np.zeros(len(self.upper))
+        lp.col_upper_ = np.array(self.upper)
+        lp.row_lower_ = np.array([row[0] for row in self.rows])
+        lp.row_upper_ = np.array([row[1] for row in self.rows])
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.cumsum([0, *(len(row[2]) for row in self.rows)])
+        lp.a_matrix_.index_ = np.array([c for row in self.rows for c in row[2]], dtype=np.int32)
+        lp.a_matrix_.value_ = np.array([v for row in self.rows for v in row[2].values()], dtype=np.float64)
+        if not relaxed:
+            kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+            lp.integrality_ = [kinds[whole] for whole in self.whole]
+        return lp
