@@ -27,7 +27,7 @@ def vectors_of(answer: Mapping[str, Any]) -> list[list[float]]:
 
 
 def _accuracy(answer: Mapping[str, Any], truth: Mapping[str, Any]) -> Score:
-    """Against `embedding(s)` by cosine, or of several texts with `groups` by retrieval. A single `group` needs the whole set: `score_set`."""
+    """Against `embedding(s)` by cosine, or of several texts with `groups` by retrieval. A single `group` each needs the whole set: see `metrics.retrieval`."""
     if "groups" in truth:
         return retrieval(vectors_of(answer), truth["groups"])
     if "embedding" in truth or "embeddings" in truth:

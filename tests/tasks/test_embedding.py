@@ -16,7 +16,6 @@ from appliance.domain.errors import BadMedia, BadMetadata
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Media, Target, run_steps
 from appliance.tasks.embedding import read_texts
-from appliance.tasks.scoring import correctness
 
 TASK = TASKS[TaskKind.TEXT_EMBEDDING]
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "one", "two", "three"]
@@ -159,8 +158,5 @@ def test_scores_of_embeddings() -> None:
     several = {"embeddings": [[1, 0], [0.9, 0.1], [0, 1], [0.1, 0.9]]}
     assert TASK.accuracy(several, {"groups": ["a", "a", "b", "b"]}).value == 1.0
     assert TASK.accuracy(several, {"groups": ["a", "b", "a", "b"]}).value == 0.0
-    answers = [{"embedding": vector} for vector in several["embeddings"]]
-    score = correctness(TASK, answers, [{"group": name} for name in "aabb"])
-    assert (score.value, score.metric) == (1.0, "retrieval")
     with pytest.raises(BadMetadata, match="group"):
         TASK.accuracy(near, {"text": "?"})

@@ -1,0 +1,182 @@
+"""Real networks on real, labelled media: the whole way from bytes to an answer that is right, and specs guessed from real graphs.
+
+They come from the zoo's cache or the package registries; what cannot be had is skipped with the zoo's own sentence.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
+from appliance.tasks import TASKS, infer_spec, parse_spec
+from appliance.tasks.base import Media, Score, Target, run_steps
+from appliance.tasks.embedding import vectors_of
+from appliance.tasks.metrics import retrieval
+from appliance.zoo import Zoo, ZooError, ZooModel, default_folder, fetch
+from appliance.zoo.cache import Cache
+from appliance.zoo.recipes import made
+from appliance.zoo.shelf import Shelf
+from appliance.zoo.zoos import ZOOS, ZooName
+
+pytestmark = pytest.mark.zoo
+
+WORDS = {"tensor(float)": "FP32", "tensor(int64)": "INT64", "tensor(double)": "FP64", "tensor(int32)": "INT32"}
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
+@cache
+def zoo(name: ZooName) -> Zoo:
+    return fetch(name, default_folder(), silent)
+
+
+def model_of(name: str) -> ZooModel:
+    """A model of the two light zoos."""
+    names: tuple[ZooName, ...] = ("ci", "small")
+    for model in (model for light in names for model in zoo(light).models):
+        if model.name == name:
+            return model
+    pytest.skip(
+        "; ".join(line for light in names for line in zoo(light).missing if line.startswith(name)) or f"no {name}"
+    )
+
+
+def only(name: str) -> ZooModel:
+    """One model of the large zoo, without the rest of it."""
+    (recipe,) = (recipe for recipe in ZOOS["demo"] if recipe.name == name)
+    shelf_cache = Cache(default_folder())
+    try:
+        with shelf_cache.locked(silent):
+            folder, _ = made(recipe, Shelf(shelf_cache, silent))
+    except ZooError as error:
+        pytest.skip(str(error))
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assets = {path.name: path for path in folder.glob("tokenizer.json")}
+    model, evaluation = folder / "model.onnx", folder / "evaluation"
+    return ZooModel(
+        name, recipe.tenant, recipe.task, model, metadata, assets, (), evaluation, (), recipe.rate_rps, recipe.show
+    )
+
+
+class Network:
+    """One session with what the tasks want to know of it."""
+
+    def __init__(self, model: ZooModel) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 2, 4
+        self.session = onnxruntime.InferenceSession(str(model.model), options, providers=["CPUExecutionProvider"])
+        self.kind = TaskKind(model.task)
+        self.task = TASKS[self.kind]
+        inputs, outputs = self._specs(self.session.get_inputs()), self._specs(self.session.get_outputs())
+        props = self.session.get_modelmeta().custom_metadata_map
+        self.guessed = infer_spec(self.kind, inputs, outputs, props)
+        stated = {key: value for key, value in model.metadata.items() if key != "task"}
+        self.spec = parse_spec(self.kind, stated, self.guessed)
+        self.target = Target(inputs, outputs, assets={name: str(path) for name, path in model.assets.items()})
+        self.names = [tensor.name for tensor in outputs]
+
+    @staticmethod
+    def _specs(tensors: Any) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(one.name, WORDS[one.type], tuple(side if isinstance(side, int) else -1 for side in one.shape))
+            for one in tensors
+        )
+
+    def infer(self, inputs: dict[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return dict(zip(self.names, self.session.run(None, inputs), strict=True))
+
+    def answer(self, body: bytes, spec: TaskSpec | None = None) -> dict[str, Any]:
+        chosen = spec or self.spec
+        decoded = self.task.decode(Media(body), chosen, self.target, {})
+        answer = self.task.encode(run_steps(decoded, chosen, self.infer)[0], decoded, chosen).body
+        json.dumps(answer, allow_nan=False)
+        return answer
+
+
+def labelled(model: ZooModel) -> list[tuple[bytes, dict[str, Any]]]:
+    assert model.evaluation is not None
+    samples = json.loads((model.evaluation / "truth.json").read_text())["samples"]
+    return [((model.evaluation / sample["file"]).read_bytes(), sample) for sample in samples[:16]]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "floor"),
+    [
+        ("faces", "f1@0.5", 0.9),
+        ("faces-tiny", "f1@0.5", 0.7),
+        ("find-text", "f1@0.5", 0.8),
+        ("read-text", "1-cer", 0.9),
+        ("speech", "agreement", 0.9),
+        ("digits", "top-1", 0.8),
+    ],
+)
+def test_answers_are_right(name: str, metric: str, floor: float) -> None:
+    """Each network, fed and read by its task, agrees with what a person saw or heard."""
+    model = model_of(name)
+    network = Network(model)
+    scores = (network.task.accuracy(network.answer(body), truth) for body, truth in labelled(model))
+    score = sum(scores, Score(0.0, 0.0, metric))
+    assert score.metric == metric
+    assert score.value >= floor, score
+
+
+def test_sentences_that_say_the_same_are_near() -> None:
+    """MiniLM with its own tokenizer: a paraphrase is nearest to its sentence; one request with all of them gives the same vectors."""
+    model = only("meaning")
+    network = Network(model)
+    samples = labelled(model)
+    vectors = [vector for body, _ in samples for vector in vectors_of(network.answer(body))]
+    assert retrieval(vectors, [truth["group"] for _, truth in samples]).value >= 0.9
+    texts = [json.loads(body)["text"] if body.startswith(b"{") else body.decode() for body, _ in samples]
+    together = network.answer(json.dumps({"texts": texts}).encode())["embeddings"]
+    np.testing.assert_allclose(together, vectors, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["faces", "faces-tiny", "find-text", "read-text", "speech"])
+def test_the_guess_alone_does(name: str) -> None:
+    """Without a word from the tenant, the decoder, states and dictionary are right, and the first sample's answer is too."""
+    model = model_of(name)
+    network = Network(model)
+    guessed, stated = network.guessed, network.spec
+    assert (guessed.decoder, guessed.state, guessed.constants, guessed.labels) == (
+        stated.decoder,
+        stated.state,
+        stated.constants,
+        stated.labels,
+    )
+    body, truth = labelled(model)[0]
+    assert network.task.accuracy(network.answer(body, guessed), truth).value >= 0.6
+
+
+def test_a_face_keeps_its_place_at_every_size() -> None:
+    """The picture at half and at double size, turned by EXIF or padded: the box follows in pixels of the original."""
+    import cv2
+
+    model = model_of("faces")
+    network = Network(model)
+    body, truth = labelled(model)[0]
+    image = cv2.imdecode(np.frombuffer(body, np.uint8), cv2.IMREAD_COLOR)
+    assert image is not None
+    for factor in (0.7, 1.0, 2.0):
+        resized = cv2.resize(image, None, fx=factor, fy=factor)
+        answer = network.answer(bytes(cv2.imencode(".png", resized)[1].tobytes()))
+        boxes = [{**entry, "box": [value * factor for value in entry["box"]]} for entry in truth["objects"]]
+        assert network.task.accuracy(answer, {"objects": boxes}).value == 1.0, factor
+
+
+def test_only_the_picture_input_size_is_the_variants() -> None:
+    """One free graph at three rungs: the answers agree among themselves."""
+    model = model_of("faces")
+    network = Network(model)
+    body, truth = labelled(model)[0]
+    for height, width in ((192, 256), (320, 416), (480, 640)):
+        network.target = replace(network.target, height=height, width=width)
+        assert network.task.accuracy(network.answer(body), truth).value == 1.0, (height, width)
