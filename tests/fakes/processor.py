@@ -63,6 +63,8 @@ class FakeProcessor:
         self.unloads: Counter[str] = Counter()
         self.ran: list[Tensors] = []
         """Inputs of every run, in the order of starting."""
+        self.ran_at_ns: list[int] = []
+        """When each of them started."""
         self.running = 0
 
     def describe(self) -> ProcessorDescription:
@@ -92,6 +94,7 @@ class FakeProcessor:
         self.running += 1
         handle.running += 1
         self.ran.append(inputs)
+        self.ran_at_ns.append(self._clock.now_ns())
         try:
             await self._sleep(self._cost(handle.build_id).run_ms)
             result = self.model(inputs)

@@ -1,0 +1,209 @@
+"""A whole engine over a fake processor: small models, virtual time, and a watch on everything that must come back to zero."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+
+from appliance.clock import LoopClock
+from appliance.domain.catalogue import (
+    Accuracy,
+    Application,
+    Latency,
+    Model,
+    Precision,
+    Profile,
+    Quota,
+    TaskSpec,
+    Tenant,
+    TensorSpec,
+    Variant,
+)
+from appliance.domain.names import build_id, model_id, variant_id
+from appliance.domain.request import Request, Result, Tensors
+from appliance.domain.states import VariantState
+from appliance.policies.eviction.lru import LeastRecentlyUsed
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.admission import Admission
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.engine import Engine
+from appliance.runtime.loader import Loader
+from appliance.runtime.memory import MemoryManager
+from appliance.runtime.queues import Queue
+from appliance.runtime.sequences import Sequences
+from appliance.runtime.telemetry import Telemetry
+from tests.fakes.processor import Cost, FakeProcessor, doubled
+from tests.fakes.sinks import Decisions
+from tests.fakes.source import FakeSource
+
+X = (TensorSpec("x", "FP32", (-1,)),)
+Y = (TensorSpec("y", "FP32", (-1,)),)
+
+
+def make_variant(
+    model: str,
+    name: str,
+    cost: Cost | None = None,
+    *,
+    accuracy: float | None = None,
+    measured: bool = True,
+    state: VariantState = VariantState.READY,
+    inputs: Sequence[TensorSpec] = X,
+    outputs: Sequence[TensorSpec] = Y,
+    content: str = "",
+) -> Variant:
+    """A variant whose profile says what `cost` says; `content` names the file, so equal content is one build."""
+    cost = cost or Cost()
+    profile = Profile(
+        "fake",
+        cost.resident_bytes,
+        cost.peak_bytes,
+        cost.load_ms,
+        cost.load_ms,
+        (Latency(1, cost.run_ms, cost.run_ms),),
+    )
+    return Variant(
+        variant_id(model, name),
+        model,
+        name,
+        Precision.FP32,
+        hashlib.sha256((content or f"{model}:{name}").encode()).hexdigest(),
+        4,
+        tuple(inputs),
+        tuple(outputs),
+        state,
+        accuracy=None if accuracy is None else Accuracy(accuracy, "top-1", "labels", 10),
+        profile=profile if measured else None,
+    )
+
+
+def build_of(variant: Variant) -> str:
+    return build_id(variant.content_sha256, "cpu")
+
+
+class EngineBench:
+    """What a test of the engine holds in its hands. To be made inside a running loop."""
+
+    def __init__(
+        self,
+        budget: int = 100,
+        *,
+        workers: int = 1,
+        queue_len: int = 50,
+        queue_total: int = 200,
+        timeout_ms: float = 60_000,
+        wait_ms_max: float = 1000,
+        model: Callable[[Tensors], dict[str, Any]] = doubled,
+    ) -> None:
+        self.clock = LoopClock()
+        self.budget = budget
+        self.telemetry = Telemetry(self.clock)
+        self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
+        self.source = FakeSource()
+        self.catalogue = Catalogue(MostAccurate())
+        self.memory = MemoryManager(
+            clock=self.clock,
+            loader=Loader(self.source, self.processor),
+            policy=LeastRecentlyUsed(),
+            budget_bytes=budget,
+            wait_ms_max=wait_ms_max,
+            events=self.telemetry,
+            decisions=Decisions(),
+            users_of=self.catalogue.users_of,
+        )
+        self.queue = Queue(self.clock, queue_len, queue_total)
+        self.admission = Admission(self.clock, timeout_ms)
+        self.sequences = Sequences(self.clock, count_max=8, idle_s=60)
+        self.engine = Engine(
+            clock=self.clock,
+            catalogue=self.catalogue,
+            admission=self.admission,
+            memory=self.memory,
+            queue=self.queue,
+            processor=self.processor,
+            sequences=self.sequences,
+            telemetry=self.telemetry,
+        )
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """With workers at work."""
+        tasks = [asyncio.create_task(worker.work()) for worker in self.engine.workers]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(end, asyncio.CancelledError) for end in ends), f"a worker died: {ends}"
+
+    def add(
+        self,
+        variants: Mapping[str, Cost],
+        *,
+        name: str = "app",
+        tenant: str = "t",
+        slo_ms: float | None = None,
+        quota: Quota | None = None,
+        task: TaskSpec | None = None,
+        shared: bool = False,
+        inputs: Sequence[TensorSpec] = X,
+        outputs: Sequence[TensorSpec] = Y,
+        measured: bool = True,
+    ) -> Application:
+        """A tenant with a model of these variants, the first the most accurate, and an application of the same name."""
+        model = model_id(tenant, name)
+        made = tuple(
+            make_variant(
+                model,
+                variant,
+                cost,
+                accuracy=0.9 - 0.1 * i,
+                measured=measured,
+                inputs=inputs,
+                outputs=outputs,
+            )
+            for i, (variant, cost) in enumerate(variants.items())
+        )
+        self.processor.costs.update({build_of(v): c for v, c in zip(made, variants.values(), strict=True)})
+        self.catalogue.put_tenant(Tenant(tenant, quota or Quota()))
+        self.catalogue.put_model(Model(model, tenant, name, task or TaskSpec(), made, shared=shared))
+        application = Application(model, tenant, name, model, latency_slo_ms=slo_ms, shared=shared)
+        self.catalogue.put_application(application)
+        return application
+
+    def build(self, variant: str, application: str = "t/app") -> str:
+        """The build id of an application's variant."""
+        return self.catalogue.entry(application).servables[variant].build_id
+
+    def request(
+        self,
+        x: float = 1.0,
+        application: str = "t/app",
+        *,
+        tenant: str = "t",
+        within_ms: float | None = None,
+        inputs: Tensors | None = None,
+        **facts: Any,
+    ) -> Request:
+        """A request of one number that arrives now."""
+        now_ns = self.clock.now_ns()
+        deadline_ns = None if within_ms is None else now_ns + int(within_ms * 1e6)
+        given = {"x": np.array([x], np.float32)} if inputs is None else inputs
+        return Request(application, tenant, given, now_ns, deadline_ns=deadline_ns, **facts)
+
+    async def infer(self, x: float = 1.0, application: str = "t/app", **facts: Any) -> Result:
+        return await self.engine.infer(self.request(x, application, **facts))
+
+    def assert_quiet(self) -> None:
+        """Nothing under way anywhere: no request, no job, no pin, no run."""
+        status = self.engine.status()
+        assert (status["queued"], status["queues"], status["running"]) == (0, {}, 0)
+        assert [b["pins"] for b in self.memory.snapshot()["builds"] if b["pins"]] == []
+        assert self.processor.running == 0
+
+    def _watch(self, used: int) -> None:
+        assert used <= self.budget, "the device is over the budget"

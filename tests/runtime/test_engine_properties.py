@@ -1,0 +1,237 @@
+"""Random traffic with faults, deadlines, cancellations and commands: one answer each, no late run, no lost pin, no mixed sequence."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.domain.catalogue import Application, Quota, StateSpec, TaskSpec, TensorSpec
+from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
+from appliance.domain.request import Request, Result, Tensors
+from tests.fakes.clock import at_ms, run_virtual
+from tests.fakes.engine import X, Y, EngineBench
+from tests.fakes.processor import Cost
+
+APPLICATIONS = ("a", "b", "c")
+POISON = 13.0
+"""The value that the fake model fails on."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, or a command (`do`), at its time."""
+
+    at_ms: int
+    app: str
+    x: int
+    do: str = "infer"
+    within_ms: int | None = None
+    priority: int = 0
+    variant: str | None = None
+    cancel_ms: int | None = None
+
+
+moments = st.integers(0, 200)
+calls = st.builds(
+    Call,
+    moments,
+    st.sampled_from(APPLICATIONS),
+    st.integers(0, 20),
+    within_ms=st.none() | st.integers(1, 200),
+    priority=st.integers(0, 2),
+    variant=st.none() | st.sampled_from(["best", "small", "none"]),
+    cancel_ms=st.none() | st.integers(0, 150),
+)
+commands = st.builds(
+    Call, moments, st.sampled_from(APPLICATIONS), st.just(0), do=st.sampled_from(["load", "unload", "retire"])
+)
+costs = st.builds(
+    Cost,
+    st.integers(5, 25),
+    st.integers(5, 35),
+    load_ms=st.sampled_from([0, 10, 50]),
+    run_ms=st.sampled_from([1, 10, 40]),
+    unload_ms=st.sampled_from([0, 10]),
+    failures=st.lists(st.just(LoadFailed(build_id="drawn", reason="drawn")), max_size=2),
+)
+zoos = st.fixed_dictionaries({app: st.fixed_dictionaries({"best": costs, "small": costs}) for app in APPLICATIONS})
+
+
+def model(inputs: Tensors) -> dict[str, Any]:
+    if inputs["x"][0] == POISON:
+        raise RunFailed(variant_id="v", reason="poison")
+    return {"y": inputs["x"] * 2}
+
+
+async def command(bench: EngineBench, application: Application, what: str) -> None:
+    if what == "load":
+        await bench.engine.load(application)
+    elif what == "unload":
+        await bench.engine.unload(application)
+    else:
+        await bench.engine.retire_model(application.model_id)
+
+
+@settings(max_examples=250)
+@given(
+    zoo=zoos,
+    workers=st.integers(1, 3),
+    queue_len=st.sampled_from([1, 3, 50]),
+    story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
+)
+def test_any_traffic(zoo: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]) -> None:
+    """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at rest and works."""
+
+    async def play() -> None:
+        bench = EngineBench(
+            40, workers=workers, queue_len=queue_len, queue_total=2 * queue_len, wait_ms_max=200, model=model
+        )
+        applications = {app: bench.add(zoo[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS}
+        asked: list[Request] = []
+        start_ns = bench.clock.now_ns()
+
+        async def one(call: Call) -> Result | None:
+            await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
+            if call.do != "infer":
+                await command(bench, applications[call.app], call.do)
+                return None
+            asked.append(
+                bench.request(
+                    call.x, f"t/{call.app}", within_ms=call.within_ms, priority=call.priority, variant=call.variant
+                )
+            )
+            return await bench.engine.infer(asked[-1])
+
+        async def cancel(task: asyncio.Task[Any], call: Call) -> None:
+            await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
+            task.cancel()
+
+        async with bench.working():
+            tasks = [asyncio.create_task(one(call)) for call in story]
+            cancels = [
+                asyncio.create_task(cancel(task, call))
+                for task, call in zip(tasks, story, strict=True)
+                if call.cancel_ms is not None
+            ]
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*cancels)
+            await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
+            check(story, answers)
+            bench.assert_quiet()
+            check_in_time(bench, asked)
+            check_counts(bench, story, answers)
+            await works_again(bench, applications)
+
+    run_virtual(play)
+
+
+def check(story: list[Call], answers: list[Any]) -> None:
+    for call, answer in zip(story, answers, strict=True):
+        if isinstance(answer, asyncio.CancelledError):
+            assert call.cancel_ms is not None
+        elif isinstance(answer, BaseException):
+            assert isinstance(answer, ApplianceError), repr(answer)
+        elif call.do == "infer":
+            assert answer.outputs["y"].tolist() == [2 * call.x]
+            assert min(answer.queue_ns, answer.load_ns, answer.compute_ns) >= 0
+
+
+def check_in_time(bench: EngineBench, asked: list[Request]) -> None:
+    """No run began after the deadline of its request."""
+    deadlines = {id(request.inputs): request.deadline_ns for request in asked}
+    for inputs, at_ns in zip(bench.processor.ran, bench.processor.ran_at_ns, strict=True):
+        deadline_ns = deadlines[id(inputs)]
+        assert deadline_ns is not None
+        assert at_ns <= deadline_ns, "late work was run"
+
+
+def check_counts(bench: EngineBench, story: list[Call], answers: list[Any]) -> None:
+    """The statistics know every answer that an available application gave, by outcome."""
+    counted: Counter[str] = Counter()
+    for statistics in bench.telemetry.statistics.values():
+        counted.update(statistics.outcomes)
+    infers = [a for c, a in zip(story, answers, strict=True) if c.do == "infer"]
+    assert counted["done"] == sum(isinstance(a, Result) for a in infers)
+    errors = sum(isinstance(a, ApplianceError) for a in infers)
+    assert counted["expired"] + counted["failed"] + counted["rejected"] <= errors
+
+
+async def works_again(bench: EngineBench, applications: dict[str, Application]) -> None:
+    """After all that, every application that can be loaded at all answers."""
+    for name, application in applications.items():
+        for cost in bench.processor.costs.values():
+            cost.failures.clear()
+        fits = [s for s in bench.catalogue.entry(application.id).servables.values() if s.peak_bytes <= bench.budget]
+        if fits:
+            await bench.engine.load(application, fits[0].variant.name)
+            answer = await bench.infer(1, f"t/{name}", variant=fits[0].variant.name)
+            assert answer.outputs["y"].tolist() == [2]
+    bench.assert_quiet()
+
+
+def summing(inputs: Tensors) -> dict[str, Any]:
+    total = inputs["state"] + inputs["x"]
+    return {"y": total, "state_out": total}
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A sequence that sends these values, some of which are cancelled under way."""
+
+    name: str
+    tenant: str
+    values: list[tuple[int, int | None]]
+
+
+talks = st.lists(
+    st.builds(
+        Talk,
+        st.sampled_from(["s", "r"]),
+        st.sampled_from(["t", "u"]),
+        st.lists(st.tuples(st.integers(1, 9), st.none() | st.integers(0, 30)), min_size=1, max_size=6),
+    ),
+    max_size=4,
+    unique_by=lambda talk: (talk.name, talk.tenant),
+)
+
+
+@settings(max_examples=150)
+@given(talks=talks, workers=st.integers(1, 3))
+def test_sequences_add_up(talks: list[Talk], workers: int) -> None:
+    """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own that were answered."""
+
+    async def play() -> None:
+        bench = EngineBench(workers=workers, model=summing)
+        bench.add({"v": Cost(load_ms=5, run_ms=10)}, tenant="u", name="own")
+        bench.add(
+            {"v": Cost(load_ms=5, run_ms=10)},
+            task=TaskSpec(state=(StateSpec("state", "state_out", (-1,)),)),
+            inputs=[*X, TensorSpec("state", "FP32", (-1,))],
+            outputs=[*Y, TensorSpec("state_out", "FP32", (-1,))],
+        )
+
+        async def talk(said: Talk) -> None:
+            total, started = 0.0, False
+            for value, cancel_ms in said.values:
+                step = asyncio.create_task(
+                    bench.infer(value, sequence_id=said.name, sequence_start=not started, tenant=said.tenant)
+                )
+                if cancel_ms is not None:
+                    await at_ms(bench.clock.now_ns(), cancel_ms, bench.clock.now_ns)
+                    step.cancel()
+                try:
+                    total += value
+                    assert (await step).outputs["y"].tolist() == [total]
+                    started = True
+                except asyncio.CancelledError:
+                    total -= value
+
+        async with bench.working():
+            await asyncio.gather(*(talk(said) for said in talks))
+            await at_ms(bench.clock.now_ns(), 100, bench.clock.now_ns)
+            bench.assert_quiet()
+
+    run_virtual(play)
