@@ -24,7 +24,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.request import Tensors
 from tests.fakes.clock import run_virtual, settle
-from tests.fakes.engine import X, EngineBench
+from tests.fakes.engine import EngineBench, X
 from tests.fakes.processor import Cost
 
 
@@ -660,7 +660,7 @@ async def test_sequences_are_not_mixed() -> None:
         sums = await asyncio.gather(
             sequence("t", "a", [1, 1, 1, 1]), sequence("u", "a", [10, 10, 10, 10]), sequence("t", "b", [5, 6, 7])
         )
-    assert sums == [[1, 2, 3, 4], [10, 20, 30, 40], [5, 11, 18]]
+    assert list(sums) == [[1, 2, 3, 4], [10, 20, 30, 40], [5, 11, 18]]
 
 
 @story

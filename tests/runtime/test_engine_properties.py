@@ -12,7 +12,7 @@ from appliance.domain.catalogue import Application, Quota, StateSpec, TaskSpec, 
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.request import Request, Result, Tensors
 from tests.fakes.clock import at_ms, run_virtual
-from tests.fakes.engine import X, Y, EngineBench
+from tests.fakes.engine import EngineBench, X, Y
 from tests.fakes.processor import Cost
 
 APPLICATIONS = ("a", "b", "c")
