@@ -1,0 +1,45 @@
+"""Port `Measure` without processes: figures follow from the file's size, prepared forms are copies."""
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from appliance.domain.catalogue import Latency, Profile
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import MeasureCase, PreparedForm
+
+
+class FakeMeasure:
+    """Remembers what it was asked; `breaks_prepared` makes every prepared form crash."""
+
+    def __init__(self) -> None:
+        self.prepared: list[str] = []
+        self.profiled: list[tuple[PreparedForm, list[MeasureCase]]] = []
+        self.has_forms = True
+        self.breaks_prepared = False
+        self.breaks_all = False
+        self.refused_runs = 0
+        self.gate = asyncio.Event()
+        """Profiles wait for it; set unless a test clears it."""
+        self.gate.set()
+
+    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        self.prepared.append(source)
+        if not self.has_forms:
+            return None
+        target = Path(target_dir) / "model.onnx"
+        await asyncio.to_thread(shutil.copyfile, source, target)
+        return PreparedForm(target_dir, str(target), target.stat().st_size, optimised=True)
+
+    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
+        await self.gate.wait()
+        self.profiled.append((form, list(cases)))
+        if self.breaks_all or (self.breaks_prepared and form.optimised):
+            raise LoadFailed(build_id=form.build_id, reason="exit status -11")
+        if self.refused_runs:
+            self.refused_runs -= 1
+            raise RunFailed(variant_id=form.build_id, reason="not made for this length")
+        size = Path(form.path).stat().st_size  # noqa: ASYNC240 - a test
+        latencies = tuple(Latency(case.batch, case.batch * size / 1e3, case.batch * size / 5e2) for case in cases)
+        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies)

@@ -1,0 +1,128 @@
+"""A box's store with everything around it, for the tests of this package: real SQLite, real files, real stages; only measuring is a fake."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from appliance.clock import SystemClock
+from appliance.domain.catalogue import Precision, TensorSpec, Variant
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.names import variant_id
+from appliance.domain.states import JobState
+from appliance.modelstore.builds import Builds
+from appliance.modelstore.importer import Importer, ImportOptions
+from appliance.modelstore.store import Change, Store
+from appliance.modelstore.uploads import Uploads
+from tests.fakes.measure import FakeMeasure
+from tests.fakes.sinks import Events
+
+CPU = ProcessorDescription("cpu", "cpu", 2, 1, "host", "library 1")
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+MIB = 2**20
+
+
+class CalendarClock(SystemClock):
+    """The real clock, but civil time moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def wall_now(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a test works with."""
+
+    store: Store
+    uploads: Uploads
+    builds: Builds
+    measure: FakeMeasure
+    importer: Importer
+    clock: CalendarClock
+    events: Events
+    changes: list[Change] = field(default_factory=list)
+
+    async def settled(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        """Return when something has come about that nobody can be asked to announce."""
+        while not await is_so():
+            await self.clock.sleep_until_ns(self.clock.now_ns() + 10_000_000)
+
+    async def ended(self, id: str) -> JobRecord:
+        """The job once it has ended."""
+        return await self.until(id, lambda job: job.state in ENDED)
+
+    async def until(self, id: str, is_so: Callable[[JobRecord], bool]) -> JobRecord:
+        """The job once `is_so`."""
+        while True:
+            job = await self.store.job(id)
+            if is_so(job):
+                return job
+            await self.clock.sleep_until_ns(self.clock.now_ns() + 10_000_000)
+
+
+@asynccontextmanager
+async def parts(
+    state_dir: Path,
+    *,
+    runs: bool = True,
+    bytes_max: int = 64 * MIB,
+    options: ImportOptions | None = None,
+    processor: ProcessorDescription = CPU,
+) -> AsyncIterator[Parts]:
+    """Open a state folder; `runs` starts the importer."""
+    clock = CalendarClock()
+    store = await asyncio.to_thread(Store.open, state_dir, clock, reserve_bytes=0)
+    store.attach(asyncio.get_running_loop())
+    builds, measure, events = Builds(state_dir / "prepared", store.blobs, [processor]), FakeMeasure(), Events()
+    builds.start((await store.snapshot()).models)
+    importer = Importer(store, builds, measure, [processor], events, options or ImportOptions())
+    made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, clock, events)
+    store.on_change = made.changes.append
+    task = asyncio.create_task(importer.run()) if runs else None
+    try:
+        yield made
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        store.close()
+
+
+async def stored_model(
+    store: Store, folder: Path, name: str = "m", body: bytes = b"weights", tenant: str = "default"
+) -> Variant:
+    """A model with one variant whose content is `body`."""
+    model = f"{tenant}/{name}"
+    await store.accept_import(f"job-{tenant}-{name}", ImportRequest(tenant, name, "unused"))
+    return await stored_variant(store, folder, model, "fp32", body)
+
+
+async def stored_variant(store: Store, folder: Path, model: str, name: str, body: bytes) -> Variant:
+    """One more variant of a model that exists."""
+    source = folder / f"source-{name}"
+    await asyncio.to_thread(source.write_bytes, body)
+    staged = await asyncio.to_thread(store.blobs.stage, [source])
+    variant = Variant(
+        id=variant_id(model, name),
+        model_id=model,
+        name=name,
+        precision=Precision.FP32,
+        content_sha256=staged.sha256,
+        size_bytes=len(body),
+        inputs=(TensorSpec("x", "FP32", (-1, 3)),),
+        outputs=(TensorSpec("y", "FP32", (-1, 1)),),
+    )
+    return await store.put_variant(variant, staged)
+
+
+async def stream(*blocks: bytes) -> AsyncIterator[bytes]:
+    """Blocks as a request's body brings them."""
+    for block in blocks:
+        yield block
