@@ -241,8 +241,11 @@ def _statistics_rows(box: Box, application: Application) -> list[dict[str, Any]]
     names = set(figures) | (
         set(box.catalogue.entry(application.id).servables) if box.engine.is_available(application) else set()
     )
+    to_epoch_ns = int(box.clock.wall_now().timestamp() * NS_PER_S) - box.clock.now_ns()
     return [
-        _statistics_row(application.name, name, figures.get(name) or Statistics()) for name in sorted(names) if name
+        _statistics_row(application.name, name, figures.get(name) or Statistics(), to_epoch_ns)
+        for name in sorted(names)
+        if name
     ]
 
 
