@@ -72,13 +72,7 @@ class Downloader:
             return [*PIP_DOWNLOAD, "--dest", str(folder), f"{package}=={version}"]
         if client is Client.NPM:
             pack = ["pack", f"{package}@{version}", "--pack-destination", str(folder), "--cache", str(folder / "tmp")]
-            return [
-                *self._npm(f"{package} {version}"),
-                *pack,
-                "--ignore-scripts",
-                "--fetch-retries=1",
-                "--loglevel=error",
-            ]
+            return [*self._npm(f"{package} {version}"), *pack, "--ignore-scripts", *NPM_PATIENCE]
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
             raise ClientMissing(
                 carrier=f"{package} {version}", client="apt", reason="this part is for Debian and its relatives"
