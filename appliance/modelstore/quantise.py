@@ -48,6 +48,8 @@ FP16_SENSITIVE = (
     "InstanceNormalization",
 )
 """What is computed in fp32 when plain fp16 strays: sums over many values, exponentials, squares."""
+TABLE_ELEMENTS_MIN = 65_536
+"""Smaller tables (positions, shapes) are left alone."""
 OPSET_PER_CHANNEL = 13
 logging.getLogger().addFilter(lambda record: "pre-processing before quantization" not in record.getMessage())
 
@@ -157,10 +159,12 @@ def static_int8(source: Path, target: Path, ranges: Ranges, is_clipped: bool, ex
 
 
 def dynamic_int8(source: Path, target: Path) -> None:
-    """Weights of MatMul and Gemm as per-channel int8; activations are quantised as they come."""
-    quantize_dynamic(
-        source, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
-    )
+    """Weights of MatMul and Gemm as per-channel int8, activations quantised as they come; large tables that Gather reads as int8."""
+    graph = onnx.load(source, load_external_data=False).graph
+    sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+    small = [n.name for n in graph.node if n.op_type == "Gather" and sizes.get(n.input[0], 0) < TABLE_ELEMENTS_MIN]
+    ops = ["MatMul", "Gemm", "Gather"]
+    quantize_dynamic(source, target, ops, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=small)
     _save(onnx.load(target), onnx.load(source, load_external_data=False), target)
 
 

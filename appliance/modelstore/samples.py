@@ -28,6 +28,9 @@ CONTENT_TYPES = {
     ".json": "application/json",
     ".npz": "application/x-npz",
 }
+SYNTHETIC_FEEDS = 8
+SMALLER_FEEDS = 8
+"""Calibration inputs at each smaller size: the ranges differ a little, the layers are the same."""
 MEDIA_BYTES_MAX = 256 * 2**20
 
 
@@ -77,31 +80,59 @@ def decoded(sample: Sample, task: TaskSpec, target: Target) -> Decoded:
     return TASKS[task.kind].decode(sample.media(), task, target, {})
 
 
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """Inputs of runs, by the name of the input."""
+
+    full: list[dict[str, np.ndarray]]
+    """At full size."""
+    smaller: list[dict[str, np.ndarray]]
+    """At the other sizes of the ladder, which share the file and so its value ranges."""
+    words: str
+    """What they are, for a person."""
+
+    def all(self) -> list[dict[str, np.ndarray]]:
+        return [*self.full, *self.smaller]
+
+
 def calibration_feeds(
     paths: Sequence[str], task: TaskSpec, inspection: Inspection, assets: Mapping[str, str], count_max: int
-) -> tuple[list[dict[str, np.ndarray]], str]:
-    """(inputs of `count_max` runs at most, what they are in words). Files that cannot be decoded are left out.
+) -> Feeds:
+    """At most `count_max` inputs at full size and a few at each smaller one. Files that cannot be decoded are left out.
 
     Synthetic inputs when there is no usable file: they keep a quantised network alive, but its accuracy suffers.
     """
-    size = inspection.ladder[0] if inspection.ladder else None
-    target = target_of(inspection, size, assets)
+    full, *others = inspection.ladder or (None,)
+    problems: list[str] = []
+    usable: list[Sample] = []
     feeds: list[dict[str, np.ndarray]] = []
-    problem = ""
     for sample in unlabelled(paths, count_max):
         try:
-            steps = decoded(sample, task, target).steps
+            steps = _steps(sample, task, target_of(inspection, full, assets))
         except BadInput as error:
-            problem = f" ({sample.path.name}: {error})"
+            problems.append(f" ({sample.path.name}: {error})")
             continue
-        feeds.extend(step_inputs(step, task, {}) for step in steps[: max(1, count_max - len(feeds))])
+        usable.append(sample)
+        feeds.extend(steps[: max(1, count_max - len(feeds))])
         if len(feeds) >= count_max:
             break
-    if feeds:
-        return feeds, f"{len(feeds)} calibration inputs"
-    return list(
-        synthetic_feeds(inspection, task, size, 8)
-    ), f"8 synthetic inputs, as no calibration input was usable{problem}"
+    if not feeds:
+        made = list(synthetic_feeds(inspection, task, full, SYNTHETIC_FEEDS))
+        smaller = [one for size in others for one in synthetic_feeds(inspection, task, size, SMALLER_FEEDS)]
+        words = f"{SYNTHETIC_FEEDS} synthetic inputs, as no calibration input was usable{''.join(problems[:1])}"
+        return Feeds(made, smaller, words)
+    few = usable[:: -(-len(usable) // SMALLER_FEEDS)]
+    smaller = [
+        one
+        for size in others
+        for sample in few
+        for one in _steps(sample, task, target_of(inspection, size, assets))[:1]
+    ]
+    return Feeds(feeds, smaller, f"{len(feeds)} calibration inputs")
+
+
+def _steps(sample: Sample, task: TaskSpec, target: Target) -> list[dict[str, np.ndarray]]:
+    return [step_inputs(step, task, {}) for step in decoded(sample, task, target).steps]
 
 
 def synthetic_feeds(
