@@ -85,7 +85,8 @@ def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]
     body = bytearray(victim.read_bytes())
     body[3] ^= 1
     victim.write_bytes(body)
-    blobs, told = blobs_in(tmp_path), []
+    told: list[str] = []
+    blobs = blobs_in(tmp_path)
     blobs.on_damaged = told.append
     with pytest.raises(LoadFailed, match="damaged"):
         blobs.path(ref.sha256)

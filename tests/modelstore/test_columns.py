@@ -23,7 +23,7 @@ from appliance.domain.jobs import ImportRequest
 from appliance.modelstore.columns import Document, Moment
 from tests.modelstore.boxes import parts
 
-DIALECT = sqlite.dialect()  # type: ignore[no-untyped-call]
+DIALECT = sqlite.dialect()
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 names = st.text(max_size=8)
 tensors = st.builds(TensorSpec, name=names, datatype=names, shape=st.tuples(st.integers(-1, 9), st.integers(-1, 9)))

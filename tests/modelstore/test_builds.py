@@ -1,0 +1,179 @@
+"""Prepared forms serve only when they have run here, and are made anew when the machine's libraries change."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.catalogue import Latency, Profile, Variant
+from appliance.domain.errors import LoadFailed, StorageFull
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.names import build_id
+from tests.modelstore.boxes import CPU, Parts, parts, stored_model
+
+PROFILE = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
+
+
+async def prepared(box: Parts, variant: Variant) -> PreparedForm:
+    path = box.store.blobs.path(variant.content_sha256)
+    return await box.builds.prepare(box.measure, variant.content_sha256, path, CPU)
+
+
+def body_of(form: PreparedForm) -> bytes:
+    return Path(form.path).read_bytes()
+
+
+def damage(form: PreparedForm) -> None:
+    Path(form.path).write_bytes(b"cut")
+
+
+def id_of(variant: Variant) -> str:
+    return build_id(variant.content_sha256, "cpu")
+
+
+def test_without_a_prepared_form_the_plain_file_serves(tmp_path: Path) -> None:
+    """A new variant can be opened at once, with what is known of its size."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(replace(variant, profile=PROFILE))
+            form = await box.builds.open_build(id_of(variant))
+            assert not form.optimised
+            assert body_of(form) == b"weights"
+            assert (form.size_bytes, form.resident_bytes, form.peak_bytes) == (7, 1000, 2000)
+            with pytest.raises(LoadFailed):
+                await box.builds.open_build("unknown@cpu")
+
+    asyncio.run(story())
+
+
+def test_a_form_serves_only_after_it_was_kept(tmp_path: Path) -> None:
+    """While it is tried, requests get the plain file; once kept it serves, also after a restart, and is not made again."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            tried = await prepared(box, variant)
+            assert tried.optimised
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            await box.builds.keep(tried)
+            await box.builds.discard(tried)
+            kept = await box.builds.open_build(id_of(variant))
+            assert kept.optimised
+            assert body_of(kept) == b"weights"
+            assert await prepared(box, variant) == kept
+            assert len(box.measure.prepared) == 1
+        async with parts(tmp_path, runs=False) as box:
+            assert (await box.builds.open_build(id_of(variant))).path == kept.path
+            assert box.builds.unprepared() == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("has_forms", [True, False])
+def test_a_form_that_was_given_up_is_not_tried_again(tmp_path: Path, has_forms: bool) -> None:
+    """Crashed in the measuring child, or impossible: the plain file serves on this machine from then on."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.measure.has_forms = has_forms
+            box.builds.put(variant)
+            tried = await prepared(box, variant)
+            assert tried.optimised == has_forms
+            if has_forms:
+                await box.builds.reject(tried, "exit status -11")
+                await box.builds.discard(tried)
+        async with parts(tmp_path, runs=False) as box:
+            assert box.builds.unprepared() == []
+            assert not (await prepared(box, variant)).optimised
+            assert box.measure.prepared == []
+            assert not list((tmp_path / "prepared").glob("*/tmp-*"))
+
+    asyncio.run(story())
+
+
+def test_other_libraries_make_forms_stale(tmp_path: Path) -> None:
+    """After an update the old folder goes and the build waits to be prepared again; meanwhile the plain file serves."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+        async with parts(tmp_path, runs=False, processor=replace(CPU, fingerprint="library 2")) as box:
+            assert [build.id for build in box.builds.unprepared()] == [id_of(variant)]
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            assert list((tmp_path / "prepared").iterdir()) == []
+
+    asyncio.run(story())
+
+
+def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
+    """A file that was cut short is noticed when it is opened; the build is prepared again."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            form = await box.builds.open_build(id_of(variant))
+            assert box.builds.unprepared() == []
+            damage(form)
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            await asyncio.wait_for(box.builds.wait_unprepared(), 1)
+            assert [build.id for build in box.builds.unprepared()] == [id_of(variant)]
+
+    asyncio.run(story())
+
+
+def test_forms_go_with_their_content(tmp_path: Path) -> None:
+    """After the model is deleted nothing of its forms is on the disk, and forms of unknown builds go at start."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            await box.store.delete_model("default/m")
+            assert not list((tmp_path / "prepared").rglob("model.onnx"))
+            with pytest.raises(LoadFailed):
+                await box.builds.open_build(id_of(variant))
+            orphan = next((tmp_path / "prepared").iterdir()) / "someone@cpu"
+            orphan.mkdir()
+        async with parts(tmp_path, runs=False):
+            assert not orphan.exists()
+
+    asyncio.run(story())
+
+
+def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> None:
+    """The build's size is that of its most demanding variant; another processor's profile does not count."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            for resident in (1000, 3000, 2000):
+                box.builds.put(replace(variant, profile=replace(PROFILE, resident_bytes=resident)))
+            box.builds.put(replace(variant, profile=replace(PROFILE, processor="gpu", resident_bytes=9000)))
+            assert (await box.builds.open_build(id_of(variant))).resident_bytes == 3000
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_leaves_no_half_form(small_disk: Path, tmp_path: Path) -> None:
+    """A form that does not fit is gone without a trace, and the plain file serves."""
+
+    async def story() -> None:
+        async with parts(small_disk, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path, body=b"w" * 1_600_000)
+            box.builds.put(variant)
+            with pytest.raises((StorageFull, OSError)):
+                await prepared(box, variant)
+            assert not list((small_disk / "prepared").rglob("model.onnx"))
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+
+    asyncio.run(story())

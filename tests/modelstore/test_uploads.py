@@ -1,0 +1,281 @@
+"""Uploads go on where they stopped, whatever stopped them, within every limit."""
+
+import asyncio
+import hashlib
+import itertools
+import tempfile
+import tracemalloc
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from appliance.domain.catalogue import Quota, Tenant
+from appliance.domain.errors import (
+    BadInput,
+    IllegalState,
+    OffsetMismatch,
+    QuotaExceeded,
+    StorageFull,
+    TooLarge,
+    UnknownTenant,
+    UnknownUpload,
+)
+from tests.modelstore.boxes import MIB, parts, stored_model, stream
+
+
+class Broken(Exception):
+    """The connection went away."""
+
+
+async def breaking(*blocks: bytes) -> AsyncIterator[bytes]:
+    for block in blocks:
+        yield block
+    raise Broken
+
+
+@given(
+    body=st.binary(max_size=5000),
+    cuts=st.lists(st.integers(0, 5000), max_size=5),
+    breaks=st.lists(st.booleans(), max_size=6),
+)
+@settings(max_examples=20)
+def test_any_way_of_cutting_arrives_whole(body: bytes, cuts: list[int], breaks: list[bool]) -> None:
+    """However a file is cut into pieces and blocks, and wherever the connection breaks, going on at the offset gives the same bytes."""
+    edges = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
+    pieces = [body[start:end] for start, end in itertools.pairwise(edges)] or [b""]
+
+    async def story(folder: Path) -> None:
+        async with parts(folder, runs=False) as box:
+            record = await box.uploads.create("default", len(body), hashlib.sha256(body).hexdigest())
+            offset = 0
+            for number, piece in enumerate(pieces):
+                blocks = [piece[: len(piece) // 2], piece[len(piece) // 2 :]]
+                if number < len(breaks) and breaks[number]:
+                    with pytest.raises(Broken):
+                        await box.uploads.append(record.id, offset, breaking(*blocks))
+                else:
+                    await box.uploads.append(record.id, offset, stream(*blocks))
+                offset = (await box.uploads.upload(record.id)).offset
+            path = await box.uploads.finish(record.id)
+            assert path.read_bytes() == body
+
+    with tempfile.TemporaryDirectory() as name:
+        asyncio.run(story(Path(name)))
+
+
+def test_a_restart_goes_on_at_the_offset(tmp_path: Path) -> None:
+    """What was acknowledged before the box stopped need not be sent again; what was announced is remembered."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default", 10, file_name="net.onnx")
+            await box.uploads.append(record.id, 0, stream(b"0123"))
+        async with parts(tmp_path, runs=False) as box:
+            again = await box.uploads.upload(record.id)
+            assert (again.offset, again.length, again.file_name, again.is_complete) == (4, 10, "net.onnx", False)
+            done = await box.uploads.append(record.id, 4, stream(b"456789"))
+            assert done.is_complete
+            assert (await box.uploads.finish(record.id)).read_bytes() == b"0123456789"
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_request_keeps_what_arrived(tmp_path: Path) -> None:
+    """The server drops the handler of a vanished client; its blocks are on the disk."""
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"x" * (2 * MIB)
+        yield b"y" * 10
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default")
+            task = asyncio.create_task(box.uploads.append(record.id, 0, endless()))
+            await asyncio.wait([task], timeout=0.5)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert (await box.uploads.upload(record.id)).offset == 2 * MIB + 10
+
+    asyncio.run(story())
+
+
+def test_a_wrong_offset_says_the_right_one(tmp_path: Path) -> None:
+    """A piece that would leave a gap or write twice is refused before a byte of it is read."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default", 10)
+            await box.uploads.append(record.id, 0, stream(b"0123"))
+            for offset in (0, 3, 5):
+                with pytest.raises(OffsetMismatch) as caught:
+                    await box.uploads.append(record.id, offset, stream(b"456789"))
+                assert caught.value.expected_offset == 4
+            assert (await box.uploads.upload(record.id)).offset == 4
+
+    asyncio.run(story())
+
+
+def test_two_pieces_at_once_are_told_apart(tmp_path: Path) -> None:
+    """While one piece is being written another one, a finish and a deletion are refused; afterwards they work."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            gate = asyncio.Event()
+
+            async def slow() -> AsyncIterator[bytes]:
+                yield b"01"
+                await gate.wait()
+                yield b"23"
+
+            record = await box.uploads.create("default", 4)
+            first = asyncio.create_task(box.uploads.append(record.id, 0, slow()))
+            await asyncio.wait([first], timeout=0.1)
+            for attempt in (
+                box.uploads.append(record.id, 0, stream(b"ab")),
+                box.uploads.finish(record.id),
+                box.uploads.delete(record.id),
+            ):
+                with pytest.raises(IllegalState):
+                    await attempt
+            gate.set()
+            await first
+            assert (await box.uploads.finish(record.id)).read_bytes() == b"0123"
+            await box.uploads.delete(record.id)
+            with pytest.raises(UnknownUpload):
+                await box.uploads.upload(record.id)
+            assert list(box.uploads.folder.iterdir()) == []
+
+    asyncio.run(story())
+
+
+def test_limits_hold(tmp_path: Path) -> None:
+    """The box's limit at the start and on the way, the announced length, and nonsense in the announcement."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False, bytes_max=8) as box:
+            uploads = box.uploads
+            with pytest.raises(TooLarge):
+                await uploads.create("default", 9)
+            for length, error in ((None, TooLarge), (3, TooLarge)):
+                record = await uploads.create("default", length)
+                with pytest.raises(error):
+                    await uploads.append(record.id, 0, stream(b"ab", b"cdefghi"))
+                assert (await uploads.upload(record.id)).offset == 2
+            with pytest.raises(BadInput):
+                await uploads.create("default", -1)
+            with pytest.raises(BadInput):
+                await uploads.create("default", sha256="g" * 64)
+            with pytest.raises(UnknownTenant):
+                await uploads.create("nobody", 1)
+
+    asyncio.run(story())
+
+
+def test_finishing_checks_length_and_digest(tmp_path: Path) -> None:
+    """Missing bytes and other bytes are told apart; a digest may be written in capitals."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default", 4, hashlib.sha256(b"good").hexdigest().upper())
+            await box.uploads.append(record.id, 0, stream(b"go"))
+            with pytest.raises(IllegalState, match="2 of 4 bytes"):
+                await box.uploads.finish(record.id)
+            await box.uploads.append(record.id, 2, stream(b"od"))
+            assert (await box.uploads.finish(record.id)).read_bytes() == b"good"
+            other = await box.uploads.create("default", 3, hashlib.sha256(b"good").hexdigest())
+            await box.uploads.append(other.id, 0, stream(b"bad"))
+            with pytest.raises(BadInput, match="SHA-256"):
+                await box.uploads.finish(other.id)
+
+    asyncio.run(story())
+
+
+def test_the_quota_counts_what_is_announced(tmp_path: Path) -> None:
+    """Announced bytes are reserved at the start; an upload of unknown length is stopped where the quota ends."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            await box.store.create_tenant(Tenant("harbour", Quota(stored_bytes=100)))
+            await stored_model(box.store, tmp_path, body=b"x" * 30, tenant="harbour")
+            announced = await box.uploads.create("harbour", 50)
+            with pytest.raises(QuotaExceeded):
+                await box.uploads.create("harbour", 21)
+            open_ended = await box.uploads.create("harbour")
+            with pytest.raises(QuotaExceeded):
+                await box.uploads.append(open_ended.id, 0, stream(b"a" * 15, b"b" * 15))
+            assert (await box.uploads.upload(open_ended.id)).offset == 15
+            await box.uploads.append(announced.id, 0, stream(b"c" * 50))
+
+    asyncio.run(story())
+
+
+def test_idle_uploads_expire(tmp_path: Path) -> None:
+    """A day without a piece and it is gone, bytes and all; one that goes on stays, and so does another's."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            idle, busy = await box.uploads.create("default"), await box.uploads.create("default")
+            box.clock.now += timedelta(hours=23)
+            await box.uploads.append(busy.id, 0, stream(b"x"))
+            box.clock.now += timedelta(hours=2)
+            assert await box.uploads.sweep() == [idle.id]
+            assert [one.id for one in await box.uploads.uploads("default")] == [busy.id]
+            assert [path.name for path in box.uploads.folder.iterdir()] == [busy.id]
+
+    asyncio.run(story())
+
+
+def test_uploads_whose_file_was_taken_are_forgotten(tmp_path: Path) -> None:
+    """Killed between the import's taking the file and the upload's deletion: the next sweep drops the row."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default", 1)
+            (box.uploads.folder / record.id).unlink()
+            assert await box.uploads.sweep() == [record.id]
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_stops_and_goes_on(small_disk: Path) -> None:
+    """The piece fails with a clear error, the box goes on, and when there is room again the upload goes on at its offset."""
+
+    async def story() -> None:
+        async with parts(small_disk, runs=False) as box:
+            ballast = small_disk / "ballast"
+            ballast.write_bytes(b"b" * MIB)
+            record = await box.uploads.create("default")
+            with pytest.raises(StorageFull):
+                await box.uploads.append(record.id, 0, stream(*[b"x" * 65536] * 64))
+            offset = (await box.uploads.upload(record.id)).offset
+            assert 0 < offset < 4 * MIB
+            ballast.unlink()
+            assert (await box.uploads.append(record.id, offset, stream(b"yy"))).offset == offset + 2
+            body = (await box.uploads.finish(record.id)).read_bytes()
+            assert body == b"x" * offset + b"yy"
+
+    asyncio.run(story())
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """A piece of 48 MiB grows the process by a few blocks only."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default")
+            block = b"z" * 65536
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            await box.uploads.append(record.id, 0, stream(*[block] * 768))
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert (await box.uploads.upload(record.id)).offset == 48 * MIB
+            assert peak - before < 8 * MIB
+
+    asyncio.run(story())
