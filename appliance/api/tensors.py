@@ -7,6 +7,7 @@ aligned for its type), so it crosses the server without a copy.
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -18,6 +19,14 @@ from appliance.tasks.datatypes import dtype_of, word_of
 
 _DIMENSIONS_MAX = 32
 _ELEMENTS_MAX = 1 << 40
+_JSON_TYPES: Mapping[str, tuple[frozenset[type], str]] = {
+    "f": (frozenset({int, float}), "numbers"),
+    "i": (frozenset({int}), "whole numbers"),
+    "u": (frozenset({int}), "whole numbers"),
+    "b": (frozenset({bool}), "true or false"),
+    "O": (frozenset({str}), "strings"),
+}
+"""Kind of dtype → what may stand for it in JSON, and how to say so."""
 
 
 @dataclass(slots=True)
@@ -49,6 +58,8 @@ def parse_infer(body: bytes | bytearray, json_length: int | None) -> InferCall:
     parameters = _mapping(header.get("parameters"), "parameters")
     outputs, binary = _requested_outputs(header.get("outputs"))
     call_id = header.get("id")
+    if call_id is not None and type(call_id) not in (str, int):
+        raise BadTensor(reason="id: must be a string")
     return InferCall(
         str(call_id) if call_id is not None and call_id != "" else None,
         _inputs(header.get("inputs"), body, length),
@@ -104,10 +115,8 @@ def _inputs(listed: Any, body: bytes | bytearray, offset: int) -> dict[str, np.n
         if size is None:
             inputs[name] = _from_json(described.get("data"), word, shape, count, where)
             continue
-        if not isinstance(size, int) or size < 0 or offset + size > len(body):
-            raise BadTensor(
-                reason=f"{where}: binary_data_size {size!r} does not fit the {len(body) - offset} bytes left"
-            )
+        if type(size) is not int or not 0 <= size <= len(body) - offset:
+            raise BadTensor(reason=f"{where}: binary_data_size does not fit the {len(body) - offset} bytes left")
         inputs[name] = _from_bytes(memoryview(body)[offset : offset + size], word, shape, count, where)
         offset += size
     if offset != len(body):
@@ -123,7 +132,7 @@ def _shape(shape: Any, where: str) -> tuple[list[int], int]:
         if type(size) is not int or size < 0:
             raise BadTensor(reason=f"{where}: shape must hold whole numbers ≥ 0")
     count = prod(shape)
-    if count > _ELEMENTS_MAX:
+    if (count or prod(filter(None, shape))) > _ELEMENTS_MAX:  # one zero does not make the other sizes small
         raise BadTensor(reason=f"{where}: shape {shape} is too large")
     return shape, count
 
@@ -136,6 +145,8 @@ def _from_bytes(data: memoryview, word: str, shape: list[int], count: int, where
         raise BadTensor(
             reason=f"{where}: {len(data)} bytes for shape {shape} of {word}, which takes {count * dtype.itemsize}"
         )
+    if word == "BOOL":  # any byte may come, and a bool that is neither 0 nor 1 is both true and false
+        return np.not_equal(np.frombuffer(data, np.uint8), 0).reshape(shape)
     array = np.frombuffer(data, dtype).reshape(shape)
     return array if array.flags.aligned else array.copy()
 
@@ -144,44 +155,26 @@ def _from_json(data: Any, word: str, shape: list[int], count: int, where: str) -
     if not isinstance(data, list):
         raise BadTensor(reason=f"{where}: needs data (a list) or parameters.binary_data_size")
     dtype = dtype_of(word)
+    flat = _flat(data, where)
+    if len(flat) != count:
+        raise BadTensor(reason=f"{where}: {len(flat)} elements for shape {shape}, which takes {count}")
+    types, wanted = _JSON_TYPES[dtype.kind]
+    if not types.issuperset(map(type, flat)):
+        raise BadTensor(reason=f"{where}: the data of a {word} tensor must be {wanted}")
     try:
-        if word == "BYTES":
-            array = _texts(data, where)
-        else:
-            array = _numbers(data, dtype, where)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise BadTensor(reason=f"{where}: the data is no {word} tensor: {error}") from None
-    if array.size != count:
-        raise BadTensor(reason=f"{where}: {array.size} elements for shape {shape}, which takes {count}")
-    return array.reshape(shape)
+        with np.errstate(over="raise"):
+            return np.array(flat, dtype).reshape(shape)
+    except (OverflowError, FloatingPointError):
+        raise BadTensor(reason=f"{where}: a value does not fit {word}") from None
 
 
-def _numbers(data: list[Any], dtype: np.dtype[Any], where: str) -> np.ndarray:
-    if dtype.kind == "f":
-        return np.asarray(data, dtype=dtype)
-    array = np.asarray(data)
-    if array.size == 0:
-        return array.astype(dtype)
-    if array.dtype.kind != ("b" if dtype.kind == "b" else "i") and not (dtype.kind == "u" and array.dtype.kind in "iu"):
-        raise BadTensor(reason=f"{where}: the data must be {'true or false' if dtype.kind == 'b' else 'whole numbers'}")
-    cast = array.astype(dtype)
-    if dtype.kind != "b" and not np.array_equal(cast, array):
-        raise BadTensor(reason=f"{where}: a value does not fit {dtype.name}")
-    return cast
-
-
-def _texts(data: list[Any], where: str) -> np.ndarray:
-    flat: list[Any] = []
-    stack = [data]
-    while stack:
-        for item in stack.pop():
-            if isinstance(item, list):
-                stack.append(item)
-            elif isinstance(item, str):
-                flat.append(item)
-            else:
-                raise BadTensor(reason=f"{where}: BYTES data must be strings")
-    return np.array(flat, dtype=np.object_)
+def _flat(data: list[Any], where: str) -> list[Any]:
+    """The elements of nested lists in row-major order; numpy may not guess here: it would turn one long text among numbers into gigabytes."""
+    while data and type(data[0]) is list:
+        if set(map(type, data)) != {list} or len(set(map(len, data))) != 1:
+            raise BadTensor(reason=f"{where}: the nested lists of data must be of equal depth and length")
+        data = list(chain.from_iterable(data))
+    return data
 
 
 def _unpack_bytes(data: memoryview, shape: list[int], count: int, where: str) -> np.ndarray:
