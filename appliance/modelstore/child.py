@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -30,6 +30,7 @@ from appliance.modelstore.orders import (
     Unpacked,
     UnpackOrder,
     from_json,
+    paths_of,
     to_json,
 )
 from appliance.modelstore.sandbox import ChildLimits, memory_reason
@@ -67,9 +68,21 @@ async def run_order(
     Raises: as `run_stage`.
     """
     stage, gives = next((name, gives) for name, (takes, gives) in ORDERS.items() if isinstance(order, takes))
-    return from_json(
-        gives, await run_stage(stage, to_json(order), limits=limits, on_progress=on_progress, scratch=scratch)
-    )
+    result = await run_stage(stage, to_json(order), limits=limits, on_progress=on_progress, scratch=scratch)
+    try:
+        answer: Any = from_json(gives, result)
+        _check_confined(paths_of(answer), paths_of(order))
+    except ValueError:  # pydantic's, too
+        raise _refusal(stage, BROKEN) from None
+    return answer
+
+
+def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raises: ValueError unless every path is one of the order's or lies in its target: a child that was taken over could name any file of ours."""
+    roots = [os.path.realpath(path) for path in allowed]
+    for path in map(os.path.realpath, given):
+        if not any(path == root or path.startswith(root + os.sep) for root in roots):
+            raise ValueError(path)
 
 
 async def run_stage(
@@ -79,15 +92,16 @@ async def run_stage(
     limits: ChildLimits,
     on_progress: OnProgress | None = None,
     scratch: Path | None = None,
+    program: str = "appliance.modelstore.stages",
 ) -> dict[str, Any]:
-    """Run `stage` with JSON `arguments` and return its JSON result. `scratch` is where the child's working folder is made.
+    """Run `stage` of `program` with JSON `arguments` and return its JSON result. The child works in a folder made in `scratch`.
 
     Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while unpacking) with a
     plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all it started.
     """
     folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=scratch)
     try:
-        return await _Child(stage, limits, on_progress).run(arguments, folder)
+        return await _Child(stage, limits, on_progress).run(program, arguments, folder)
     finally:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
@@ -102,9 +116,9 @@ class _Child:
         self.answer: dict[str, Any] | None = None
         self.stderr_tail = b""
 
-    async def run(self, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    async def run(self, program: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-s", "-m", "appliance.modelstore.stages", self.stage),
+            *(sys.executable, "-P", "-s", "-m", program, self.stage),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -120,9 +134,9 @@ class _Child:
                 )
                 await process.wait()
         except TimeoutError:
-            raise self._refusal(f"took longer than {self.limits.wall_s:.0f} s") from None
+            raise _refusal(self.stage, f"took longer than {self.limits.wall_s:.0f} s") from None
         except ValueError:  # a line beyond the limit, or no JSON: the child no longer runs our program
-            raise self._refusal("broke the process that looked at it") from None
+            raise _refusal(self.stage, BROKEN) from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -156,30 +170,34 @@ class _Child:
     def _result(self, status: int) -> dict[str, Any]:
         answer = self.answer or {}
         if "error" in answer:
-            raise _typed(answer["error"]) or self._refusal("broke the process that looked at it")
+            raise _typed(answer["error"]) or _refusal(self.stage, BROKEN)
         result = answer.get("result")
         if isinstance(result, dict):
             return result
-        raise self._refusal(self._cause(status))
+        raise _refusal(self.stage, self._cause(status))
 
     def _cause(self, status: int) -> str:
         """Why a child ended without an answer, for the tenant."""
         tail = self.stderr_tail.decode(errors="replace")
         if "bad_alloc" in tail or "MemoryError" in tail:
             return memory_reason(self.limits)
-        if -status in (signal.SIGXCPU, signal.SIGKILL):
-            return f"took longer than {self.limits.cpu_s} s of processor time, or was killed because the box ran out of memory"
+        if -status == signal.SIGXCPU:
+            return f"took more than {self.limits.cpu_s} s of processor time"
+        if -status == signal.SIGKILL:
+            return "was killed, most likely because the box ran out of memory"
         if status < 0:
             return f"crashed with signal {-status}"
         last = next((line for line in reversed(tail.splitlines()) if line.strip()), "")
         return f"ended without an answer: {last[:300]}"
 
-    def _refusal(self, cause: str) -> BadInput:
-        """The error of a stage that could not speak for itself."""
-        error = BadArchive if self.stage == "unpack" else BadModel
-        return error(reason=f"{_DOING.get(self.stage, self.stage)} the file {cause}")
+
+def _refusal(stage: str, cause: str) -> BadInput:
+    """The error of a stage that could not speak for itself."""
+    error = BadArchive if stage == "unpack" else BadModel
+    return error(reason=f"{_DOING.get(stage, stage)} the file {cause}")
 
 
+BROKEN = "broke the process that looked at it"
 _DOING = {"unpack": "unpacking", "inspect": "inspecting", "make": "converting", "evaluate": "evaluating"}
 
 

@@ -4,7 +4,7 @@ Plain frozen dataclasses that travel as JSON (`to_json`, `from_json`). Paths are
 ONNX Runtime, so the service may import it freely.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -215,6 +215,20 @@ ORDERS: Mapping[str, tuple[type, type]] = {
 """Stage name to (what it takes, what it gives)."""
 
 Data = TypeVar("Data")
+PATH_FIELDS = frozenset({"source", "target", "model", "files", "path", "assets", "calibration", "evaluation"})
+
+
+def paths_of(value: Any) -> Iterator[str]:
+    """Every path that an order or an answer names, nested ones too."""
+    for name in value.__dataclass_fields__:
+        held = getattr(value, name)
+        if name in PATH_FIELDS and held is not None:
+            yield from [held] if isinstance(held, str) else held.values() if isinstance(held, Mapping) else held
+        elif name == "inspection":
+            yield from paths_of(held)
+        elif name == "variants":
+            for variant in held:
+                yield from paths_of(variant)
 
 
 @cache

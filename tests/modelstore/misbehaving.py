@@ -1,0 +1,110 @@
+"""A stage program that does what a hostile model might make it do; `source` of an UnpackOrder says which. Run by `test_child`."""
+
+import ctypes
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.clock import pause_s
+from appliance.domain.errors import StorageFull
+from appliance.modelstore import stages
+from appliance.modelstore.orders import Unpacked, UnpackOrder
+
+
+def segfault(target: Path) -> None:
+    ctypes.string_at(0)
+
+
+def end_early(target: Path) -> None:
+    sys.stderr.write("something was wrong\n")
+    os._exit(3)
+
+
+def take_memory(target: Path) -> None:
+    assert bytearray(8 << 30)
+
+
+def write_much(target: Path) -> None:
+    with (target / "large").open("wb") as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+
+
+def spin(target: Path) -> None:
+    while True:
+        pass
+
+
+def sleep(target: Path) -> None:
+    (target / "pid").write_text(str(os.getpid()))
+    if os.fork() == 0:
+        (target / "grandchild").write_text(str(os.getpid()))
+    pause_s(600)
+
+
+def print_things(target: Path) -> None:
+    print("a library prints this")
+    os.write(1, b"and this\n")
+
+
+def send_gibberish(target: Path) -> None:
+    os.write(stages_wire(), b"this is no JSON\n")
+
+
+def send_a_foreign_error(target: Path) -> None:
+    os.write(stages_wire(), b'{"error": {"type": "SystemExit", "facts": {}}}\n')
+    os._exit(0)
+
+
+def fill_the_disk(target: Path) -> None:
+    raise StorageFull
+
+
+def look_around(target: Path) -> None:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = {"core": resource.getrlimit(resource.RLIMIT_CORE)[1], "files": files}
+    facts = {"environment": dict(os.environ), "cwd": os.getcwd(), "nice": os.nice(0), "path": sys.path, **limits}
+    (target / "facts.json").write_text(json.dumps(facts))
+
+
+WAYS: dict[str, Callable[[Path], None]] = {
+    "segfault": segfault,
+    "exit": end_early,
+    "memory": take_memory,
+    "file": write_much,
+    "spin": spin,
+    "sleep": sleep,
+    "print": print_things,
+    "gibberish": send_gibberish,
+    "foreign error": send_a_foreign_error,
+    "full disk": fill_the_disk,
+    "environment": look_around,
+}
+
+
+def misbehave(order: UnpackOrder, report: stages.Report) -> Unpacked:
+    """Do what `order.source` names; the target is a folder to leave traces in."""
+    target = Path(order.target)
+    WAYS[order.source](target)
+    report(0.5, "half")
+    return Unpacked(model=str(target / "model.onnx"))
+
+
+def stages_wire() -> int:
+    """The descriptor that the parent reads: the private copy of standard output."""
+    return max(int(name) for name in os.listdir("/proc/self/fd") if _is_pipe(name) and int(name) > 2)
+
+
+def _is_pipe(name: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}").startswith("pipe:")
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    stages.STAGES["unpack"] = misbehave
+    sys.exit(stages.main("unpack"))
