@@ -135,6 +135,8 @@ class Engine:
         """Whether to compute a request at once, on this thread. A build whose run took much longer than expected loses the privilege."""
         if job.expected_ns is None or job.expected_ns > self._quick_ns_max or not job.residency.is_quick:
             return False
+        if self._queue.is_late(job):
+            return False
         job.to(RequestState.QUEUED)
         return True
 

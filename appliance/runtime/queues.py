@@ -83,7 +83,7 @@ class Queue:
             self._waiting[job.request.application_id] -= 1
             if job.answer.done():  # the caller went away
                 job.to(RequestState.FAILED)
-            elif self._is_late(job):
+            elif self.is_late(job):
                 job.to(RequestState.EXPIRED)
                 waited_ms = (self._clock.now_ns() - job.request.arrival_ns) / NS_PER_MS
                 job.answer.set_exception(DeadlineExceeded(waited_ms=waited_ms))
@@ -110,7 +110,8 @@ class Queue:
         """Waiting requests by application."""
         return {name: count for name, count in sorted(self._waiting.items()) if count}
 
-    def _is_late(self, job: Job) -> bool:
+    def is_late(self, job: Job) -> bool:
+        """Whether a run that began now would end after the deadline."""
         deadline_ns = job.request.deadline_ns
         if deadline_ns is None:
             return False

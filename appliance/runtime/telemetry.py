@@ -64,6 +64,7 @@ class Telemetry:
         self._ring: deque[Event] = deque(maxlen=ring_len)
         self._subscriber_len = subscriber_len
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
+        self._closed = False
         self._next_id = 1
         self._logger: Any = None
         self.statistics: dict[tuple[str, str, str], Statistics] = {}
@@ -91,7 +92,8 @@ class Telemetry:
             self._logger.info(event, **facts)
 
     def close(self) -> None:
-        """End every subscription: the box stops."""
+        """End every subscription, present or future: the box stops."""
+        self._closed = True
         for subscriber in self._subscribers:
             if subscriber.full():
                 subscriber.get_nowait()
@@ -108,7 +110,7 @@ class Telemetry:
         try:
             for event in [] if after_id is None else self.recent(after_id):
                 yield event
-            while (next_event := await queue.get()) is not None:
+            while not (self._closed and queue.empty()) and (next_event := await queue.get()) is not None:
                 yield next_event
         finally:
             self._subscribers.discard(queue)

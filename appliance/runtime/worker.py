@@ -52,6 +52,8 @@ class Worker:
         try:
             outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, self._is_quick)
         except asyncio.CancelledError:
+            if self._is_quick:  # in the caller's own task: nobody is left to be told
+                job.answer.cancel()
             self._settle(job, None, ShuttingDown())
             raise
         except Exception as caught:

@@ -100,8 +100,10 @@ class ChildMeasure:
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in inputs.items()}
-    np.savez(path, **arrays)
+    """Arrays by number beside the list of their names, which may be anything; text as fixed-width text, so that nothing is pickled."""
+    arrays = [np.asarray(value) for value in inputs.values()]
+    plain = [array.astype(np.str_) if array.dtype.kind == "O" else array for array in arrays]
+    np.savez(path, np.array(list(inputs), np.str_), *plain)
     return str(path)
 
 
@@ -174,7 +176,11 @@ def _latency(sessions: OnnxSessions, loaded: Any, batch: int, inputs: Mapping[st
 
 def _load_inputs(file: str) -> dict[str, np.ndarray]:
     with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        names, *arrays = [archive[f"arr_{i}"] for i in range(len(archive.files))]
+    return {
+        str(name): array.astype(np.object_) if array.dtype.kind == "U" else array
+        for name, array in zip(names, arrays, strict=True)
+    }
 
 
 def _memory(field: str) -> int:
