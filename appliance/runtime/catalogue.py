@@ -4,7 +4,7 @@ Owned by the event-loop thread; filled from the store at start and after every c
 can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -182,11 +182,6 @@ class Catalogue:
         """Every application that has a model, by id."""
         return [self._entries[i] for i in sorted(self._entries)]
 
-    def builds_of(self, model_id: str) -> set[str]:
-        """Builds of a model, whatever the variant's state."""
-        model = self._models.get(model_id)
-        return set() if model is None else {self._build(v) for v in model.variants}
-
     def figures_of(self, model_id: str) -> dict[str, Servable]:
         """A servable of each build of a model: sizes are those of the build."""
         return {s.build_id: s for e in self._entries.values() if e.model.id == model_id for s in e.servables.values()}
@@ -245,9 +240,3 @@ def _candidate(servable: Servable) -> Candidate:
         latencies[0].p99_ms if latencies else None,
         servable.resident_bytes,
     )
-
-
-def with_model(model: Model, variant: Variant) -> Model:
-    """`model` with `variant` put in or replaced."""
-    kept = tuple(v for v in model.variants if v.id != variant.id)
-    return replace(model, variants=(*kept, variant))

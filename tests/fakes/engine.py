@@ -97,6 +97,7 @@ class EngineBench:
         timeout_ms: float = 60_000,
         wait_ms_max: float = 1000,
         model: Callable[[Tensors], dict[str, Any]] = doubled,
+        quick_ms_max: float = 0,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -126,6 +127,7 @@ class EngineBench:
             processor=self.processor,
             sequences=self.sequences,
             telemetry=self.telemetry,
+            quick_ns_max=int(quick_ms_max * 1e6),
         )
 
     @asynccontextmanager

@@ -375,6 +375,73 @@ async def test_default_timeout() -> None:
     assert [type(a).__name__ for a in answers] == ["Result", "DeadlineExceeded"]
 
 
+# -- quick runs --------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_quick_run_waits_for_nobody() -> None:
+    """A model of microseconds is computed at once although the only worker is busy for long."""
+    bench = EngineBench(workers=1, quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        slow = asyncio.create_task(bench.infer(application="t/slow"))
+        await settle()
+        result = await bench.infer(3)
+        assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 0.1)
+        assert not slow.done()
+        await slow
+    bench.assert_quiet()
+
+
+@story
+async def test_quick_run_that_surprises_takes_a_worker_from_then_on() -> None:
+    """It took a hundred times as long as its profile said: the next one no longer holds everybody up."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    bench.processor.costs[bench.build("v")].run_ms = 10
+    async with bench.working():
+        await asyncio.gather(bench.infer(1), bench.infer(2))
+        assert [w["runs"] for w in bench.engine.status()["workers"]] == [0]
+        await bench.infer(3)
+        assert [w["runs"] for w in bench.engine.status()["workers"]] == [1]
+
+
+@story
+async def test_late_quick_run_is_dropped() -> None:
+    """Quick or not: after its deadline nothing is run."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        await bench.infer()
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=0.05)
+    assert len(bench.processor.ran) == 1
+
+
+@story
+async def test_quick_run_that_fails_or_is_cancelled() -> None:
+    """The error is the caller's; a caller that goes away leaves nothing behind."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if inputs["x"][0] < 0:
+            raise RunFailed(variant_id="v", reason="negative")
+        return {"y": inputs["x"]}
+
+    bench = EngineBench(quick_ms_max=0.25, model=model)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        with pytest.raises(RunFailed):
+            await bench.infer(-1)
+        gone = asyncio.create_task(bench.infer(1))
+        await pause(bench, 0.05)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        await bench.infer(2)
+    bench.assert_quiet()
+
+
 # -- callers that go away ----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,174 @@
+"""The engine's picture of tenants, models and applications."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from appliance.domain.catalogue import Application, Latency, Model, Profile, TaskSpec, Tenant, Variant
+from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
+from appliance.domain.states import VariantState
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue
+from tests.fakes.engine import build_of, make_variant
+from tests.fakes.processor import Cost
+
+
+def fill(
+    catalogue: Catalogue,
+    tenant: str,
+    name: str,
+    variants: Sequence[Variant] = (),
+    *,
+    shared: bool = False,
+    slo_ms: float | None = None,
+    floor: float = 0.0,
+) -> Application:
+    """A tenant, a model and an application of the same name."""
+    model = Model(f"{tenant}/{name}", tenant, name, TaskSpec(), tuple(variants), shared=shared)
+    application = Application(model.id, tenant, name, model.id, slo_ms, floor, shared=shared)
+    catalogue.put_tenant(Tenant(tenant))
+    catalogue.put_model(model)
+    catalogue.put_application(application)
+    return application
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue(MostAccurate())
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_own_name_hides_the_shared_one(catalogue: Catalogue) -> None:
+    """A tenant means its own first; one without finds the shared; a private one of others is not there."""
+    shared = fill(catalogue, "box", "faces", shared=True)
+    own = fill(catalogue, "a", "faces")
+    fill(catalogue, "b", "private")
+    assert catalogue.resolve("a", "faces") is own
+    assert catalogue.resolve("c", "faces") is shared
+    with pytest.raises(UnknownApplication):
+        catalogue.resolve("c", "private")
+    assert catalogue.resolve_model("a", "faces").tenant == "a"
+    assert catalogue.resolve_model("c", "faces").tenant == "box"
+    with pytest.raises(UnknownModel):
+        catalogue.resolve_model("c", "private")
+
+
+def test_first_tenant_by_name_shares_first(catalogue: Catalogue) -> None:
+    """Two share one name: the same one wins for everybody, whichever came first; when it goes the other is found."""
+    fill(catalogue, "y", "faces", shared=True)
+    first = fill(catalogue, "x", "faces", shared=True)
+    assert catalogue.resolve("c", "faces") is first
+    assert catalogue.resolve_model("c", "faces").tenant == "x"
+    catalogue.remove_application("x/faces")
+    assert catalogue.resolve("c", "faces").tenant == "y"
+
+
+def test_lists_show_own_and_shared(catalogue: Catalogue) -> None:
+    """Own ones and the shared ones that these do not hide."""
+    fill(catalogue, "box", "faces", shared=True)
+    fill(catalogue, "box", "text", shared=True)
+    fill(catalogue, "box", "secret")
+    fill(catalogue, "a", "zebra")
+    fill(catalogue, "a", "faces")
+    assert [a.id for a in catalogue.visible("a")] == ["a/faces", "a/zebra", "box/text"]
+    assert [m.id for m in catalogue.visible_models("a")] == ["a/faces", "box/text", "a/zebra"]
+    assert [a.id for a in catalogue.visible("b")] == ["box/faces", "box/text"]
+
+
+def test_application_that_is_no_longer_shared(catalogue: Catalogue) -> None:
+    """Taking the sharing back hides it from the others at once."""
+    fill(catalogue, "box", "faces", shared=True)
+    fill(catalogue, "box", "faces", shared=False)
+    with pytest.raises(UnknownApplication):
+        catalogue.resolve("a", "faces")
+
+
+def test_tenants(catalogue: Catalogue) -> None:
+    """Put, found, removed, unknown."""
+    catalogue.put_tenant(Tenant("a"))
+    assert catalogue.has_tenant("a")
+    assert catalogue.tenant("a").name == "a"
+    catalogue.remove_tenant("a")
+    assert not catalogue.has_tenant("a")
+    with pytest.raises(UnknownTenant):
+        catalogue.tenant("a")
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+
+
+def test_entry_follows_its_model(catalogue: Catalogue) -> None:
+    """No model: unavailable. Then the model comes, changes and goes, and the entry with it."""
+    catalogue.put_application(Application("t/a", "t", "a", "t/m"))
+    with pytest.raises(ModelUnavailable, match="'a'"):
+        catalogue.entry("t/a")
+    one = make_variant("t/m", "one", accuracy=0.5)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (one,)))
+    assert [s.variant.name for s in catalogue.entry("t/a").order] == ["one"]
+    two = make_variant("t/m", "two", accuracy=0.9)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (one, two)))
+    assert [s.variant.name for s in catalogue.entry("t/a").order] == ["two", "one"]
+    assert catalogue.model_of(catalogue.resolve("t", "a")).id == "t/m"
+    catalogue.remove_model("t/m")
+    with pytest.raises(ModelUnavailable):
+        catalogue.entry("t/a")
+    catalogue.remove_application("t/a")
+    assert catalogue.entries() == []
+
+
+def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
+    """A shelved one serves when it is named, one in the making or failed not at all."""
+    states = {"r": VariantState.READY, "s": VariantState.SHELVED, "m": VariantState.MAKING, "f": VariantState.FAILED}
+    fill(catalogue, "t", "m", [make_variant("t/m", name, state=state) for name, state in states.items()])
+    entry = catalogue.entry("t/m")
+    assert [s.variant.name for s in entry.order] == ["r"]
+    assert catalogue.servable(entry, "s").variant.name == "s"
+    for name in "mf":
+        with pytest.raises(ModelUnavailable, match=f"m:{name}"):
+            catalogue.servable(entry, name)
+    with pytest.raises(UnknownVariant):
+        catalogue.servable(entry, "x")
+
+
+def test_application_decides_the_order(catalogue: Catalogue) -> None:
+    """SLO and accuracy floor of the application go to the policy."""
+    good = make_variant("t/m", "good", Cost(run_ms=50), accuracy=0.9)
+    fast = make_variant("t/m", "fast", Cost(run_ms=5), accuracy=0.5)
+    fill(catalogue, "t", "m", [good, fast], slo_ms=20)
+    assert [s.variant.name for s in catalogue.entry("t/m").order] == ["fast", "good"]
+    fill(catalogue, "t", "m", [good, fast], slo_ms=20, floor=0.8)
+    assert [s.variant.name for s in catalogue.entry("t/m").order] == ["good"]
+
+
+def test_rungs_of_one_file_are_one_build(catalogue: Catalogue) -> None:
+    """Equal content: one build, as large as its largest rung was measured, used by every application that refers to it."""
+    small = make_variant("t/m", "small", Cost(10, 20), content="same")
+    large = make_variant("t/m", "large", Cost(30, 35), content="same")
+    new = make_variant("t/m", "new", content="same", measured=False)
+    fill(catalogue, "t", "m", [small, large, new])
+    fill(catalogue, "u", "m", [make_variant("u/m", "v", content="same"), make_variant("u/m", "w")])
+    for name in ("small", "large", "new"):
+        servable = catalogue.entry("t/m").servables[name]
+        assert (servable.build_id, servable.resident_bytes, servable.peak_bytes) == (build_of(small), 30, 35)
+    assert catalogue.users_of(build_of(small)) == ("t/m", "u/m")
+    assert set(catalogue.figures_of("u/m")) == {s.build_id for s in catalogue.entry("u/m").servables.values()}
+
+
+def test_unmeasured_variant_is_taken_for_three_files(catalogue: Catalogue) -> None:
+    """Before its profile is there, a build counts three times its file, and nothing is expected of its speed."""
+    fill(catalogue, "t", "m", [make_variant("t/m", "v", measured=False)])
+    servable = catalogue.entry("t/m").servables["v"]
+    assert (servable.resident_bytes, servable.peak_bytes, servable.expected_ns) == (12, 12, None)
+    assert servable.expected_of(4) is None
+
+
+@pytest.mark.parametrize(("batch", "expected_ms"), [(0, 2), (1, 2), (2, 6), (4, 6), (8, 12)])
+def test_expected_run_time_by_batch(catalogue: Catalogue, batch: int, expected_ms: float) -> None:
+    """The profiled P99 of the nearest larger batch, beyond the largest in proportion."""
+    variant = make_variant("t/m", "v")
+    profile = Profile("p", 1, 1, 1, 1, (Latency(1, 1, 2), Latency(4, 5, 6)))
+    fill(catalogue, "t", "m", [dataclasses.replace(variant, profile=profile)])
+    assert catalogue.entry("t/m").servables["v"].expected_of(batch) == expected_ms * 1_000_000

@@ -1,0 +1,153 @@
+"""Events and figures: complete, bounded, and only for whom they are meant."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from appliance.runtime.telemetry import BUCKETS_S, PARTS, Event, Histogram, Statistics, Telemetry, merge
+from tests.fakes.clock import run_virtual, settle
+from tests.fakes.hand_clock import HandClock
+
+KEY = ("t/a", "v", "t")
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry(HandClock(), ring_len=3, subscriber_len=2)
+
+
+class Logger:
+    """Remembers what it is told, in the shape of structlog's."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **facts: Any) -> None:
+        self.told.append((event, facts))
+
+
+def test_event_has_time_number_and_facts(telemetry: Telemetry) -> None:
+    """Numbers rise by one; a tenant's event says whose it is; the logger hears it too."""
+    logger = Logger()
+    telemetry.log_to(logger)
+    telemetry.emit("first", tenant="t", bytes=3)
+    telemetry.emit("second", tenant=None)
+    first, second = telemetry.recent()
+    assert first == Event(1, "2026-01-01T00:00:00+00:00", "first", "t", {"tenant": "t", "bytes": 3})
+    assert (second.id, second.tenant) == (2, None)
+    assert logger.told == [("first", {"tenant": "t", "bytes": 3}), ("second", {"tenant": None})]
+
+
+def test_ring_keeps_the_last(telemetry: Telemetry) -> None:
+    """Older ones are gone; `after_id` leaves out what is known already."""
+    for name in "abcde":
+        telemetry.emit(name)
+    assert [e.event for e in telemetry.recent()] == ["c", "d", "e"]
+    assert [e.event for e in telemetry.recent(after_id=4)] == ["e"]
+
+
+def test_subscriber_gets_recent_and_new_ones(telemetry: Telemetry) -> None:
+    """First what it missed, then what comes, without gap or double; another one hears only what comes."""
+
+    async def story() -> None:
+        telemetry.emit("a")
+        telemetry.emit("b")
+        heard: dict[str, list[str]] = {"all": [], "new": []}
+
+        async def listen(name: str, after_id: int | None) -> None:
+            async for event in telemetry.subscribe(after_id):
+                heard[name].append(event.event)
+
+        tasks = [asyncio.create_task(listen("all", 1)), asyncio.create_task(listen("new", None))]
+        await settle()
+        telemetry.emit("c")
+        await settle()
+        telemetry.close()
+        await asyncio.gather(*tasks)
+        assert heard == {"all": ["b", "c"], "new": ["c"]}
+
+    run_virtual(story)
+
+
+def test_slow_subscriber_loses_the_oldest(telemetry: Telemetry) -> None:
+    """It hears the latest; the numbers show the gap, and nobody waits for it."""
+
+    async def story() -> None:
+        events = telemetry.subscribe()
+        first = asyncio.ensure_future(anext(events))
+        await settle()
+        for name in "abcd":
+            telemetry.emit(name)
+        assert [(await first).id, (await anext(events)).id] == [3, 4]
+        await events.aclose()  # type: ignore[attr-defined]
+        telemetry.emit("e")
+
+    run_virtual(story)
+
+
+def test_close_ends_full_and_later_subscriptions(telemetry: Telemetry) -> None:
+    """A full queue does not keep the end away, and whoever comes after it does not wait for ever."""
+
+    async def story() -> None:
+        events = telemetry.subscribe()
+        waiting = asyncio.ensure_future(anext(events))
+        await settle()
+        for name in "abc":
+            telemetry.emit(name)
+        telemetry.close()
+        await waiting
+        assert [e.event async for e in events] == []
+        assert [e.event async for e in telemetry.subscribe(after_id=2)] == ["c"]
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "bucket"), [(0, 0), (0.5, 0), (0.500001, 1), (10_000, len(BUCKETS_S) - 1), (10_001, len(BUCKETS_S))]
+)
+def test_buckets_are_upper_bounds(value_ms: float, bucket: int) -> None:
+    """A value on the bound belongs below it, as Prometheus counts; the last bucket takes the rest."""
+    histogram = Histogram()
+    histogram.add(int(value_ms * 1e6))
+    assert histogram.counts[bucket] == 1
+    assert (histogram.count, histogram.sum_ns) == (1, int(value_ms * 1e6))
+
+
+def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
+    """Queue, load and compute by themselves and in all; warm and cold; items of the batch."""
+    telemetry.done(KEY, warm=False, queue_ns=1, load_ns=2, compute_ns=3, batch=4)
+    telemetry.done(KEY, warm=True, queue_ns=10, load_ns=0, compute_ns=30, batch=1)
+    statistics = telemetry.statistics[KEY]
+    assert {part: statistics.histograms[part].sum_ns for part in PARTS} == {
+        "queue": 11, "load": 2, "compute": 33, "total": 46,
+    }  # fmt: skip
+    assert (statistics.outcomes, statistics.warm, statistics.cold, statistics.inferences) == ({"done": 2}, 1, 1, 5)
+    assert statistics.last_ns == HandClock().now_ns()
+
+
+def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
+    """Over tenants, by variant, and nobody else's; forgetting takes them away."""
+    telemetry.done(KEY, warm=True, queue_ns=1, load_ns=1, compute_ns=1, batch=1)
+    telemetry.done(("t/a", "v", "u"), warm=False, queue_ns=1, load_ns=1, compute_ns=1, batch=2)
+    telemetry.failed(("t/a", "", "u"), "rejected")
+    telemetry.failed(("t/ab", "v", "t"), "failed")
+    figures = telemetry.of_application("t/a")
+    assert set(figures) == {"v", ""}
+    assert (figures["v"].outcomes, figures["v"].inferences, figures["v"].warm, figures["v"].cold) == (
+        {"done": 2},
+        3,
+        1,
+        1,
+    )
+    assert figures["v"].histograms["total"].count == 2
+    assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
+    telemetry.forget_application("t/a")
+    assert list(telemetry.statistics) == [("t/ab", "v", "t")]
+
+
+def test_merge_takes_the_later_time() -> None:
+    """Outcomes add, the last use is the later one."""
+    one, other = Statistics(outcomes={"done": 1}, last_ns=5), Statistics(outcomes={"done": 1, "failed": 2}, last_ns=3)
+    merge(one, other)
+    assert (one.outcomes, one.last_ns) == ({"done": 2, "failed": 2}, 5)
