@@ -41,6 +41,9 @@ class ImportRun:
         else:
             await self._own_variant(unpacked, self._request.variant)
         model = await self._store.model(self._model_id)
+        made = [one for one in model.variants if self._request.variant in (None, one.name)]
+        if not any(one.servable for one in made):
+            raise BadModel(reason=made[0].reason if made else "no variant could be made")
         failed = [f"{one.name}: {one.reason}" for one in model.variants if one.state is VariantState.FAILED]
         return self._summary(model), "; ".join(failed)
 

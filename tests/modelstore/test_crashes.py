@@ -1,0 +1,106 @@
+"""Killed at any instant: the folder opens whole, nothing acknowledged is lost, and every job ends."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import pause_s
+from appliance.domain.states import JobState
+from tests.modelstore.boxes import Parts, parts
+
+KILLS = 10
+ROOT = Path(__file__).parents[2]
+
+
+def killed_run(state: Path, journal: Path, seed: int, seconds: float) -> None:
+    """Let a box work for a while from the moment it is open, then kill it without warning."""
+    known = journal.read_text().count("open") if journal.exists() else 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.modelstore.crashing", str(state), str(journal), str(seed)],
+        cwd=ROOT,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        while not journal.exists() or journal.read_text().count("open") == known:
+            assert process.poll() is None, process.communicate()[1].decode()
+            pause_s(0.01)
+        pause_s(seconds)
+        assert process.poll() is None, process.communicate()[1].decode()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def acknowledged(journal: Path) -> tuple[dict[str, int], dict[str, str], set[str]]:
+    """Offsets by upload, models by job, and models whose deletion was at least asked for."""
+    offsets: dict[str, int] = {}
+    jobs: dict[str, str] = {}
+    deleted: set[str] = set()
+    for line in journal.read_text().splitlines():
+        match line.split():
+            case ["created", id]:
+                offsets[id] = 0
+            case ["uploaded", id, offset]:
+                offsets[id] = int(offset)
+            case ["submitted", id, model]:
+                jobs[id] = model
+            case ["submitting", id]:
+                offsets.pop(id, None)
+            case ["deleting", model]:
+                deleted.add(model)
+    return offsets, jobs, deleted
+
+
+async def check(box: Parts, journal: Path) -> None:
+    """The store agrees with itself and with what was acknowledged."""
+    state = box.store.state_dir
+    offsets, jobs, deleted = acknowledged(journal)
+    models = {model.id: model for model in (await box.store.snapshot()).models}
+    contents = {one.content_sha256 for model in models.values() for one in model.variants if one.servable}
+    for sha256 in contents:
+        assert box.store.blobs.path(sha256).exists()  # verified by its hash
+    assert {path.name for path in (state / "blobs").rglob("*") if path.is_file()} == contents
+    assert list((state / "quarantine").iterdir()) == []
+    known = {job.id: job for job in await box.store.jobs(limit=10_000)}
+    unfinished = {id for id, job in known.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
+    assert {path.name for path in (state / "scratch").iterdir()} <= unfinished
+    for id, model in jobs.items():
+        assert id in known
+        if model not in deleted:
+            assert model in models or known[id].state is JobState.FAILED
+        if known[id].state is JobState.DONE and model not in deleted:
+            assert models[model].variants[0].servable
+    for id, offset in offsets.items():
+        assert (await box.uploads.upload(id)).offset >= offset
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
+    """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted ends."""
+    chance = random.Random(seed)
+    state, journal = tmp_path / "state", tmp_path / "journal"
+
+    async def look() -> None:
+        async with parts(state, runs=False) as box:
+            await check(box, journal)
+
+    async def finish() -> None:
+        async with parts(state) as box:
+            for job in await box.store.jobs(limit=10_000):
+                ended = await box.ended(job.id)
+                assert ended.state is not JobState.FAILED, ended.error
+            await check(box, journal)
+
+    for life in range(KILLS):
+        killed_run(state, journal, seed * 1000 + life, chance.uniform(0.0, 1.5))
+        asyncio.run(look())
+    assert "uploaded" in journal.read_text()
+    assert "submitted" in journal.read_text()
+    asyncio.run(finish())
