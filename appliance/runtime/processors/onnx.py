@@ -17,6 +17,7 @@ import onnxruntime as ort
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
+from appliance.runtime.processors.alignment import align
 from appliance.runtime.processors.mapped import populate
 from appliance.runtime.processors.threads import WorkerThreads
 
@@ -97,6 +98,7 @@ class OnnxSessions:
         options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
         try:
             ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+            align(target_dir / _OPTIMISED, target_dir / _WEIGHTS)
             ort.InferenceSession(
                 str(target_dir / _OPTIMISED), self.options(optimised=True), providers=["CPUExecutionProvider"]
             )
