@@ -37,19 +37,19 @@ class Servable:
     resident_bytes: int
     peak_bytes: int
     expected_ns: int | None
-    """Profiled P99 at batch 1; None until measured."""
+    """Profiled median at batch 1 (the P99 would drop work that can still be in time); None until measured."""
     inputs: dict[str, InputSlot]
     output_names: frozenset[str]
 
     def expected_of(self, batch: int) -> int | None:
-        """P99 of a run of so many items: as profiled for the nearest larger batch, else in proportion to the largest."""
+        """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the largest."""
         if batch <= 1 or self.expected_ns is None or self.variant.profile is None:
             return self.expected_ns
         rows = self.variant.profile.latencies
         for row in rows:
             if row.batch >= batch:
-                return int(row.p99_ms * 1e6)
-        return int(rows[-1].p99_ms * 1e6 * batch / rows[-1].batch)
+                return int(row.p50_ms * 1e6)
+        return int(rows[-1].p50_ms * 1e6 * batch / rows[-1].batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Catalogue:
         resident = max((p.resident_bytes for p in rungs), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in rungs), default=resident)
         expected = (
-            int(variant.profile.latencies[0].p99_ms * 1e6) if variant.profile and variant.profile.latencies else None
+            int(variant.profile.latencies[0].p50_ms * 1e6) if variant.profile and variant.profile.latencies else None
         )
         inputs = {t.name: InputSlot(t, DTYPES.get(t.datatype)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)

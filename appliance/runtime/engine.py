@@ -24,16 +24,19 @@ from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.runtime.admission import Admission, check_outputs, check_tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
-from appliance.runtime.memory import MemoryManager, Residency
+from appliance.runtime.memory import MemoryManager
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
+from appliance.runtime.residency import Residency
 from appliance.runtime.sequences import Key, Sequences
 from appliance.runtime.telemetry import Telemetry
 from appliance.runtime.worker import Worker
 from appliance.tasks.base import next_state, step_inputs
 
 _SURPRISE = 20
-"""A run on the event loop may take this many times the limit once (5 ms by default: a scheduling hiccup), never twice."""
+"""A run on the event loop that takes this many times the limit (5 ms by default) is a surprise ..."""
+_SURPRISES_MAX = 3
+"""... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
 
 
 class Engine:
@@ -115,7 +118,8 @@ class Engine:
         try:
             if self._is_quick(job):
                 await self._quick_worker.serve(job)
-                residency.is_quick = job.finished_ns - job.started_ns <= _SURPRISE * self._quick_ns_max
+                is_surprise = job.finished_ns - job.started_ns > _SURPRISE * self._quick_ns_max
+                residency.surprises = residency.surprises + 1 if is_surprise else 0
             else:
                 self._queue.put(job)
             outputs = await answer
@@ -132,8 +136,8 @@ class Engine:
         return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
 
     def _is_quick(self, job: Job) -> bool:
-        """Whether to compute a request at once, on this thread. A build whose run took much longer than expected loses the privilege."""
-        if job.expected_ns is None or job.expected_ns > self._quick_ns_max or not job.residency.is_quick:
+        """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
+        if job.expected_ns is None or job.expected_ns > self._quick_ns_max or job.residency.surprises >= _SURPRISES_MAX:
             return False
         if self._queue.is_late(job):
             return False

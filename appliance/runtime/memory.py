@@ -8,42 +8,17 @@ included (EM-03). Only a size that is measured anew can push the ledger over; th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, OutOfMemory, ShuttingDown
-from appliance.domain.states import RESIDENCY_MOVES, ResidencyState, move
+from appliance.domain.states import ResidencyState
 from appliance.policies.eviction.base import EvictionInput, EvictionPlan, EvictionPolicy, ResidentBuild
 from appliance.runtime.loader import Loader
 from appliance.runtime.ports import DecisionSink, EventSink
+from appliance.runtime.residency import Residency
 
 _S = ResidencyState
-
-
-@dataclass(slots=True)
-class Residency:
-    """One build and where it is. `bytes` is what the ledger counts for it now; `pins` are requests that wait for it or use it."""
-
-    build_id: str
-    resident_bytes: int
-    peak_bytes: int
-    state: ResidencyState = _S.ABSENT
-    bytes: int = 0
-    pins: int = 0
-    last_used_ns: int = 0
-    loads: int = 0
-    load_ns: int = 0
-    handle: Any = None
-    is_quick: bool = True
-    """False once a run on the event loop took much longer than its profile had said."""
-    loading: asyncio.Future[None] | None = None
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def need_bytes(self) -> int:
-        """What a load needs free before it starts."""
-        return max(self.peak_bytes, self.resident_bytes)
 
 
 class MemoryManager:
@@ -144,7 +119,7 @@ class MemoryManager:
             await asyncio.wait([build.loading])
         if build.state is _S.RESIDENT:
             if build.pins:
-                build.state = move(RESIDENCY_MOVES, build.state, _S.DRAINING)
+                build.to(_S.DRAINING)
                 build.gone.clear()
             else:
                 self._start_unload(build)
@@ -201,18 +176,7 @@ class MemoryManager:
         """For `/v1/memory`: the domain, its builds and the counters."""
         now_ns = self._clock.now_ns()
         builds = [
-            {
-                "build": b.build_id,
-                "state": b.state.value,
-                "bytes": b.bytes,
-                "resident_bytes": b.resident_bytes,
-                "peak_bytes": b.peak_bytes,
-                "pins": b.pins,
-                "idle_ms": (now_ns - b.last_used_ns) / NS_PER_MS if b.last_used_ns else None,
-                "loads": b.loads,
-                "load_ms": b.load_ns / NS_PER_MS,
-                "applications": list(self._users_of(b.build_id)),
-            }
+            b.row(now_ns, self._users_of(b.build_id))
             for b in sorted(self._builds.values(), key=lambda b: b.build_id)
             if b.state is not _S.ABSENT
         ]
@@ -236,7 +200,7 @@ class MemoryManager:
         return build
 
     def _start_load(self, build: Residency) -> asyncio.Future[None]:
-        build.state = move(RESIDENCY_MOVES, build.state, _S.LOADING)
+        build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build), name=f"load {build.build_id}")
         task.add_done_callback(_consume)
         self._tasks.add(task)
@@ -256,7 +220,7 @@ class MemoryManager:
         build.load_ns = self._clock.now_ns() - load_start_ns
         self._committed += build.resident_bytes - build.bytes
         build.bytes = build.resident_bytes
-        build.state = move(RESIDENCY_MOVES, build.state, _S.RESIDENT)
+        build.to(_S.RESIDENT)
         build.last_used_ns = self._clock.now_ns()
         build.loading = None
         build.loads += 1
@@ -271,7 +235,7 @@ class MemoryManager:
     def _load_failed(self, build: Residency, error: BaseException) -> None:
         self._committed -= build.bytes
         build.bytes = 0
-        build.state = move(RESIDENCY_MOVES, build.state, _S.FAILED)
+        build.to(_S.FAILED)
         build.loading = None
         self.load_failures += 1
         self._announce_change()
@@ -350,7 +314,7 @@ class MemoryManager:
         self._start_unload(build)
 
     def _start_unload(self, build: Residency) -> None:
-        build.state = move(RESIDENCY_MOVES, build.state, _S.UNLOADING)
+        build.to(_S.UNLOADING)
         build.gone.clear()
         self._committed -= build.bytes
         self._leaving += build.bytes
@@ -369,7 +333,7 @@ class MemoryManager:
             facts = self._facts(build)
             self._leaving -= build.bytes
             build.bytes = 0
-            build.state = move(RESIDENCY_MOVES, build.state, _S.ABSENT)
+            build.to(_S.ABSENT)
             build.gone.set()
             self._announce_change()
             self._events.emit("variant unloaded", **{**facts, "used_bytes": self.used_bytes}, **failure)

@@ -14,7 +14,7 @@ from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
-from appliance.runtime.memory import Residency
+from appliance.runtime.residency import Residency
 
 _FOREVER = 1 << 62
 

@@ -7,9 +7,9 @@ from typing import Any
 from appliance.clock import Clock
 from appliance.domain.errors import ShuttingDown
 from appliance.domain.states import RequestState
-from appliance.runtime.memory import Residency
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
+from appliance.runtime.residency import Residency
 
 
 class Worker:

@@ -6,7 +6,8 @@ from appliance.clock import LoopClock
 from appliance.policies.eviction.base import EvictionPolicy
 from appliance.policies.eviction.lru import LeastRecentlyUsed
 from appliance.runtime.loader import Loader
-from appliance.runtime.memory import MemoryManager, Residency
+from appliance.runtime.memory import MemoryManager
+from appliance.runtime.residency import Residency
 from tests.fakes.processor import Cost, FakeProcessor
 from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource

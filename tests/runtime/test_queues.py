@@ -12,8 +12,8 @@ from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue, Servable
-from appliance.runtime.memory import Residency
 from appliance.runtime.queues import Job, Queue
+from appliance.runtime.residency import Residency
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock

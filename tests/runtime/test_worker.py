@@ -9,8 +9,8 @@ from appliance.clock import LoopClock
 from appliance.domain.errors import RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
-from appliance.runtime.memory import Residency
 from appliance.runtime.queues import Job, Queue
+from appliance.runtime.residency import Residency
 from appliance.runtime.worker import Worker
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.processor import Cost, FakeProcessor, Handle
