@@ -46,14 +46,15 @@ def progress(title: str, *, of_bytes: bool) -> Iterator[Step]:
 
 
 def _lines(title: str) -> Step:
+    """A line for each new remark; without remarks one for each tenth."""
     said: set[str] = set()
 
     def step(done: float, total: float | None, remark: str) -> None:
-        tenths = f"{int(10 * done / total) * 10} %" if total else ""
-        line = f"{title}  {remark or tenths}".rstrip()
-        if line not in said:
-            said.add(line)
-            screen.say(line)
+        percent = f"{100 * done / total:3.0f} %" if total else ""
+        mark = remark or percent[:2]
+        if mark not in said:
+            said.add(mark)
+            screen.say(f"{title}  {percent}  {remark}".rstrip())
 
     return step
 
@@ -65,7 +66,7 @@ def follow(client: "Client", job: "JobShape") -> "JobShape":
     """
     with progress(f"import {job.model}", of_bytes=False) as step:
         for now in client.follow_job(job.id):
-            step(now.percent, 100.0, now.stage if sys.stderr.isatty() else f"{now.percent:3.0f} %  {now.stage}")
+            step(now.percent, 100.0, now.stage)
     end = client.job(job.id)
     if end.state != JobState.DONE:
         raise CommandFailed(

@@ -26,7 +26,7 @@ def import_model(
     box: Connection,
     file: Annotated[
         Path,
-        typer.Argument(help="ONNX file, or a zip or tar with one and what belongs to it.", exists=True, dir_okay=False),
+        typer.Argument(help="ONNX file, or a folder, zip or tar with one and what belongs to it.", exists=True),
     ],
     name: Annotated[str | None, typer.Option(help="Name of the model \\[default: the file's name]")] = None,
     task: Annotated[
@@ -47,23 +47,25 @@ def import_model(
 ) -> None:
     """Bring a model: upload it, and follow how the box checks it, makes variants and measures them.
 
-    The model can be called as soon as its first variant is ready. A zip or tar may hold labels.txt, tokenizer.json, metadata.json, external
+    The model can be called as soon as its first variant is ready. A folder, zip or tar may hold labels.txt, tokenizer.json, metadata.json, external
     data, and the folders calibration/ and evaluation/ (with truth.json) beside the ONNX file. A large file whose upload was cut short goes on
     where it stopped when the same command is run again.
 
     \b
     [dim]$[/dim] appliance import classifier.onnx --task image-classification --labels labels.txt
-    [dim]$[/dim] appliance import detector.zip --name door --task object-detection --tenant harbour
+    [dim]$[/dim] appliance import ./detector --name door --task object-detection --tenant harbour
     [dim]$[/dim] appliance import net.onnx --task tensor --metadata '{"precisions": ["int8"]}'
     """
     facts = read_metadata(metadata)
-    with box.client() as client:
+    from appliance.cli.packing import as_file
+
+    with box.client() as client, as_file(file) as whole:
         job = _upload(
             client,
             box.url,
-            file,
+            whole,
             name=name or str(facts.get("name") or name_of(file)),
-            task=task or str(facts.get("task") or "tensor"),
+            task=task or str(facts.get("task") or _packed_task(file) or "tensor"),
             metadata=facts,
             labels=labels,
             tokenizer=tokenizer,
@@ -101,8 +103,16 @@ def read_metadata(text: str | None) -> dict[str, Any]:
 
 def name_of(file: Path) -> str:
     """A legal model name made of a file's: `My Net_v2.tar.gz` → `my-net_v2`."""
-    stem = re.sub(r"\.(onnx|zip|tar|tgz|tar\.\w+)$", "", file.name.lower())
+    stem = re.sub(r"\.(onnx|zip|tar|tgz|tar\.\w+)$", "", file.resolve().name.lower())
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("._-")[:63] or "model"
+
+
+def _packed_task(file: Path) -> str | None:
+    """What the metadata.json of a folder says; an archive's is read by the box."""
+    metadata = file / "metadata.json"
+    if not metadata.is_file():
+        return None
+    return read_metadata(f"@{metadata}").get("task")
 
 
 def _upload(client: "Client", url: str, file: Path, **order: Any) -> "JobShape":

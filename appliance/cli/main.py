@@ -3,6 +3,7 @@
 Only typer is imported before a command runs: heavier modules are imported where they are needed, so that `--help` is quick.
 """
 
+import inspect
 import sys
 from collections.abc import Sequence
 
@@ -55,6 +56,20 @@ app.command("predict", rich_help_panel=USE)(predict.predict)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)
 app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
+
+
+def _teach(group: typer.Typer) -> None:
+    """Give every command its docstring as help, paragraphs joined so that the terminal breaks the lines; examples (`\\b`) stay as they are."""
+    for command in group.registered_commands:
+        paragraphs = inspect.cleandoc(command.callback.__doc__ or "" if command.callback else "").split("\n\n")
+        joined = (text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs)
+        command.help = "\n\n".join(joined)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _teach(inner.typer_instance)
+
+
+_teach(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -53,14 +53,19 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-def size(count: float | None) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 model`, `2 models`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def size(bytes_: float | None) -> str:
     """Bytes for people: `22.9 MB`."""
-    if count is None:
+    if bytes_ is None:
         return "–"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count:.0f} B"
+        if bytes_ >= factor:
+            return f"{bytes_ / factor:.1f} {unit}"
+    return f"{bytes_:.0f} B"
 
 
 def milliseconds(value: float | None) -> str:

@@ -56,8 +56,7 @@ def serve(
 
     from appliance.app import serve as run
 
-    state_dir = settings.state_dir.absolute()
-    run(settings, on_listen=lambda url: _greet(url, state_dir))
+    run(settings, on_listen=lambda url: _greet(url, settings.state_dir))
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -72,11 +71,13 @@ def _settings(overrides: dict[str, Any]) -> Any:
     from appliance.settings import Settings
 
     try:
-        return Settings(**_given(overrides))
+        settings = Settings(**_given(overrides))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise CommandFailed(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
+    # Children work in folders of their own, where a relative path would mean something else.
+    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 
 
 def _greet(url: str, state_dir: Path) -> None:

@@ -69,7 +69,7 @@ def fetch_zoo(name: Name = "demo", cache: CacheFolder = None, as_json: Json = Fa
     \b
     [dim]$[/dim] appliance zoo fetch small
     """
-    from appliance.cli.demo.downloads import fetched
+    from appliance.cli.downloads import fetched
     from appliance.zoo import default_folder
 
     zoo = fetched(checked(name), cache or default_folder())

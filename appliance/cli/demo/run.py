@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from appliance.cli import screen
 from appliance.cli.demo import board
-from appliance.cli.demo.downloads import fetched_or_smaller
 from appliance.cli.demo.figures import Figures
 from appliance.cli.demo.fleet import DeviceOrder, Fleet, fleet
 from appliance.cli.demo.server import RunningServer, running_server
 from appliance.cli.demo.tenancy import Tenancy
 from appliance.cli.demo.watch import Watch
+from appliance.cli.downloads import fetched_or_smaller
 from appliance.clock import Clock, SystemClock, pause_s
 from appliance.domain.catalogue import TaskKind
 
