@@ -20,6 +20,7 @@ from appliance.modelstore import graph as facts
 from appliance.modelstore import ladder, normalise
 from appliance.modelstore.feeds import axes_of, extents, synthetic
 from appliance.modelstore.orders import Extent, Inspection, InspectOrder, Size
+from appliance.modelstore.reading import check_declared, read
 from appliance.modelstore.running import Runner, TooSlow, largest_error
 
 Report = Callable[[float, str], None]
@@ -48,7 +49,7 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
     Raises: BadModel.
     """
     report(0.05, "reading the file")
-    uploaded = normalise.read(Path(order.source), order.tensor_bytes_max)
+    uploaded = read(Path(order.source), order.tensor_bytes_max)
     with tempfile.TemporaryDirectory() as scratch:
         report(0.2, "running it for the first time")
         form, notes = _normalised(uploaded, order, Path(scratch))
@@ -96,7 +97,7 @@ def _tidied(model: ModelProto, order: InspectOrder) -> ModelProto:
     copy.CopyFrom(model)
     normalise.tidy(copy)
     shaped = normalise.with_shapes(copy)
-    normalise.check_declared(shaped.graph, order.tensor_bytes_max)
+    check_declared(shaped.graph, order.tensor_bytes_max)
     return shaped
 
 

@@ -134,6 +134,19 @@ def test_sizes_that_do_not_run_are_left_out(tmp_path: Path) -> None:
     assert [note.split(":")[0] for note in found.notes] == ["no input size 48x48", "no input size 32x32"]
 
 
+def test_unsorted_nodes_are_sorted_and_circles_refused(tmp_path: Path) -> None:
+    """Quantisers write graphs whose nodes are out of order; a graph that waits for itself is no graph."""
+    made = networks.classifier()
+    nodes = list(made.graph.node)[::-1]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    found = inspected(made, tmp_path)
+    names = [output for node in networks.load(found.model).graph.node for output in node.output]
+    assert names[-1] == "y"
+    circle = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    assert "circle" in refusal(networks.model(circle, {"x": (1, 4)}, {"b": (1, 4)}), tmp_path)
+
+
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
 
