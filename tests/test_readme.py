@@ -1,0 +1,116 @@
+"""The README's commands do what it says: all of its console blocks run in order, in one shell, in a folder laid out like a checkout."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PORT = 8080
+"""The README's; replaced by a free one."""
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of one language, in order."""
+    return [text for found, text in BLOCK.findall((ROOT / "README.md").read_text()) if found == language]
+
+
+def commands(block: str) -> list[tuple[str, list[str]]]:
+    """(command, lines of output that the README shows) of a console block; a backslash goes on with the command."""
+    found: list[tuple[str, list[str]]] = []
+    is_open = False
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif is_open:
+            found[-1] = (f"{found[-1][0]}\n{line}", [])
+        else:
+            found[-1][1].append(line)
+        is_open = found[-1][0].endswith("\\")
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def scene(folder: Path, port: int) -> str:
+    """Lay out `folder` like a checkout and return the shell script; a line `== N` on standard output goes before command N."""
+    for name in ("scripts", ".venv"):
+        (folder / name).symlink_to(ROOT / name)
+    for block in blocks("python"):
+        name = block.splitlines()[0].removeprefix("# ")
+        (folder / name).write_text(block.replace(str(PORT), str(port)))
+    lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
+    for number, (command, _) in enumerate(story()):
+        lines += [f"echo; echo '== {number}'", command.replace(str(PORT), str(port))]
+    return "\n".join(lines) + "\n"
+
+
+def story() -> list[tuple[str, list[str]]]:
+    """All commands of the README with their output."""
+    return [pair for block in blocks("console") for pair in commands(block)]
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(240)
+def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
+    """A box, a tenant, a key, a model, and calls by command line, curl and tritonclient: as the README tells it."""
+    if shutil.which("curl") is None:
+        pytest.skip("the tour uses curl")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")}
+    shell = subprocess.run(
+        ["bash", "-c", scene(tmp_path, free_port())],
+        cwd=tmp_path,
+        env={**environment, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    box_log = (tmp_path / "box.log").read_text() if (tmp_path / "box.log").exists() else ""
+    assert shell.returncode == 0, f"{shell.stdout}\n{shell.stderr}\n{box_log[-2000:]}"
+    said = dict(re.findall(r"^== (\d+)\n(.*?)(?=^== |\Z)", shell.stdout, re.MULTILINE | re.DOTALL))
+    answers = [said[str(number)] for number in range(len(story()))]
+    for (command, shown), answer in zip(story(), answers, strict=True):
+        for line in shown:
+            assert _pattern(line).search(answer), f"{command}: the README shows {line!r}, but it said:\n{answer}"
+    assert '"label":"3"' in answers[_number_of("/predict")]
+    assert "by variant fp32" in answers[_number_of("call.py")]
+    assert '"outputs"' in answers[_number_of("/infer")]
+    assert (tmp_path / "box.tar").stat().st_size > 10_000
+
+
+def test_every_command_of_the_readme_is_known() -> None:
+    """Each `scripts/appliance` command that the README shows exists and explains itself."""
+    nouns = {command.split()[1] for command, _ in story() if command.startswith("scripts/appliance ")}
+    assert {"serve", "tenants", "keys", "import", "predict", "backup"} <= nouns
+    for noun in nouns:
+        shown = subprocess.run(
+            [ROOT / ".venv" / "bin" / "python", "-m", "appliance", noun, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+        )
+        assert shown.returncode == 0, noun
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    """What a shown line says, with any number for each number and any spacing; `...` stands for anything."""
+    if line == "...":
+        return re.compile("")
+    words = (re.sub(r"\d+(\\\.\d+)?", r"\\d+(\\.\\d+)?", re.escape(word)) for word in line.split())
+    return re.compile(r"\s+".join(words))
+
+
+def _number_of(part: str) -> int:
+    return next(number for number, (command, _) in enumerate(story()) if part in command)
