@@ -20,9 +20,8 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     """Certificate and key files in `folder`, made when they are missing or expired."""
     cert_file, key_file = folder / "cert.pem", folder / "key.pem"
     now = SystemClock().wall_now()
-    if cert_file.exists() and key_file.exists():
-        if x509.load_pem_x509_certificate(cert_file.read_bytes()).not_valid_after_utc > now:
-            return cert_file, key_file
+    if cert_file.exists() and key_file.exists() and _end_of(cert_file) > now:
+        return cert_file, key_file
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, socket.gethostname())])
@@ -45,6 +44,10 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
         file.write(private)
     cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     return cert_file, key_file
+
+
+def _end_of(cert_file: Path) -> datetime.datetime:
+    return x509.load_pem_x509_certificate(cert_file.read_bytes()).not_valid_after_utc
 
 
 def _names(host: str) -> list[x509.GeneralName]:

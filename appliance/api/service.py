@@ -71,7 +71,7 @@ def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Non
     for router in ROUTERS:
         app.include_router(router)
     documents.register(app)
-    faults.register(app)
+    faults.register(app, ROUTERS)
     return app
 
 

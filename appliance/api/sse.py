@@ -20,12 +20,17 @@ def frame(data: Any, *, event: str, id: int | str | None = None) -> bytes:
 
 
 async def beating(items: AsyncIterator[T], seconds: float = HEARTBEAT_S) -> AsyncIterator[T | None]:
-    """`items` as they come, and None whenever none came for `seconds`. The source is closed at the end."""
+    """`items` as they come, and None whenever none came for `seconds`, and at the beginning. The source is closed at the end.
+
+    By the first None the source has begun: what happens after it is not missed.
+    """
     waiting: asyncio.Task[T] | None = None
+    timeout = 0.0
     try:
         while True:
             waiting = waiting or asyncio.create_task(_next(items))
-            done, _ = await asyncio.wait({waiting}, timeout=seconds)
+            done, _ = await asyncio.wait({waiting}, timeout=timeout)
+            timeout = seconds
             if not done:
                 yield None
                 continue

@@ -17,6 +17,7 @@ from appliance.settings import Settings
 from appliance.zoo import toys
 
 WAIT_S = 60.0
+ANSWER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -119,26 +120,26 @@ class Asking:
 
     async def __aexit__(self, *_: object) -> None:
         self._gone.set()
-        await asyncio.wait([self._task], timeout=WAIT_S)
+        await asyncio.wait([self._task], timeout=ANSWER_S)
         assert self._task.done(), "the answer did not end after the caller had gone"
         self._task.exception()
 
     async def status(self) -> int:
         """Of the answer, once it begins."""
         assert self.started is not None
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(ANSWER_S):
             return int((await self.started)["status"])
 
     async def piece(self) -> bytes:
         """The next piece of the answer."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(ANSWER_S):
             return await self.pieces.get()
 
     def _scope(self) -> dict[str, Any]:
         raw = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         return {
             "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": self.method,
             "scheme": "http",

@@ -54,7 +54,6 @@ async def follow(
 
 
 async def _frames(box: Box, principal: Principal, after: int | None) -> AsyncIterator[bytes]:
-    yield HEARTBEAT  # the line stands, even if nothing happens for long
     async for event in beating(box.telemetry.subscribe(after)):
         if event is None:
             yield HEARTBEAT

@@ -73,6 +73,7 @@ async def processors(box: TheBox, _: Member) -> list[ProcessorShape]:
     "/metrics",
     summary="Figures for Prometheus",
     response_class=Response,
+    openapi_extra={"security": [{"key": []}]},
     responses={
         200: example(
             'appliance_requests_total{tenant="harbour",application="harbour/door",variant="int8",outcome="done"} 1520.0\n',

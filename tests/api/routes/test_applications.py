@@ -1,0 +1,91 @@
+"""Applications over HTTP."""
+
+import pytest
+
+from tests.api.stand import Stand
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
+    """Its promises are kept, changed one by one, and go with it; the model stays."""
+    harbour = stand.client("harbour")
+    order = {"name": "door", "model": "digits", "latency_slo_ms": 100, "accuracy_min": 0.2, "weight": 2}
+    made = await harbour.post("/v1/applications", json=order)
+    assert made.status_code == 201, made.text
+    expected = {
+        "tenant": "harbour",
+        "task": "image-classification",
+        "shared": False,
+        "available": True,
+        "variants": ["fp32"],
+    }
+    assert made.json() == order | expected
+    changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
+    assert changed.json() == made.json() | {"weight": 3}
+    changed = await harbour.patch("/v1/applications/door", json={"latency_slo_ms": None})
+    assert changed.json()["latency_slo_ms"] is None
+    assert (await harbour.get("/v1/applications/door")).json() == changed.json()
+    assert (await harbour.delete("/v1/applications/door")).json() == {"deleted": "door"}
+    assert (await harbour.get("/v1/applications/door")).status_code == 404
+    assert (await harbour.get("/v1/models/digits")).status_code == 200
+
+
+async def test_another_model_behind_the_name(stand: Stand) -> None:
+    """PATCH with `model` swaps the network."""
+    harbour = stand.client("harbour")
+    assert (await harbour.post("/v1/applications", json={"name": "door", "model": "digits"})).status_code == 201
+    changed = await harbour.patch("/v1/applications/door", json={"model": "adding"})
+    assert (changed.json()["model"], changed.json()["task"]) == ("adding", "tensor")
+
+
+async def test_own_hides_shared(stand: Stand) -> None:
+    """A tenant's own application of a shared one's name answers in its place, and the list shows one."""
+    harbour = stand.client("harbour")
+    names = [one["name"] for one in (await harbour.get("/v1/applications")).json()["items"]]
+    assert names == ["adding", "digits"]
+    await harbour.post("/v1/applications", json={"name": "adding", "model": "digits"})
+    shown = (await harbour.get("/v1/applications")).json()["items"]
+    assert [(one["name"], one["tenant"], one["model"]) for one in shown] == [
+        ("adding", "harbour", "digits"),
+        ("digits", "harbour", "digits"),
+    ]
+    assert (await stand.client("museum").get("/v1/applications/adding")).json()["model"] == "adding"
+
+
+async def test_an_slo_is_the_deadline(stand: Stand) -> None:
+    """A request to an application with an impossible promise is answered 504 without being run."""
+    harbour = stand.client("harbour")
+    await harbour.post("/v1/applications", json={"name": "hasty", "model": "adding", "latency_slo_ms": 0.0001})
+    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
+    answer = await harbour.post("/v1/applications/hasty/predict", json=body)
+    assert (answer.status_code, answer.json()["type"]) == (504, "/problems/deadline-exceeded")
+
+
+@pytest.mark.parametrize(
+    ("order", "status", "kind"),
+    [
+        ({"name": "No", "model": "digits"}, 422, "bad-name"),
+        ({"name": "digits", "model": "digits"}, 409, "already-exists"),
+        ({"name": "x", "model": "nothing"}, 404, "unknown-model"),
+        ({"name": "x", "model": "digits", "accuracy_min": 2}, 422, "invalid-request"),
+        ({"name": "x", "model": "digits", "latency_slo_ms": 0}, 422, "invalid-request"),
+        ({"name": "x", "model": "digits", "latency_slo": 5}, 422, "invalid-request"),
+        ({"name": "x"}, 422, "invalid-request"),
+    ],
+)
+async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int, kind: str) -> None:
+    """Each with its own kind, and the field named."""
+    answer = await stand.client("harbour").post("/v1/applications", json=order)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
+    if kind == "invalid-request":
+        assert answer.json()["errors"][0]["field"] in {"accuracy_min", "latency_slo_ms", "latency_slo", "model"}
+
+
+async def test_a_devices_view(stand: Stand) -> None:
+    """A device key sees the applications it may call, and may change none."""
+    device, probe = stand.client("device"), stand.client("probe")
+    assert [one["name"] for one in (await device.get("/v1/applications")).json()["items"]] == ["digits"]
+    assert [one["name"] for one in (await probe.get("/v1/applications")).json()["items"]] == ["adding", "digits"]
+    assert (await device.get("/v1/applications/adding")).status_code == 404
+    assert (await probe.delete("/v1/applications/digits")).status_code == 403

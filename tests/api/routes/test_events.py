@@ -1,0 +1,75 @@
+"""What happens, as it happens, over HTTP."""
+
+import asyncio
+import json
+
+import pytest
+
+from appliance.client.sse import ServerEvent, events
+from tests.api.stand import Asking, Stand
+
+pytestmark = pytest.mark.anyio
+
+
+def asking(stand: Stand, who: str, query: str = "", **headers: str) -> Asking:
+    headers["Authorization"] = f"Bearer {stand.keys[who]}"
+    return Asking(stand.appliance.asgi, "GET", "/v1/events", headers, query=query)
+
+
+async def seen(line: Asking, count: int) -> list[ServerEvent]:
+    """The next events that are no heartbeats."""
+    found: list[ServerEvent] = []
+    while len(found) < count:
+        found += events((await line.piece()).decode().split("\n"))
+    return found
+
+
+async def test_events_come_with_ids_and_facts(stand: Stand) -> None:
+    """The line opens at once, before anything happens; then an event as the box emits it."""
+    async with asking(stand, "admin") as line:
+        assert await line.status() == 200
+        assert (await line.piece()).startswith(b":")
+        stand.appliance.running().telemetry.emit("lamp lit", colour="green")
+        event = (await seen(line, 1))[0]
+    shown = json.loads(event.data)
+    assert (event.event, shown["event"], shown["facts"]) == ("lamp lit", "lamp lit", {"colour": "green"})
+    assert event.id == str(shown["id"])
+
+
+async def test_a_tenant_sees_only_its_own(stand: Stand) -> None:
+    """What is the box's or another tenant's is not told, not even by a gap of time."""
+    telemetry = stand.appliance.running().telemetry
+    async with asking(stand, "harbour") as line:
+        await line.piece()
+        telemetry.emit("one", tenant="museum")
+        telemetry.emit("two")
+        telemetry.emit("three", tenant="harbour", model_id="harbour/digits")
+        assert [event.event for event in await seen(line, 1)] == ["three"]
+
+
+@pytest.mark.parametrize("way", ["header", "query"])
+async def test_what_was_missed_comes_after_the_last_id(stand: Stand, way: str) -> None:
+    """A reader that was away for a moment goes on where it stopped."""
+    telemetry = stand.appliance.running().telemetry
+    telemetry.emit("one")
+    last = telemetry.recent()[-1].id
+    telemetry.emit("two")
+    telemetry.emit("three")
+    header = {"Last-Event-ID": str(last)} if way == "header" else {}
+    async with asking(stand, "admin", f"after={last}" if way == "query" else "", **header) as line:
+        assert [event.event for event in await seen(line, 2)] == ["two", "three"]
+
+
+async def test_the_end_of_the_box_ends_the_line(stand: Stand) -> None:
+    """An open line does not hold a shutdown up."""
+    async with asking(stand, "admin") as line:
+        await line.piece()
+        stand.appliance.begin_drain()
+        async with asyncio.timeout(5):
+            await line._task
+
+
+async def test_devices_may_not_listen(stand: Stand) -> None:
+    """A device key calls applications and nothing else."""
+    answer = await stand.client("device").get("/v1/events")
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")

@@ -1,0 +1,101 @@
+"""What the box says of itself."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from appliance import __version__
+from tests.api.stand import Stand, copied, running
+
+pytestmark = pytest.mark.anyio
+TENSORS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
+
+
+async def test_the_box_at_a_glance(stand: Stand) -> None:
+    """Sane figures, and the caller's own counts."""
+    shown = (await stand.client("harbour").get("/v1/system")).json()
+    assert (shown["version"], shown["ready"], shown["models"], shown["applications"]) == (__version__, True, 2, 2)
+    assert 0 < shown["process_bytes"] < shown["memory_total_bytes"]
+    assert shown["uptime_s"] > 0
+    assert shown["policies"]["eviction"]
+    assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
+
+
+async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:
+    """Loaded by harbour: harbour and admin see it with its application, museum does not; a shared one all see, by their own names."""
+    harbour, museum = stand.client("harbour"), stand.client("museum")
+    await museum.post("/v1/applications", json={"name": "sums", "model": "adding"})
+    assert (await harbour.post("/v2/repository/models/digits/load")).status_code == 200
+    assert (await museum.post("/v1/applications/sums/predict", json=TENSORS)).status_code == 200
+    shown = {who: (await stand.client(who).get("/v1/memory")).json() for who in ("admin", "harbour", "museum")}
+    names = {
+        who: sorted(name for build in memory["builds"] for name in build["applications"])
+        for who, memory in shown.items()
+    }
+    assert names == {
+        "admin": ["default/adding", "harbour/digits", "museum/sums"],
+        "harbour": ["default/adding", "harbour/digits"],
+        "museum": ["default/adding", "museum/sums"],
+    }
+    build = shown["harbour"]["builds"][0]
+    assert build["state"] == "resident"
+    assert 0 < build["bytes"] <= shown["admin"]["used_bytes"] <= shown["admin"]["budget_bytes"]
+
+
+async def test_processors(stand: Stand) -> None:
+    """At least the CPU, with the fingerprint of prepared forms."""
+    shown = (await stand.client("harbour").get("/v1/processors")).json()
+    assert shown[0]["kind"] == "cpu"
+    assert shown[0]["workers"] >= 1
+    assert shown[0]["fingerprint"]
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_metrics_count_what_happened(stand: Stand) -> None:
+    """Two good requests and one refused by name: counters, a cold and a warm start, histograms whose buckets add up, loads."""
+    harbour, admin = stand.client("harbour"), stand.client()
+    for _ in range(2):
+        assert (await harbour.post("/v1/applications/adding/predict", json=TENSORS)).status_code == 200
+    found = samples((await admin.get("/metrics")).text)
+    labels = (("application", "default/adding"), ("tenant", "harbour"), ("variant", "fp32"))
+
+    def value(name: str, *more: tuple[str, str]) -> float:
+        return found[name, tuple(sorted((*labels, *more)))]
+
+    assert value("appliance_requests_total", ("outcome", "done")) == 2
+    assert value("appliance_starts_total", ("start", "cold")) == 1
+    assert value("appliance_starts_total", ("start", "warm")) == 1
+    for part in ("queue", "load", "compute", "total"):
+        assert value("appliance_request_seconds_count", ("part", part)) == 2
+        assert value("appliance_request_seconds_bucket", ("part", part), ("le", "+Inf")) == 2
+    assert value("appliance_request_seconds_sum", ("part", "load")) > 0
+    assert found["appliance_loads_total", ()] == 1
+    assert found["appliance_memory_used_bytes", ()] > 0
+    assert found["appliance_ready", ()] == 1
+
+
+async def test_a_tenant_sees_its_own_series_only(stand: Stand) -> None:
+    """Nothing of other tenants and nothing of the box; a device sees nothing at all; without a key 401."""
+    for who in ("harbour", "museum"):
+        await stand.client(who).post("/v1/applications/adding/predict", json=TENSORS)
+    found = samples((await stand.client("harbour").get("/metrics")).text)
+    assert {dict(labels)["tenant"] for _, labels in found} == {"harbour"}
+    assert (await stand.client("device").get("/metrics")).status_code == 403
+    assert (await stand.client(None).get("/metrics")).status_code == 401
+
+
+async def test_metrics_may_be_opened(stand: Stand) -> None:
+    """By the setting, everyone who reaches the port sees all of it."""
+    folder = copied(stand.state_dir, stand.state_dir.with_name("open"))
+    async with running(folder, security={"metrics_open": True}) as appliance:
+        other = Stand(appliance, folder, stand.keys)
+        answer = await other.client(None).get("/metrics")
+        assert answer.status_code == 200
+        assert ("appliance_ready", ()) in samples(answer.text)
+        await other.close()

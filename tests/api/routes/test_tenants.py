@@ -1,0 +1,122 @@
+"""Tenants and keys over HTTP."""
+
+import sqlite3
+
+import pytest
+
+from tests.api.stand import Stand
+
+pytestmark = pytest.mark.anyio
+DAY_S = 86400
+
+
+async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
+    """With quota, seen in the list, changed whole, gone with its keys."""
+    admin = stand.client()
+    quota = {"requests_per_s": 50, "concurrent_requests": 16, "memory_share": 0.5, "stored_bytes": 1000}
+    made = await admin.post("/v1/tenants", json={"name": "airport", "quota": quota})
+    assert (made.status_code, made.json()) == (201, {"name": "airport", "quota": quota})
+    changed = await admin.put("/v1/tenants/airport", json={"quota": {"requests_per_s": 1}})
+    assert changed.json()["quota"] == dict.fromkeys(quota) | {"requests_per_s": 1}
+    names = [one["name"] for one in (await admin.get("/v1/tenants?limit=2")).json()["items"]]
+    assert names == ["airport", "default"]
+    key = (await admin.post("/v1/tenants/airport/keys", json={})).json()["key"]
+    airport = stand.client(None, Authorization=f"Bearer {key}")
+    assert (await airport.get("/v1/models")).status_code == 200
+    assert (await admin.delete("/v1/tenants/airport")).status_code == 200
+    assert (await airport.get("/v1/models")).status_code == 401
+    assert (await admin.get("/v1/tenants/airport")).status_code == 404
+
+
+async def test_a_tenant_with_models_stays(stand: Stand) -> None:
+    """Its models must be deleted first; the default tenant always stays."""
+    for name in ("harbour", "default"):
+        answer = await stand.client().delete(f"/v1/tenants/{name}")
+        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/in-use")
+
+
+async def test_a_secret_is_shown_once_and_stored_nowhere(stand: Stand) -> None:
+    """The list has no secret; neither the database nor its log of writes contains it."""
+    admin = stand.client()
+    made = (await admin.post("/v1/tenants/harbour/keys", json={"label": "glasses 7"})).json()
+    assert made["key"].startswith("ea_")
+    listed = (await admin.get("/v1/tenants/harbour/keys")).json()["items"]
+    assert made["id"] in [one["id"] for one in listed]
+    assert not [one for one in listed if "key" in one or "sha256" in one]
+    for path in stand.state_dir.glob("appliance.db*"):
+        assert made["key"].encode() not in path.read_bytes()
+    with sqlite3.connect(stand.state_dir / "appliance.db") as database:
+        assert database.execute("select label from access_key where id = ?", (made["id"],)).fetchone() == ("glasses 7",)
+    database.close()
+
+
+async def test_a_revoked_key_stops_at_once(stand: Stand) -> None:
+    """The next request with it is 401."""
+    harbour = stand.client("harbour")
+    made = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
+    device = stand.client(None, Authorization=f"Bearer {made['key']}")
+    assert (await device.get("/v1/applications")).status_code == 200
+    assert (await harbour.delete(f"/v1/tenants/harbour/keys/{made['id']}")).json() == {"deleted": made["id"]}
+    refused = await device.get("/v1/applications")
+    assert (refused.status_code, refused.json()["type"]) == (401, "/problems/wrong-key")
+    assert refused.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_key_expires(stand: Stand) -> None:
+    """`expires_in_s` counts from now; a very short one is over by the next request."""
+    harbour = stand.client("harbour")
+    made = (await harbour.post("/v1/tenants/harbour/keys", json={"expires_in_s": 1e-6})).json()
+    assert made["expires_at"] is not None
+    assert (await stand.client(None, Authorization=f"Bearer {made['key']}").get("/v1/models")).status_code == 401
+    made = (await harbour.post("/v1/tenants/harbour/keys", json={"expires_in_s": DAY_S})).json()
+    assert (await stand.client(None, Authorization=f"Bearer {made['key']}").get("/v1/models")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("order", "status"),
+    [
+        ({"role": "king"}, 422),
+        ({"role": "admin"}, 403),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, 422),
+        ({"expires_at": "2090-01-01T00:00:00"}, 422),
+        ({"expires_in_s": -5}, 422),
+        ({"applications": ["digits"]}, 422),
+        ({"rights": "all"}, 422),
+    ],
+)
+async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int) -> None:
+    """A key that cannot be meant is not made; a tenant makes no admins."""
+    answer = await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)
+    assert answer.status_code == status
+
+
+async def test_admins_make_admins_in_the_default_tenant(stand: Stand) -> None:
+    """Nowhere else."""
+    admin = stand.client()
+    made = (await admin.post("/v1/tenants/default/keys", json={"role": "admin"})).json()
+    second = stand.client(None, Authorization=f"Bearer {made['key']}")
+    assert (await second.get("/v1/tenants/museum")).status_code == 200
+    assert (await admin.post("/v1/tenants/harbour/keys", json={"role": "admin"})).status_code == 403
+
+
+async def test_only_admins_manage_tenants(stand: Stand) -> None:
+    """A tenant sees itself and may change nothing of itself."""
+    harbour = stand.client("harbour")
+    assert [one["name"] for one in (await harbour.get("/v1/tenants")).json()["items"]] == ["harbour"]
+    for answer in (
+        await harbour.post("/v1/tenants", json={"name": "x"}),
+        await harbour.put("/v1/tenants/harbour", json={"quota": {}}),
+        await harbour.delete("/v1/tenants/harbour"),
+    ):
+        assert answer.status_code == 403
+
+
+async def test_an_admin_acts_where_x_tenant_says(stand: Stand) -> None:
+    """Models made so belong to that tenant; an unknown tenant is 404."""
+    acting = stand.client("admin", **{"X-Tenant": "harbour"})
+    assert [one["name"] for one in (await acting.get("/v1/models")).json()["items"]] == ["adding", "digits"]
+    assert (await acting.post("/v1/applications", json={"name": "door", "model": "digits"})).json()[
+        "tenant"
+    ] == "harbour"
+    nobody = await stand.client("admin", **{"X-Tenant": "nobody"}).get("/v1/models")
+    assert (nobody.status_code, nobody.json()["type"]) == (404, "/problems/unknown-tenant")

@@ -1,0 +1,115 @@
+"""Uploads in pieces over HTTP."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.stand import Asking, Stand, running
+
+pytestmark = pytest.mark.anyio
+
+
+async def begun(stand: Stand, length: int | None = 10, **order: str) -> str:
+    answer = await stand.client("harbour").post("/v1/uploads", json={"length": length} | order)
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/v1/uploads/{answer.json()['id']}"
+    return str(answer.json()["id"])
+
+
+async def test_pieces_go_on_where_the_box_stopped(stand: Stand) -> None:
+    """Each answer tells the offset; HEAD tells it too; a wrong offset is 409 with the right one as a fact."""
+    harbour, upload = stand.client("harbour"), await begun(stand)
+    first = await harbour.patch(f"/v1/uploads/{upload}", content=b"01234", headers={"Upload-Offset": "0"})
+    assert (first.json()["offset"], first.json()["complete"], first.headers["upload-offset"]) == (5, False, "5")
+    wrong = await harbour.patch(f"/v1/uploads/{upload}", content=b"01234", headers={"Upload-Offset": "0"})
+    assert (wrong.status_code, wrong.json()["expected_offset"]) == (409, 5)
+    head = await harbour.head(f"/v1/uploads/{upload}")
+    assert (head.headers["upload-offset"], head.headers["upload-length"], head.content) == ("5", "10", b"")
+    last = await harbour.patch(f"/v1/uploads/{upload}", content=b"56789", headers={"Upload-Offset": "5"})
+    assert last.json()["complete"] is True
+    assert (stand.state_dir / "uploads" / upload).read_bytes() == b"0123456789"
+    assert (await harbour.delete(f"/v1/uploads/{upload}")).status_code == 200
+    assert (await harbour.get(f"/v1/uploads/{upload}")).status_code == 404
+    assert not (stand.state_dir / "uploads" / upload).exists()
+
+
+async def test_a_broken_line_keeps_what_arrived(stand: Stand) -> None:
+    """The caller hangs up in the middle of a piece: the bytes before count."""
+    upload = await begun(stand, None)
+    headers = {"Authorization": f"Bearer {stand.keys['harbour']}", "Upload-Offset": "0"}
+
+    def body() -> Iterator[bytes]:
+        yield b"x" * 70_000
+        raise ConnectionResetError
+
+    async with Asking(stand.appliance.asgi, "PATCH", f"/v1/uploads/{upload}", headers, body()):
+        pass
+    shown = (await stand.client("harbour").get(f"/v1/uploads/{upload}")).json()
+    assert shown["offset"] == 70_000
+
+
+async def test_an_upload_survives_a_restart(stand: Stand) -> None:
+    """The next start of the box knows the offset."""
+    upload = await begun(stand)
+    path = f"/v1/uploads/{upload}"
+    await stand.client("harbour").patch(path, content=b"0123", headers={"Upload-Offset": "0"})
+    copy = stand.state_dir.with_name("after")
+    shutil.copytree(stand.state_dir, copy, ignore=lambda *_: ["lock"])
+    async with running(copy) as appliance:
+        again = Stand(appliance, copy, stand.keys)
+        assert (await again.client("harbour").get(path)).json()["offset"] == 4
+        await again.close()
+
+
+async def test_more_than_announced_is_refused(stand: Stand) -> None:
+    """The announced length is the limit."""
+    upload = await begun(stand, 3)
+    answer = await stand.client("harbour").patch(
+        f"/v1/uploads/{upload}", content=b"0123", headers={"Upload-Offset": "0"}
+    )
+    assert (answer.status_code, answer.json()["type"]) == (413, "/problems/too-large")
+
+
+async def test_an_announced_digest_is_checked(stand: Stand) -> None:
+    """An upload whose bytes have another SHA-256 than announced is no model."""
+    upload = await begun(stand, 4, sha256=hashlib.sha256(b"0123").hexdigest())
+    harbour = stand.client("harbour")
+    await harbour.patch(f"/v1/uploads/{upload}", content=b"9999", headers={"Upload-Offset": "0"})
+    fields = {"name": (None, "x"), "task": (None, "tensor"), "upload": (None, upload)}
+    answer = await harbour.post("/v1/models", files=fields)
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/bad-input")
+    assert "SHA-256" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("order", [{"length": -1}, {"sha256": "abc"}, {"size": 5}, {"length": 2**60}])
+async def test_wrong_orders(stand: Stand, order: dict[str, object]) -> None:
+    """Refused with the field that is wrong, or 413 for what can never fit."""
+    answer = await stand.client("harbour").post("/v1/uploads", json=order)
+    assert answer.status_code in (413, 422)
+
+
+async def test_an_offset_is_needed(stand: Stand) -> None:
+    """PATCH without Upload-Offset names the header."""
+    answer = await stand.client("harbour").patch(f"/v1/uploads/{await begun(stand)}", content=b"x")
+    assert answer.status_code == 422
+    assert "upload-offset" in answer.json()["detail"].lower()
+
+
+async def test_the_list_shows_what_is_open(stand: Stand) -> None:
+    """The tenant's own, in pages."""
+    made = {await begun(stand) for _ in range(3)}
+    harbour = stand.client("harbour")
+    page = (await harbour.get("/v1/uploads?limit=2")).json()
+    rest = (await harbour.get("/v1/uploads", params={"cursor": page["next_cursor"]})).json()
+    assert {one["id"] for one in page["items"] + rest["items"]} == made
+    assert rest["next_cursor"] is None
+
+
+async def test_a_quota_of_stored_bytes(stand: Stand, tmp_path: Path) -> None:
+    """A tenant whose disk share is used up cannot begin another upload."""
+    await stand.client().put("/v1/tenants/harbour", json={"quota": {"stored_bytes": 1000}})
+    answer = await stand.client("harbour").post("/v1/uploads", json={"length": 100_000})
+    assert (answer.status_code, answer.json()["quota"]) == (429, "stored_bytes")

@@ -1,0 +1,167 @@
+"""The documentation: whole, true and offline."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from appliance.api.problems import all_problems
+from appliance.api.service import ROUTERS, create_service, openapi
+from appliance.wire.shape import Order
+from tests.api.stand import Stand
+
+METHODS = ("get", "post", "put", "patch", "delete", "head")
+DOCUMENT = openapi(create_service())
+OPERATIONS = [
+    (f"{method.upper()} {path}", operation)
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+    if method in METHODS
+]
+
+
+@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+def test_every_route_teaches(name: str, operation: dict[str, Any]) -> None:
+    """Summary, description, a tag that is explained, a success, and every error with a worked example of its own status."""
+    assert operation["summary"]
+    assert len(operation["description"]) > 10
+    assert operation["tags"][0] in [tag["name"] for tag in DOCUMENT["tags"]]
+    success = [status for status in operation["responses"] if status.startswith("2")]
+    assert len(success) == 1
+    failures = {status: answer for status, answer in operation["responses"].items() if status not in success}
+    for status, answer in failures.items():
+        assert answer["description"]
+        content = next(iter(answer["content"].values()))
+        examples = [one["value"] for one in content.get("examples", {}).values()] or [content["example"]]
+        for example in examples:
+            assert example.get("error") or (example["status"] == int(status) and example["detail"])
+    if name not in ("GET /v2", "GET /v2/health/live", "GET /v2/health/ready"):
+        assert "401" in failures
+        assert operation["security"] == [{"key": []}]
+
+
+def has_example(schema: dict[str, Any]) -> bool:
+    """Of its own, in what it refers to, or in a part."""
+    if "example" in schema or "examples" in schema:
+        return True
+    if "$ref" in schema:
+        return has_example(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+    parts = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items", {})]
+    return any(has_example(part) for part in parts if part)
+
+
+@pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
+def test_every_body_has_an_example(name: str, operation: dict[str, Any]) -> None:
+    """What is sent and what comes back is shown, not only described."""
+    status = next(status for status in operation["responses"] if status.startswith("2"))
+    if name != "HEAD /v1/uploads/{upload}":
+        answer = next(iter(operation["responses"][status]["content"].values()))
+        assert has_example(answer) or has_example(answer["schema"])
+    if "requestBody" in operation:
+        bodies = operation["requestBody"]["content"].values()
+        binary = all(body.get("schema", {}).get("format") == "binary" for body in bodies)
+        assert binary or any(has_example(body) or has_example(body.get("schema", {})) for body in bodies)
+
+
+def test_every_order_has_a_whole_example() -> None:
+    """The example of a JSON body is itself a good order."""
+    import appliance.wire.access
+    import appliance.wire.catalogue
+    import appliance.wire.jobs
+
+    orders = [
+        shape
+        for module in (appliance.wire.access, appliance.wire.catalogue, appliance.wire.jobs)
+        for shape in vars(module).values()
+        if isinstance(shape, type) and issubclass(shape, Order) and shape.__name__.endswith(("Order", "Change"))
+    ]
+    examined = 0
+    for shape in orders:
+        for example in shape.model_json_schema().get("examples", []):
+            shape.model_validate(example)
+            examined += 1
+    assert examined >= 6
+
+
+def test_every_route_is_in_a_router_and_documented() -> None:
+    """The document has all routes of all routers, with ids that are unique (clients are generated from them)."""
+    for router in ROUTERS:
+        for route in router.routes:
+            assert route.path in DOCUMENT["paths"]  # type: ignore[attr-defined]
+    ids = [operation["operationId"] for _, operation in OPERATIONS if "operationId" in operation]
+    assert len(set(ids)) == len(ids)
+
+
+def test_references_lead_somewhere() -> None:
+    """Every $ref of the document exists."""
+    for reference in re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(DOCUMENT)):
+        at: Any = DOCUMENT
+        for part in reference.split("/"):
+            at = at[part]
+
+
+@pytest.mark.anyio
+async def test_the_page_needs_no_network(stand: Stand) -> None:
+    """Without a key; every asset comes from the box; no inline script; the policy forbids anything else."""
+    nobody = stand.client(None)
+    page = await nobody.get("/docs")
+    assert page.status_code == 200
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert not re.search(r"https?://", page.text)
+    assert not re.search(r"<script>|onload=", page.text)
+    assets = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
+    assert {"/docs/swagger-ui.js", "/docs/swagger-ui.css", "/docs/start.js", "/openapi.json"} <= set(assets)
+    for asset in assets:
+        answer = await nobody.get(asset)
+        assert answer.status_code == 200
+        assert len(answer.content) > 100
+    assert (await nobody.get("/docs/../admin.key")).status_code == 404
+    assert (await nobody.get("/docs/other.js")).status_code == 404
+
+
+@pytest.mark.anyio
+async def test_every_problem_has_a_page(stand: Stand) -> None:
+    """The `type` of every error leads to an explanation, as JSON and for people."""
+    nobody = stand.client(None)
+    known = (await nobody.get("/problems")).json()["items"]
+    assert {one["type"] for one in known} == {f"/problems/{slug}" for slug in all_problems()}
+    for one in known:
+        shown = (await nobody.get(one["type"])).json()
+        assert shown == one
+        assert shown["description"]
+        assert "(*" not in shown["description"]
+    page = await nobody.get("/problems/queue-full", headers={"Accept": "text/html"})
+    assert "429" in page.text
+    assert "retry_after_s" in page.text
+    assert (await nobody.get("/problems/nothing")).status_code == 404
+
+
+@pytest.mark.anyio
+async def test_http_errors_are_problems_too(stand: Stand) -> None:
+    """Unknown path, wrong method, broken JSON, missing body."""
+    admin = stand.client()
+    cases = [
+        (await admin.get("/v1/nothing"), 404, "no-such-path"),
+        (await admin.get("/v1/models/"), 404, "no-such-path"),
+        (await admin.put("/v1/models"), 405, "method-not-allowed"),
+        (
+            await admin.post("/v1/tenants", content=b"{", headers={"content-type": "application/json"}),
+            422,
+            "invalid-request",
+        ),
+        (await admin.post("/v1/tenants"), 422, "invalid-request"),
+        (
+            await admin.post("/v1/tenants", content=b"\x80", headers={"content-type": "application/json"}),
+            400,
+            "bad-request",
+        ),
+        (await admin.get("/v1/models?limit=0"), 422, "invalid-request"),
+        (await admin.get("/v1/models?limit=abc"), 422, "invalid-request"),
+    ]
+    for answer, status, kind in cases:
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["type"] == f"/problems/{kind}"
+        assert answer.json()["status"] == status
+    assert cases[2][0].headers["allow"] == "GET, POST"

@@ -1,0 +1,181 @@
+"""Two tenants who must not see each other."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from appliance.zoo import toys
+from tests.api.stand import Stand, job_end, model_form
+
+pytestmark = pytest.mark.anyio
+
+THINGS = ("digits", "nothing-like-it")
+"""A name that harbour has, and one that nobody has."""
+CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("GET", "/v1/models/{}", None),
+    ("DELETE", "/v1/models/{}", None),
+    ("GET", "/v1/models/{}/variants", None),
+    ("GET", "/v1/models/{}/variants/fp32", None),
+    ("DELETE", "/v1/models/{}/variants/fp32", None),
+    ("POST", "/v1/models/{}/variants", None),
+    ("GET", "/v1/applications/{}", None),
+    ("PATCH", "/v1/applications/{}", {"weight": 2}),
+    ("DELETE", "/v1/applications/{}", None),
+    ("POST", "/v1/applications", {"name": "mine", "model": "{}"}),
+    ("POST", "/v1/applications/{}/predict", {"inputs": {}}),
+    ("POST", "/v1/applications/{}/predict?variant=fp32&sequence_id=7", {"inputs": {}}),
+    ("GET", "/v2/models/{}", None),
+    ("GET", "/v2/models/{}/ready", None),
+    ("GET", "/v2/models/{}/stats", None),
+    ("GET", "/v2/models/{}/config", None),
+    ("GET", "/v2/models/{}/versions/fp32", None),
+    ("POST", "/v2/models/{}/infer", {"inputs": []}),
+    ("POST", "/v2/repository/models/{}/load", None),
+    ("POST", "/v2/repository/models/{}/unload", None),
+]
+
+
+@pytest.mark.parametrize("who", ["museum", "device"])
+@pytest.mark.parametrize(("method", "path", "body"), CALLS)
+async def test_anothers_name_answers_like_no_name(
+    stand: Stand, who: str, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    """Status, headers and body are the same but for the name itself. (For the device, harbour's other names are foreign.)"""
+    if who == "device":
+        order = {"name": "secret", "model": "digits"}
+        assert (await stand.client("harbour").post("/v1/applications", json=order)).status_code == 201
+    things = ("secret", THINGS[1]) if who == "device" else THINGS
+    caller = stand.client(who)
+    answers = []
+    for name in things:
+        content = None if body is None else json.dumps(body).replace("{}", name)
+        headers = {"content-type": "application/json"} if content else {}
+        answer = await caller.request(method, path.replace("{}", name), content=content, headers=headers)
+        shown = {k: v for k, v in answer.headers.items() if k not in ("x-request-id", "content-length")}
+        answers.append((answer.status_code, shown, answer.text.replace(name, "NAME")))
+    assert answers[0] == answers[1]
+    assert answers[0][0] in ((404, 403) if who == "device" else (404,))
+
+
+async def test_ids_of_another_tenant_answer_like_no_id(stand: Stand) -> None:
+    """Jobs, uploads and keys have unguessable ids; knowing one does not help either."""
+    harbour, museum = stand.client("harbour"), stand.client("museum")
+    job = (await harbour.get("/v1/jobs")).json()["items"][0]["id"]
+    upload = (await harbour.post("/v1/uploads", json={})).json()["id"]
+    key = (await harbour.get("/v1/tenants/harbour/keys")).json()["items"][0]["id"]
+    for method, path, real in (
+        ("GET", "/v1/jobs/{}", job),
+        ("GET", "/v1/jobs/{}/events", job),
+        ("GET", "/v1/uploads/{}", upload),
+        ("PATCH", "/v1/uploads/{}", upload),
+        ("HEAD", "/v1/uploads/{}", upload),
+        ("DELETE", "/v1/uploads/{}", upload),
+        ("DELETE", "/v1/tenants/museum/keys/{}", key),
+    ):
+        answers = []
+        for name in (real, "0" * len(real)):
+            answer = await museum.request(method, path.replace("{}", name), headers={"Upload-Offset": "0"})
+            answers.append((answer.status_code, answer.text.replace(name, "ID")))
+        assert answers[0] == answers[1], (method, path)
+        assert answers[0][0] == 404
+    form = {"name": (None, "mine"), "task": (None, "tensor"), "upload": (None, upload)}
+    assert (await museum.post("/v1/models", files=form)).status_code == 404
+    assert (await harbour.get(f"/v1/uploads/{upload}")).status_code == 200
+
+
+async def test_tenants_of_others_do_not_exist(stand: Stand) -> None:
+    """Neither the tenant nor its keys, whether there is one of the name or not."""
+    museum = stand.client("museum")
+    for method, path in (
+        ("GET", "/v1/tenants/{}"),
+        ("GET", "/v1/tenants/{}/keys"),
+        ("POST", "/v1/tenants/{}/keys"),
+        ("DELETE", "/v1/tenants/{}/keys/0123"),
+    ):
+        answers = []
+        for name in ("harbour", "nobody"):
+            answer = await museum.request(method, path.replace("{}", name), json={})
+            answers.append((answer.status_code, answer.text.replace(name, "NAME")))
+        assert answers[0] == answers[1]
+        assert answers[0][0] == 404
+
+
+async def test_no_list_and_no_document_names_another_tenant(stand: Stand, digits: toys.Digits) -> None:
+    """Everything that museum can read, read: harbour and its things are in none of it."""
+    museum, harbour = stand.client("museum"), stand.client("harbour")
+    await job_end(museum, (await museum.post("/v1/models", **model_form(digits, "own"))).json()["id"])
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+    assert (await museum.post("/v1/applications/own/predict", content=picture)).status_code == 200
+    for path in (
+        "/v1/models",
+        "/v1/models/own",
+        "/v1/applications",
+        "/v1/jobs",
+        "/v1/uploads",
+        "/v1/tenants",
+        "/v1/tenants/museum/keys",
+        "/v1/system",
+        "/v1/memory",
+        "/v1/processors",
+        "/metrics",
+        "/v2/models/stats",
+    ):
+        answer = await museum.get(path)
+        assert answer.status_code == 200, path
+        assert not re.search(r"harbour|\bdigits\b", answer.text), (path, answer.text)
+    index = await museum.post("/v2/repository/index")
+    assert not re.search(r"harbour|\bdigits\b", index.text)
+
+
+async def test_equal_content_of_two_tenants_stays_two_models(stand: Stand, digits: toys.Digits) -> None:
+    """The build is held once; deleting one tenant's model leaves the other's serving."""
+    museum, harbour = stand.client("museum"), stand.client("harbour")
+    await job_end(museum, (await museum.post("/v1/models", **model_form(digits, "digits"))).json()["id"])
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    for one in (museum, harbour):
+        assert (await one.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+    assert len((await stand.client().get("/v1/memory")).json()["builds"]) == 1
+    assert (await museum.delete("/v1/models/digits")).status_code == 200
+    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+    assert (await museum.post("/v1/applications/digits/predict", content=picture)).status_code == 404
+
+
+async def test_device_keys_manage_nothing(stand: Stand) -> None:
+    """Every management route refuses them alike."""
+    probe = stand.client("probe")
+    for method, path in (
+        ("GET", "/v1/models"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/models/digits"),
+        ("GET", "/v1/jobs"),
+        ("GET", "/v1/uploads"),
+        ("GET", "/v1/tenants"),
+        ("GET", "/v1/tenants/harbour/keys"),
+        ("GET", "/v1/system"),
+        ("GET", "/v1/memory"),
+        ("GET", "/v1/processors"),
+    ):
+        answer = await probe.request(method, path)
+        assert answer.status_code == 403, (method, path)
+
+
+async def test_nothing_answers_without_a_key(stand: Stand) -> None:
+    """Every documented route but health, documents and their like."""
+    nobody = stand.client(None)
+    document = (await nobody.get("/openapi.json")).json()
+    open_paths = {"/v2", "/v2/health/live", "/v2/health/ready"}
+    tried = 0
+    for path, operations in document["paths"].items():
+        for method in (
+            set(operations) & {"get", "post", "put", "patch", "delete", "head"} if path not in open_paths else ()
+        ):
+            answer = await nobody.request(
+                method.upper(), re.sub(r"{\w+}", "digits", path), headers={"Upload-Offset": "0"}
+            )
+            body = {} if answer.status_code == 401 else answer.text
+            assert answer.status_code in (401, 422), (method, path, body)
+            tried += 1
+    assert tried > 30
