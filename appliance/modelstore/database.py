@@ -5,8 +5,9 @@ so every commit is synced to disk (WAL, synchronous FULL). Nothing on the infere
 """
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,17 @@ from appliance.modelstore.disk import FULL_CODES
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5000
 READERS = 2
+
+
+@contextlib.contextmanager
+def full_database_is_typed() -> Iterator[None]:
+    """Raises: StorageFull in place of SQLite's ways to say so."""
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) in FULL_CODES:
+            raise StorageFull() from error
+        raise
 
 
 def make_engine(path: Path, *, begin: str, query_only: bool = False, pooled: bool = True) -> Engine:
@@ -87,12 +99,7 @@ class Database:
 
     @staticmethod
     def _run(engine: Engine, work: Callable[[Session], T]) -> T:
-        try:
-            with Session(engine, expire_on_commit=False) as session:
-                value = work(session)
-                session.commit()
-                return value
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlite_errorcode", None) in FULL_CODES:
-                raise StorageFull() from error
-            raise
+        with full_database_is_typed(), Session(engine, expire_on_commit=False) as session:
+            value = work(session)
+            session.commit()
+            return value

@@ -4,20 +4,59 @@ import re
 import sqlite3
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from appliance.domain.errors import IllegalState, StorageFull
 from appliance.modelstore import migrations
 from appliance.modelstore.database import make_engine
 from appliance.modelstore.tables import Row
 
 
+def migrated(database: Path) -> Path:
+    """A database that went through every migration."""
+    engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
+    with engine.begin() as connection:
+        migrations.upgrade(connection)
+    engine.dispose()
+    return database
+
+
+def shape_of(database: Path) -> dict[str, object]:
+    """Columns, indexes with their columns, and foreign keys of every table, as SQLite sees them."""
+    connection = sqlite3.connect(database)
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    shape: dict[str, object] = {}
+    for table in tables:
+        indexes = connection.execute(f"SELECT name, \"unique\", origin FROM pragma_index_list('{table}')").fetchall()
+        shape[table] = (
+            sorted(connection.execute(f"SELECT name, \"notnull\", pk FROM pragma_table_info('{table}')")),
+            sorted(
+                (unique, origin, tuple(connection.execute(f"SELECT name FROM pragma_index_info('{name}')")))
+                for name, unique, origin in indexes
+            ),
+            sorted(
+                connection.execute(f'SELECT "table", "from", "to", on_delete FROM pragma_foreign_key_list(\'{table}\')')
+            ),
+        )
+    connection.close()
+    return shape
+
+
+def test_a_new_database_is_like_a_migrated_one(tmp_path: Path) -> None:
+    """Both ways to the newest tables end in the same columns, keys, indexes and revision."""
+    new = tmp_path / "new.db"
+    migrations.migrate(new)
+    old = migrated(tmp_path / "old.db")
+    assert shape_of(new) == shape_of(old)
+    assert migrations.current_revision(new) == migrations.current_revision(old) == migrations.HEAD
+
+
 def test_migrations_lead_to_the_tables(tmp_path: Path) -> None:
     """After all migrations nothing is left to change, constraints and indexes included."""
-    database = tmp_path / "test.db"
-    migrations.migrate(database)
-    engine = make_engine(database, begin="BEGIN", pooled=False)
+    engine = make_engine(migrated(tmp_path / "test.db"), begin="BEGIN", pooled=False)
     with engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Row.metadata)
     engine.dispose()
@@ -53,3 +92,26 @@ def test_every_migration_is_plain_sql_types() -> None:
     """A migration must not import the program: tables move on, migrations stay as they were."""
     for script in (migrations.SCRIPTS / "versions").glob("*.py"):
         assert not re.search(r"import appliance|from appliance|sqlmodel", script.read_text())
+
+
+def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+    """Going back to an older version says so instead of damaging what the newer one wrote."""
+    database = tmp_path / "test.db"
+    migrations.migrate(database)
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(IllegalState, match="newer version"):
+        migrations.migrate(database)
+    assert database.read_bytes() == before
+
+
+def test_a_full_disk_makes_no_database(small_disk: Path) -> None:
+    """A first start without room says so; with room the next one works."""
+    (small_disk / "ballast").write_bytes(b"b" * (3 * 2**20 - 40_000))
+    with pytest.raises(StorageFull):
+        migrations.migrate(small_disk / "test.db")
+    (small_disk / "ballast").unlink()
+    migrations.migrate(small_disk / "test.db")
+    assert migrations.current_revision(small_disk / "test.db") == migrations.HEAD
