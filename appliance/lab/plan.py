@@ -72,10 +72,17 @@ def _adaptation(document: Mapping[str, Any]) -> Question[Any]:
     return adaptation.read(document)
 
 
+def _offload(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import offload
+
+    return offload.read(document)
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
+    "offload": _offload,
 }
-PLANNED = ("residency", "dispatch", "offload", "pipeline")
+PLANNED = ("residency", "dispatch", "pipeline")
 """Kinds of the format that this version does not answer yet."""
 
 

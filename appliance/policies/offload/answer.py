@@ -1,0 +1,50 @@
+"""From what a policy decided to a plan: batches with the head first, what each client is told, and why."""
+
+from collections.abc import Sequence
+
+from appliance.policies.offload.admission import Decision
+from appliance.policies.offload.base import Batch, OffloadPlan, Served
+from appliance.policies.offload.fleet import Fleet
+from appliance.policies.offload.verify import drop_of
+
+
+def assemble(fleet: Fleet, decision: Decision, interval: Sequence[int], batch: Sequence[int], how: str) -> OffloadPlan:
+    """The plan of a decision; `interval` and `batch` by client are what it was built around."""
+    names = [client.name for client in fleet.clients]
+    variants = [network.name for network in fleet.networks]
+    members = sorted(decision.packed.members)
+    frames: dict[int, list[int]] = {i: [] for i in members}
+    batches = []
+    for start, network, requests in (*decision.state.head, *decision.packed.slots):
+        batches.append(Batch(start, variants[network], tuple([(names[i], frame) for i, frame in requests])))
+        for i, frame in requests:
+            frames[i].append(frame)
+    strides = decision.packed.strides
+    served = tuple(
+        [
+            Served(
+                names[i],
+                interval[i],
+                batch[i],
+                variants[fleet.network[i]],
+                tuple(frames[i]),
+                drop_of(fleet, i, strides[i]),
+            )
+            for i in members
+        ]
+    )
+    is_member = set(members)
+    admitted = tuple([names[i] for i in members if not fleet.is_served[i]])
+    removed = tuple([name for i, name in enumerate(names) if fleet.is_served[i] and i not in is_member])
+    return OffloadPlan(served, admitted, removed, tuple(batches), _reason(fleet, decision, admitted, removed, how))
+
+
+def _reason(fleet: Fleet, decision: Decision, admitted: Sequence[str], removed: Sequence[str], how: str) -> str:
+    members = len(decision.packed.members)
+    waiting = len(fleet.clients) - sum(fleet.is_served) - len(admitted)
+    said = f"{how}: {members} clients served, {len(admitted)} of them admitted now"
+    if removed:
+        said += f"; {len(removed)} removed, since the accuracy SLAs of all cannot be met"
+    if waiting:
+        said += f"; {waiting} still wait, since with the next one an accuracy SLA would break"
+    return f"{said} ({decision.trials} plans tried)"

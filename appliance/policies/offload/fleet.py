@@ -1,0 +1,147 @@
+"""The clients of one problem as columns: what every packer reads in its inner loop, computed once a plan. Index = place by name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from appliance.policies.offload.arrivals import predicted_uplink_ms
+from appliance.policies.offload.base import Client, OffloadInput
+from appliance.policies.offload.drop import EPSILON, first_frame_at
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network (or variant) by batch size; `sizes` ascending; `fitting[n]` = the largest size that n requests fill, 0 if none."""
+
+    name: str | None
+    sizes: tuple[int, ...]
+    latency_ms: Mapping[int, float]
+    fitting: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str | None, latency_ms: Mapping[int, float]) -> "Network":
+        sizes = tuple(sorted(latency_ms))
+        fitting = [0] * (sizes[-1] + 1)
+        for size in sizes:
+            fitting[size] = size
+        for n in range(1, len(fitting)):
+            fitting[n] = fitting[n] or fitting[n - 1]
+        return cls(name, sizes, latency_ms, tuple(fitting))
+
+    def fit(self, requests: int) -> int:
+        """The largest size that `requests` fill; 0 if even the smallest is larger."""
+        return self.fitting[requests] if requests < len(self.fitting) else self.sizes[-1]
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Columns by client. `allowed` = mean stride in frames that the SLA allows, the variant's gap taken off; infinite where nothing drops."""
+
+    problem: OffloadInput
+    frames_per_ms: float
+    display_from: int
+    display_to: int
+    networks: tuple[Network, ...]
+    clients: tuple[Client, ...]
+    network: list[int]
+    up_ms: list[float]
+    down_ms: list[float]
+    reference: list[float]
+    allowed: list[float]
+    gap: list[float]
+    is_served: list[bool]
+    """True for `clients` of the problem, False for `waiting`."""
+
+    @property
+    def frame_ms(self) -> float:
+        return 1000.0 / self.problem.fps
+
+    @property
+    def end_ms(self) -> float:
+        return self.problem.now_ms + self.problem.horizon_ms
+
+
+def fleet_of(problem: OffloadInput) -> Fleet:
+    """All clients of the problem on its own network; variants are another's matter (`joint`). O(N log N)."""
+    served = {client.name for client in problem.clients}
+    clients = tuple(sorted((*problem.clients, *problem.waiting), key=lambda c: c.name))
+    network = Network.of(None, problem.inference_ms)
+    middle = (problem.now_ms + problem.horizon_ms / 2.0) * problem.fps / 1000.0
+    up = [
+        predicted_uplink_ms(c.arrivals, c.uplink_ms, problem.fps, middle) if c.arrivals else c.uplink_ms
+        for c in clients
+    ]
+    down = [c.downlink_ms for c in clients]
+    reference, allowed = references(problem, clients, up, [0.0] * len(clients))
+    return Fleet(
+        problem=problem,
+        frames_per_ms=problem.fps / 1000.0,
+        display_from=first_frame_at(problem.now_ms, problem.fps),
+        display_to=first_frame_at(problem.now_ms + problem.horizon_ms, problem.fps),
+        networks=(network,),
+        clients=clients,
+        network=[0] * len(clients),
+        up_ms=up,
+        down_ms=down,
+        reference=reference,
+        allowed=allowed,
+        gap=[0.0] * len(clients),
+        is_served=[c.name in served for c in clients],
+    )
+
+
+def references(
+    problem: OffloadInput, clients: Sequence[Client], up_ms: Sequence[float], gap: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Columns `reference` (its mean stride) and `allowed`. Without a latency for batch 1 the smallest batch stands for it."""
+    if not clients:
+        return [], []
+    one = problem.inference_ms.get(1) or problem.inference_ms[min(problem.inference_ms)]
+    per_ms = problem.fps / 1000.0
+    network_ms = np.array(up_ms) + np.array([c.downlink_ms for c in clients])
+    interval = max(1.0, float(np.ceil(one * per_ms - EPSILON)))
+    reference = np.ceil((network_ms + one) * per_ms - EPSILON) + (interval - 1.0) / 2.0
+    rate = np.array([c.drop_rate for c in clients])
+    slo = np.array([c.accuracy_slo for c in clients]) - np.array(gap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        allowed = np.where(rate > 0.0, slo / rate, np.where(slo >= 0.0, np.inf, -np.inf)) + reference
+    return reference.tolist(), allowed.tolist()
+
+
+@dataclass(slots=True)
+class Settings:
+    """Step 1's answer by client: batch size, interval in frames (0: not even alone), share of the processor it takes in full batches."""
+
+    batch: list[int]
+    interval: list[int]
+    load: list[float]
+
+
+def step1(fleet: Fleet, largest: int | None = None) -> Settings:
+    """Step 1 in closed form for all clients at once (§4.4.1, AR-10): the size and interval that would serve the most clients like this one.
+
+    An interval is at most the horizon: a client that needs nothing is still looked at once a plan, for a new estimate. Ties: the smaller batch.
+    """
+    count = len(fleet.clients)
+    batch, interval, load = [1] * count, [0] * count, [float("inf")] * count
+    for index, network in enumerate(fleet.networks):
+        of = [i for i in range(count) if fleet.network[i] == index]
+        if not of:
+            continue
+        sizes = np.array([s for s in network.sizes if largest is None or s <= largest] or network.sizes[:1])
+        latency = np.array([network.latency_ms[int(size)] for size in sizes])
+        network_ms = np.array([fleet.up_ms[i] + fleet.down_ms[i] for i in of])
+        allowed = np.array([fleet.allowed[i] for i in of])
+        strides = np.ceil((network_ms[:, None] + latency) * fleet.frames_per_ms - EPSILON)
+        longest = max(1.0, fleet.problem.horizon_ms * fleet.frames_per_ms)
+        intervals = np.floor(np.minimum(2.0 * (allowed[:, None] - strides) + 1.0, longest) + EPSILON)
+        gain = np.where(intervals >= 1.0, intervals * (sizes / latency), 0.0)
+        best = gain.argmax(axis=1)
+        rows = np.arange(len(of))
+        chosen = np.where(gain[rows, best] > 0.0, intervals[rows, best], 0.0)
+        loads = 1.0 / (fleet.frame_ms * np.maximum(gain[rows, best], 1e-12))
+        for i, b, n, share in zip(of, sizes[best].tolist(), chosen.tolist(), loads.tolist(), strict=True):
+            batch[i], interval[i] = b, int(n)
+            load[i] = share if n >= 1 else float("inf")
+    return Settings(batch, interval, load)

@@ -1,0 +1,68 @@
+"""Step 2c, *verify*: the mean stride of every client under a plan, over the displayed frames of the horizon (AR-15)."""
+
+from collections.abc import Iterable, Sequence
+
+from appliance.policies.offload.drop import EPSILON
+from appliance.policies.offload.fleet import Fleet
+from appliance.policies.offload.ledger import Opening, Slot
+
+TIGHT = 1e-9
+"""Frames by which an allowed stride may be passed: rounding, no more."""
+
+
+def mean_strides(fleet: Fleet, state: Opening, members: Iterable[int], slots: Sequence[Slot]) -> dict[int, float]:
+    """Mean stride in frames of each member; infinite for one that sees no result within the horizon. O(requests).
+
+    `slots` in order of their start, without the head: its results are in the opening already.
+    """
+    shown, since, total, counted = state.shown[:], state.since[:], state.total[:], state.counted[:]
+    per_ms, to = fleet.frames_per_ms, fleet.display_to
+    latencies = [network.latency_ms for network in fleet.networks]
+    down = [ms * per_ms + (1.0 - EPSILON) for ms in fleet.down_ms]
+    for start, network, requests in slots:
+        end = (start + latencies[network][len(requests)]) * per_ms
+        for i, frame in requests:
+            display = int(end + down[i])  # rounds up
+            if display < to:
+                before = shown[i]
+                if before >= 0:
+                    total[i] += before * (display - since[i])
+                else:
+                    counted[i] = display
+                shown[i] = frame
+                since[i] = display
+    strides = {}
+    for i in members:
+        displays = to - counted[i]
+        if shown[i] < 0 or displays <= 0:
+            strides[i] = float("inf")
+        else:
+            strides[i] = (counted[i] + to - 1) / 2.0 - (total[i] + shown[i] * (to - since[i])) / displays
+    return strides
+
+
+def violators(fleet: Fleet, strides: dict[int, float]) -> list[int]:
+    """Members whose drop passes their SLA."""
+    allowed = fleet.allowed
+    return [i for i, stride in strides.items() if not stride <= allowed[i] + TIGHT]
+
+
+def drop_of(fleet: Fleet, i: int, stride: float) -> float:
+    """Expected drop against the reference setup."""
+    return fleet.clients[i].drop_rate * (stride - fleet.reference[i]) + fleet.gap[i]
+
+
+def is_hopeless(fleet: Fleet, state: Opening, i: int) -> bool:
+    """Whether no plan whatever can keep the SLA of i in this horizon: its next frame alone on the box, then the reference setup for ever."""
+    network = fleet.networks[fleet.network[i]]
+    frame = state.earliest[i]
+    quickest = min(network.latency_ms.values()) + fleet.up_ms[i] + fleet.down_ms[i]
+    latency = int(quickest * fleet.frames_per_ms + (1.0 - EPSILON))
+    display = min(frame + latency, fleet.display_to)
+    after = fleet.display_to - display
+    if state.shown[i] < 0:
+        return after <= 0 or not latency <= fleet.allowed[i] + TIGHT
+    stale = (display - state.since[i]) * state.shown[i] + state.total[i]
+    displays = fleet.display_to - state.counted[i]
+    before = (state.counted[i] + display - 1) / 2.0 * (display - state.counted[i]) - stale
+    return not before + after * latency <= (fleet.allowed[i] + TIGHT) * displays
