@@ -346,6 +346,8 @@ class Client:
                 files["file"] = (file.name, stack.enter_context(file.open("rb")))
             parts = [(key, (None, value)) for key, value in fields.items()] + list(files.items())
             response = self._send("POST", path, files=parts, timeout=httpx.Timeout(300.0, connect=5.0))
+        if on_progress is not None and "file" in files:
+            on_progress(file.stat().st_size, file.stat().st_size)
         return JobShape.model_validate_json(response.content)
 
 

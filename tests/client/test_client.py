@@ -1,0 +1,260 @@
+"""The client against a real box on a real port."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from appliance.client import Client, UnexpectedAnswer
+from appliance.client import client as client_module
+from appliance.domain.access import Role
+from appliance.domain.catalogue import TaskKind
+from appliance.domain.errors import (
+    AlreadyExists,
+    Forbidden,
+    MissingKey,
+    OffsetMismatch,
+    UnknownModel,
+    UnknownTenant,
+    UnknownVariant,
+    WrongKey,
+)
+from appliance.domain.states import JobState
+from appliance.wire.access import KeyOrder, QuotaShape
+from appliance.wire.catalogue import ApplicationChange, ApplicationOrder
+from appliance.zoo import toys
+from tests.client.conftest import Port
+
+
+def fp32_only(digits: toys.Digits) -> dict[str, object]:
+    metadata: dict[str, object] = json.loads(digits.metadata.read_text()) | {"precisions": []}
+    return metadata
+
+
+def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
+    """Upload, follow, look, call, delete: with progress, typed shapes and the task's own fields."""
+    sent: list[tuple[int, int]] = []
+    with port.client("museum") as box:
+        job = box.upload_model(
+            digits.model,
+            "mine",
+            TaskKind.IMAGE_CLASSIFICATION,
+            metadata=fp32_only(digits),
+            on_progress=lambda *at: sent.append(at),
+        )
+        states = list(box.follow_job(job.id))
+        assert states[-1].state is JobState.DONE
+        assert next(one.id for one in box.jobs()) == job.id
+        assert [model.name for model in box.models()] == ["adding", "mine"]
+        assert [variant.name for variant in box.variants("mine")] == ["fp32"]
+        assert box.model("mine").task.kind is TaskKind.IMAGE_CLASSIFICATION
+        truth = json.loads((digits.evaluation / "truth.json").read_text())["samples"][0]
+        answer = box.predict("mine", digits.evaluation / truth["file"])
+        assert answer.task_fields["labels"][0]["label"] == str(truth["label"])
+        assert (answer.model, answer.variant) == ("mine", "fp32")
+        assert answer.timings_ms.total > 0
+        assert sent == [(digits.model.stat().st_size,) * 2]
+        box.delete_model("mine")
+        with pytest.raises(UnknownModel):
+            box.model("mine")
+
+
+def test_large_files_go_in_pieces(port: Port, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the form's limit the client uploads by itself, and tells how far it is."""
+    monkeypatch.setattr(client_module, "FORM_BYTES_MAX", 1000)
+    sent: list[tuple[int, int]] = []
+    with port.client("museum") as box:
+        job = box.upload_model(
+            digits.model,
+            "pieces",
+            "image-classification",
+            metadata=fp32_only(digits),
+            on_progress=lambda *at: sent.append(at),
+        )
+        assert list(box.follow_job(job.id))[-1].state is JobState.DONE
+        size = digits.model.stat().st_size
+        assert sent[-1] == (size, size)
+        box.delete_model("pieces")
+
+
+class Breaking(httpx.HTTPTransport):
+    """A line that breaks in the middle of the first pieces."""
+
+    def __init__(self, breaks: int) -> None:
+        super().__init__()
+        self.left = breaks
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "PATCH" and self.left:
+            self.left -= 1
+            stream = request.stream
+            assert isinstance(stream, httpx.SyncByteStream)
+            request.stream = _Cut(stream, 300_000)
+        return super().handle_request(request)
+
+
+class _Cut(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+
+    def __iter__(self) -> Iterator[bytes]:
+        sent = 0
+        for block in self._stream:
+            if sent + len(block) > self._limit:
+                yield block[: self._limit - sent]
+                raise httpx.WriteError("the line broke")
+            sent += len(block)
+            yield block
+
+
+def test_a_broken_line_is_taken_up(port: Port, tmp_path: Path) -> None:
+    """Two breaks within one upload: it goes on where the box stopped and every byte is right."""
+    content = bytes(range(256)) * 4096
+    (tmp_path / "large").write_bytes(content)
+    with Client(port.url, port.keys["museum"], transport=Breaking(2)) as box:
+        done = box.upload(tmp_path / "large")
+        assert (done.complete, done.offset) == (True, len(content))
+        assert (port.state_dir / "uploads" / done.id).read_bytes() == content
+        box.delete_upload(done.id)
+
+
+def test_a_line_that_stays_broken_is_told(port: Port, tmp_path: Path) -> None:
+    """After some tries without a byte gained the error comes up."""
+
+    class Dead(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            if request.method == "PATCH":
+                raise httpx.WriteError("the line broke")
+            return super().handle_request(request)
+
+    (tmp_path / "f").write_bytes(b"0123")
+    with Client(port.url, port.keys["museum"], transport=Dead()) as box, pytest.raises(httpx.WriteError):
+        box.upload(tmp_path / "f")
+
+
+def test_applications(port: Port) -> None:
+    """Make, change one field, list, delete; an explicit null takes the promise away."""
+    with port.client("museum") as box:
+        made = box.create_application(ApplicationOrder(name="sums", model="adding", latency_slo_ms=500))
+        assert made.latency_slo_ms == 500
+        assert box.change_application("sums", ApplicationChange(weight=3)).latency_slo_ms == 500
+        assert box.change_application("sums", ApplicationChange(latency_slo_ms=None)).latency_slo_ms is None
+        assert [one.name for one in box.applications()] == ["adding", "sums"]
+        answer = box.predict(
+            "sums", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}}, priority=1, timeout_ms=5000
+        )
+        assert "SUM" in answer.task_fields["outputs"]
+        box.delete_application("sums")
+
+
+def test_tenants_and_keys(port: Port) -> None:
+    """An admin makes a tenant and its key; the key opens; revoked it does not."""
+    with port.client("admin") as box:
+        assert box.create_tenant("airport", QuotaShape(requests_per_s=5)).quota.requests_per_s == 5
+        assert "airport" in [tenant.name for tenant in box.tenants()]
+        key = box.create_key("airport", KeyOrder(role=Role.TENANT, label="for a test"))
+        assert [one.label for one in box.keys("airport")] == ["for a test"]
+        with Client(port.url, key.key) as airport:
+            assert airport.tenant("airport").name == "airport"
+            box.revoke_key("airport", key.id)
+            with pytest.raises(WrongKey):
+                list(airport.models())
+        box.change_tenant("airport", QuotaShape())
+        box.delete_tenant("airport")
+        with pytest.raises(UnknownTenant):
+            box.tenant("airport")
+
+
+def test_an_admin_acts_in_a_tenant(port: Port) -> None:
+    """The client's `tenant` is the X-Tenant of every call."""
+    with port.client("admin", tenant="harbour") as box:
+        assert "digits" in [model.name for model in box.models()]
+
+
+def test_the_box(port: Port) -> None:
+    """System, memory, processors, metrics, readiness."""
+    with port.client("admin") as box:
+        assert box.is_ready()
+        assert box.system().ready
+        assert box.memory().budget_bytes > 0
+        assert box.processors()[0].kind == "cpu"
+        assert "appliance_ready 1.0" in box.metrics()
+
+
+def test_events(port: Port) -> None:
+    """What happened since an id, then what happens."""
+    with port.client("admin") as box:
+        box.create_tenant("shortlived")
+        stream = box.events(after=0)
+        assert next(stream).id >= 1
+        stream.close()  # type: ignore[attr-defined]
+        box.delete_tenant("shortlived")
+
+
+CALLS: list[tuple[str, Callable[[Client], object], type[Exception]]] = [
+    ("museum", lambda box: box.model("nothing"), UnknownModel),
+    ("museum", lambda box: box.create_tenant("x"), Forbidden),
+    ("admin", lambda box: box.create_tenant("museum"), AlreadyExists),
+    ("device", lambda box: box.predict("digits", b"x", variant="int9"), UnknownVariant),
+]
+
+
+@pytest.mark.parametrize(("who", "call", "error"), CALLS)
+def test_errors_are_the_classes_they_were(
+    port: Port, who: str, call: Callable[[Client], object], error: type[Exception]
+) -> None:
+    """With their facts and their sentence."""
+    with port.client(who) as box, pytest.raises(error) as raised:
+        call(box)
+    assert str(raised.value)
+
+
+def test_facts_survive_the_way(port: Port) -> None:
+    """A mismatch tells where to go on."""
+    with port.client("museum") as box:
+        upload = box.begin_upload(Path(__file__))
+        with pytest.raises(OffsetMismatch) as raised:
+            box._append(upload.id, 5, iter([b"x"]))
+        assert raised.value.expected_offset == 0
+        box.delete_upload(upload.id)
+
+
+def test_without_a_key(port: Port) -> None:
+    """The box says what to send."""
+    with Client(port.url) as box, pytest.raises(MissingKey, match="Bearer"):
+        list(box.models())
+
+
+def test_another_program_answers() -> None:
+    """What is no problem document of ours is told as it is; a reader of JSON that is no object does not fall over."""
+    for content in (
+        b"<html>gateway</html>",
+        b"[1]",
+        b'{"type": "about:blank", "detail": "no"}',
+        b'{"type": "/problems/queue-full"}',
+    ):
+        transport = httpx.MockTransport(lambda request, content=content: httpx.Response(502, content=content))
+        with Client("http://box", transport=transport) as box, pytest.raises(UnexpectedAnswer) as raised:
+            box.system()
+        assert raised.value.status == 502
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    """Readiness is False, a call is a transport error."""
+    with Client("http://127.0.0.1:9") as box:
+        assert not box.is_ready()
+        with pytest.raises(httpx.TransportError):
+            box.system()
+
+
+def test_the_client_is_light() -> None:
+    """Importing it brings no web framework, no database, no ONNX Runtime, no pictures."""
+    import subprocess
+    import sys
+
+    code = "import sys, appliance.client; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"fastapi", "starlette", "sqlmodel", "sqlalchemy", "onnxruntime", "cv2", "onnx"} & set(modules)
