@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_STATE = Path("state")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PANEL = "Which box, and who asks"
 
 P = ParamSpec("P")
@@ -67,11 +69,12 @@ def found(
 ) -> Connection:
     """Fill in what was not said: the address and the admin key that a box on this machine keeps in its state folder."""
     here = local_url(state)
-    if ca is None and here is not None and here.startswith("https") and url in (None, here):
+    is_here = url is None or url.rstrip("/") == here or urlsplit(url).hostname in LOOPBACK
+    if is_here and ca is None and (url or here or "").startswith("https"):
         ca = _existing(state / "tls" / "cert.pem")
-    return Connection(
-        (url or here or DEFAULT_URL).rstrip("/"), key or _read(state / "admin.key"), tenant, ca, state, as_json
-    )
+    # The admin key of this machine's box is no business of another box.
+    key = key or (_read(state / "admin.key") if is_here else None)
+    return Connection((url or here or DEFAULT_URL).rstrip("/"), key, tenant, ca, state, as_json)
 
 
 def local_url(state: Path) -> str | None:

@@ -39,7 +39,7 @@ def _connection_sentence(error: BaseException) -> str | None:
         return f"the certificate of {url} is not trusted here; name its authority with --ca FILE"
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return f"no box answers at {url}; start one with 'appliance serve', or name another with --url"
-    return f"the connection to {url} broke ({error or type(error).__name__}); try again"
+    return f"the connection to {url} broke ({str(error) or type(error).__name__}); try again"
 
 
 def _url_of(error: object) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +60,12 @@ def shots(order: DeviceOrder) -> Iterator[Shot]:
         rounds += 1
 
 
-def moments(rate_per_s: float, clock: Clock) -> Iterator[None]:
+def moments(rate_per_s: float, clock: Clock, pause: Callable[[float], None] = pause_s) -> Iterator[None]:
     """Returns at each moment to send; moments that passed meanwhile are dropped."""
     period_ns = int(NS_PER_S / rate_per_s)
     due_ns = clock.now_ns()
     while True:
-        pause_s(max(0, due_ns - clock.now_ns()) / NS_PER_S)
+        pause(max(0, due_ns - clock.now_ns()) / NS_PER_S)
         yield
         passed = max(0, clock.now_ns() - due_ns) // period_ns
         due_ns += period_ns * (passed + 1)

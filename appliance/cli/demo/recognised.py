@@ -87,14 +87,18 @@ class Nearest:
         self._known_max = known_max
 
     def in_words(self, name: str, vector: list[float]) -> str:
-        """`“name” is nearest to “other” (cosine 0.83)`; empty while nothing else is known. Vectors have unit length."""
+        """`“name” ≈ “other” 0.83` (their cosine); empty while nothing else is known. Vectors have unit length."""
         others = ((other, _dot(vector, known)) for other, known in self._known.items() if other != name)
         best = max(others, key=lambda pair: pair[1], default=None)
         self._known.pop(name, None)
         self._known[name] = vector
         if len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
-        return "" if best is None else f"“{name}” is nearest to “{best[0]}” ({best[1]:.2f})"
+        return "" if best is None else f"“{_short(name)}” ≈ “{_short(best[0])}” {best[1]:.2f}"
+
+
+def _short(name: str, characters: int = 32) -> str:
+    return name if len(name) <= characters else name[: characters - 1] + "…"
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -1,0 +1,96 @@
+"""The command line as a whole: quick, and every command teaches."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from appliance.cli.main import app, main
+
+HEAVY = ("numpy", "httpx", "fastapi", "onnx", "onnxruntime", "cv2", "sqlmodel", "uvicorn", "pydantic", "rich.live")
+
+
+def _callbacks(group: typer.Typer) -> Iterator[tuple[str, str]]:
+    for command in group.registered_commands:
+        assert command.callback is not None
+        yield command.name or command.callback.__name__, str(command.help)
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        for name, text in _callbacks(inner.typer_instance):
+            yield f"{inner.name} {name}", text
+
+
+def test_help_comes_without_heavy_modules() -> None:
+    """Start-up stays quick, because nothing large is imported before a command runs."""
+    script = (
+        "import sys\n"
+        "from appliance.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "import" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == "LOADED"
+
+
+@pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
+def test_every_command_teaches_with_an_example(name: str, text: str) -> None:
+    """Its help has a sentence and at least one line that can be typed."""
+    assert text.split(".", maxsplit=1)[0], name
+    assert f"appliance {name.split(maxsplit=1)[0]}" in text, name
+
+
+def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody listens on port 9: the person is told what to do, without a traceback."""
+    with pytest.raises(SystemExit) as end:
+        main(["models", "list", "--url", "http://127.0.0.1:9"])
+    said = capsys.readouterr()
+    assert end.value.code == 1
+    assert said.out == ""
+    assert said.err == (
+        "appliance: no box answers at http://127.0.0.1:9; start one with 'appliance serve', or name another with --url\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["models", "list", "--nonsense"],
+        ["no-such-noun"],
+        ["predict", "faces"],
+        ["keys", "create", "harbour", "--role", "king"],
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Told apart from what did not work."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["zoo", "fetch", "large"], "there is no zoo 'large'; use one of demo, small, ci"),
+        (["restore", __file__, "--state", "nowhere"], "this is no backup"),
+        (["backup", "box.tar", "--state", "no-such-folder"], "there is no state folder"),
+        (["keys", "rotate-admin", "--state", "no-such-folder"], "run this on the box itself"),
+        (["import", __file__, "--metadata", "{labels"], "--metadata is no JSON"),
+        (["import", __file__, "--metadata", "[1]"], "must be a JSON object"),
+        (["serve", "--log-level", "loud"], "setting log.level"),
+    ],
+)
+def test_a_command_that_cannot_go_on_says_why(
+    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str], tmp_path: object
+) -> None:
+    """One sentence on standard error, status 1, nothing on standard output."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+    assert end.value.code == 1
+    assert part in said.err
+    assert said.out == ""
