@@ -13,7 +13,6 @@ import json
 import lzma
 import os
 import secrets
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -48,7 +47,7 @@ BROKEN = (
 
 
 def unpack(order: UnpackOrder, report: Report) -> Unpacked:
-    """Unpack into `order.target` and say what was found.
+    """Unpack into `order.target` and say what was found; a bare ONNX file stays where it is.
 
     Raises: BadArchive with the entry and the reason; BadMetadata for a metadata.json or truth.json that cannot be used.
     """
@@ -57,7 +56,7 @@ def unpack(order: UnpackOrder, report: Report) -> Unpacked:
     extraction = _Extraction(order, report)
     try:
         if not extraction.open(source):
-            return Unpacked(model=str(_taken_over(source, target / "model.onnx")))
+            return Unpacked(model=order.source)
         for name in PARTS:
             if (target / name).is_file():
                 _open_part(target, name, extraction)
@@ -97,15 +96,6 @@ def _tar_opener(head: bytes) -> Callable[[Path], IO[bytes]] | None:
         return lambda path: path.open("rb")
     openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
     return next((cast(Any, opener) for magic, opener in openers.items() if head.startswith(magic)), None)
-
-
-def _taken_over(source: Path, target: Path) -> Path:
-    """The upload under a new name: linked where the file system can, so that a large model is not written twice."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-    return target
 
 
 class _Extraction:

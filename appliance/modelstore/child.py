@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NotRequired, TypedDict, Unpack, overload
 
 import appliance
 from appliance.domain import errors
@@ -39,36 +39,40 @@ __all__ = ["ChildLimits", "OnProgress", "run_order", "run_stage"]
 
 OnProgress = Callable[[float, str], None]
 """Called on the event loop with a share in 0..1 and a phrase."""
+
+
+class How(TypedDict):
+    """How a stage is run."""
+
+    limits: ChildLimits
+    on_progress: NotRequired[OnProgress | None]
+    scratch: NotRequired[Path | None]
+    """Where the child's working folder is made, and removed again."""
+    program: NotRequired[str]
+    """Module that has the stages; another one in tests."""
+
+
+STAGES_PROGRAM = "appliance.modelstore.stages"
 LINE_BYTES_MAX = 16 * 2**20
 STDERR_TAIL_BYTES = 8192
 PACKAGE_PARENT = str(Path(appliance.__file__).resolve().parents[1])
 
 
 @overload
-async def run_order(
-    order: UnpackOrder, *, limits: ChildLimits, on_progress: OnProgress | None = None, scratch: Path | None = None
-) -> Unpacked: ...
+async def run_order(order: UnpackOrder, **how: Unpack[How]) -> Unpacked: ...
 @overload
-async def run_order(
-    order: InspectOrder, *, limits: ChildLimits, on_progress: OnProgress | None = None, scratch: Path | None = None
-) -> Inspection: ...
+async def run_order(order: InspectOrder, **how: Unpack[How]) -> Inspection: ...
 @overload
-async def run_order(
-    order: MakeOrder, *, limits: ChildLimits, on_progress: OnProgress | None = None, scratch: Path | None = None
-) -> Made: ...
+async def run_order(order: MakeOrder, **how: Unpack[How]) -> Made: ...
 @overload
-async def run_order(
-    order: EvaluateOrder, *, limits: ChildLimits, on_progress: OnProgress | None = None, scratch: Path | None = None
-) -> Evaluated: ...
-async def run_order(
-    order: Any, *, limits: ChildLimits, on_progress: OnProgress | None = None, scratch: Path | None = None
-) -> Any:
+async def run_order(order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
+async def run_order(order: Any, **how: Unpack[How]) -> Any:
     """Carry out an order of `modelstore.orders` in a child; the answer is the dataclass that belongs to it.
 
     Raises: as `run_stage`.
     """
     stage, gives = next((name, gives) for name, (takes, gives) in ORDERS.items() if isinstance(order, takes))
-    result = await run_stage(stage, to_json(order), limits=limits, on_progress=on_progress, scratch=scratch)
+    result = await run_stage(stage, to_json(order), **how)
     try:
         answer: Any = from_json(gives, result)
         _check_confined(paths_of(answer), paths_of(order))
@@ -85,23 +89,16 @@ def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
             raise ValueError(path)
 
 
-async def run_stage(
-    stage: str,
-    arguments: Mapping[str, Any],
-    *,
-    limits: ChildLimits,
-    on_progress: OnProgress | None = None,
-    scratch: Path | None = None,
-    program: str = "appliance.modelstore.stages",
-) -> dict[str, Any]:
-    """Run `stage` of `program` with JSON `arguments` and return its JSON result. The child works in a folder made in `scratch`.
+async def run_stage(stage: str, arguments: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
+    """Run `stage` with JSON `arguments` and return its JSON result.
 
     Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while unpacking) with a
     plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all it started.
     """
-    folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=scratch)
+    folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=how.get("scratch"))
     try:
-        return await _Child(stage, limits, on_progress).run(program, arguments, folder)
+        child = _Child(stage, how["limits"], how.get("on_progress"))
+        return await child.run(how.get("program", STAGES_PROGRAM), arguments, folder)
     finally:
         await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 

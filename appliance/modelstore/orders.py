@@ -55,7 +55,7 @@ class UnpackOrder:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What an upload held. Every path lies inside the order's `target`."""
+    """What an upload held. Every path lies inside the order's `target`, but for a bare ONNX file, which stays where it is."""
 
     model: str
     """The .onnx file; its external data lies in the same folder."""

@@ -30,7 +30,17 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from appliance.domain.errors import ApplianceError
-from appliance.modelstore.orders import ORDERS, EvaluateOrder, InspectOrder, MakeOrder, UnpackOrder, from_json, to_json
+from appliance.modelstore.landlock import confine
+from appliance.modelstore.orders import (
+    ORDERS,
+    EvaluateOrder,
+    InspectOrder,
+    MakeOrder,
+    UnpackOrder,
+    from_json,
+    paths_of,
+    to_json,
+)
 from appliance.modelstore.sandbox import ChildLimits, as_error, enter
 
 Report = Callable[[float, str], None]
@@ -75,13 +85,15 @@ def main(stage: str) -> int:
     wire = _private_stdout()
     received = json.loads(sys.stdin.buffer.read())
     limits = ChildLimits(**received["limits"])
+    order = from_json(ORDERS[stage][0], received["order"])
     enter(limits, int(received["parent"]))
+    _confine(order)
 
     def report(share: float, message: str) -> None:
         _send(wire, {"progress": share, "message": message})
 
     try:
-        result = STAGES[stage](from_json(ORDERS[stage][0], received["order"]), report)
+        result = STAGES[stage](order, report)
         _send(wire, {"result": to_json(result)})
     except Exception as error:
         traceback.print_exc()
@@ -90,6 +102,15 @@ def main(stage: str) -> int:
     # Skips the destructors of libraries, which may crash after a hostile model, and the time they take.
     wire.close()
     os._exit(0)
+
+
+def _confine(order: Any) -> None:
+    """To the order's own files; beside a model to be inspected lies its external data."""
+    os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
+    readable = list(paths_of(order))
+    if isinstance(order, InspectOrder):
+        readable.append(os.path.dirname(order.source))
+    confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
 
 
 def _domain_name(error: ApplianceError) -> str:

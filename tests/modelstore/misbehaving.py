@@ -4,6 +4,8 @@ import ctypes
 import json
 import os
 import resource
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +72,27 @@ def look_around(target: Path) -> None:
     (target / "facts.json").write_text(json.dumps(facts))
 
 
+def break_out(target: Path) -> None:
+    """Try what a parser that was taken over would try, and write down what worked."""
+    worked = []
+    for name, attempt in {
+        "read": lambda: (target.parent / "admin.key").read_text(),
+        "list": lambda: os.listdir(target.parent),
+        "write": lambda: (target.parent / "planted").write_text("x"),
+        "execute": lambda: subprocess.run(["/bin/true"], check=True),
+        "connect": lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        "signal": lambda: os.kill(os.getppid(), 0),
+    }.items():
+        try:
+            attempt()
+            worked.append(name)
+        except ConnectionRefusedError:
+            worked.append(name)
+        except PermissionError:
+            pass
+    (target / "worked.json").write_text(json.dumps(worked))
+
+
 WAYS: dict[str, Callable[[Path], None]] = {
     "segfault": segfault,
     "exit": end_early,
@@ -82,6 +105,7 @@ WAYS: dict[str, Callable[[Path], None]] = {
     "foreign error": send_a_foreign_error,
     "full disk": fill_the_disk,
     "environment": look_around,
+    "break out": break_out,
 }
 
 

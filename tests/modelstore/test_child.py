@@ -1,6 +1,7 @@
 """What a stage's process may do, and how its end reaches the importer: real processes, real limits."""
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -87,6 +88,18 @@ async def test_a_child_that_was_taken_over_is_not_believed(tmp_path: Path) -> No
     assert "broke the process" in await refusal_of("foreign error", tmp_path)
 
 
+async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
+    """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel supports it."""
+    version = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    if version < 1:
+        pytest.skip("this kernel has no Landlock")
+    (tmp_path / "admin.key").write_text("secret")
+    (tmp_path / "own").mkdir()
+    await misbehave("break out", tmp_path / "own")
+    allowed = [name for name, since in (("connect", 4), ("signal", 6)) if version < since]
+    assert json.loads((tmp_path / "own" / "worked.json").read_text()) == allowed
+
+
 async def test_cancelling_kills_the_whole_group(tmp_path: Path) -> None:
     """Neither the child nor what it started lives on."""
     task = asyncio.ensure_future(misbehave("sleep", tmp_path))
@@ -161,9 +174,8 @@ async def test_results_that_name_files_elsewhere_are_refused(tmp_path: Path) -> 
     target = tmp_path / "unpacked"
     target.mkdir()
     (target / "model.onnx").symlink_to(tmp_path / "outside")
-    (tmp_path / "upload").write_bytes(b"\x08\x0a")
-    with pytest.raises(BadArchive):
-        await run_order(UnpackOrder(str(tmp_path / "upload"), str(target)), limits=LIMITS)
+    with pytest.raises(BadArchive, match="broke the process"):
+        await run_order(UnpackOrder("print", str(target)), limits=LIMITS, program="tests.modelstore.misbehaving")
 
 
 async def test_a_missing_file_is_an_error_with_a_reason(tmp_path: Path) -> None:
