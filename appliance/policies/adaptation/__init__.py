@@ -6,12 +6,14 @@ from appliance.policies.adaptation import edf
 from appliance.policies.adaptation.annealing import Jellyfish
 from appliance.policies.adaptation.base import AdaptationPolicy
 from appliance.policies.adaptation.exact import Exact
+from appliance.policies.adaptation.exchange import Exchange
 
 ADAPTATION_POLICIES: Mapping[str, Callable[[], AdaptationPolicy]] = {
+    "exchange": Exchange,
     "jellyfish": Jellyfish,
     "exact": Exact,
     "edf-smallest": edf.smallest,
     "edf-middle": edf.middle,
     "edf-largest": edf.largest,
 }
-DEFAULT = "jellyfish"
+DEFAULT = "exchange"

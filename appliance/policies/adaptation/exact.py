@@ -1,5 +1,6 @@
 """The yardstick: P1 as a mixed-integer program for HiGHS, with a time limit and the bound that it proved."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.milp import Program, Solved
 from appliance.policies.adaptation.options import Options, options_of
-from appliance.policies.adaptation.patterns import Pattern, patterns_of
+from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.adaptation.slots import fill
 
 PATTERNS_MAX = 30_000
@@ -55,13 +56,19 @@ class Model:
     program: Program
     mapped: Mapping[int, float]
     objective: Mapping[int, float]
-    instances: Mapping[int, Pattern]
+    patterns: Patterns | None
+    """Column p counts the instances of pattern p."""
     seats: Mapping[int, tuple[int, int, int]]
+    """Without patterns: the worker, option and client of each seat's column."""
 
     def mapping(self, values: Sequence[float]) -> tuple[Mapped, ...]:
         """The instances with their clients, from the values of a solution."""
-        if self.instances:
-            return _seated(self.options, [p for c, p in self.instances.items() for _ in range(round(values[c]))])
+        if self.patterns is not None:
+            return _seated(
+                self.options,
+                self.patterns,
+                [p for p in range(len(self.patterns.option)) for _ in range(round(values[p]))],
+            )
         members: dict[tuple[int, int], list[int]] = {}
         for column, (worker, option, client) in self.seats.items():
             if round(values[column]):
@@ -71,14 +78,14 @@ class Model:
 
 def model_of(options: Options, workers: int) -> Model:
     """The program with patterns, or client by client when they are too many."""
-    patterns = patterns_of(options, PATTERNS_MAX)
+    patterns = patterns_of(options, coarse_rates(options, len(options.clients)), PATTERNS_MAX)
     return _by_client(options, workers) if patterns is None else _by_pattern(options, workers, patterns)
 
 
-def _by_pattern(options: Options, workers: int, patterns: Sequence[Pattern]) -> Model:
+def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
     """z[pattern] instances, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places, continuous."""
     program = Program()
-    instances = {program.column(workers, whole=True): pattern for pattern in patterns}
+    instances = [program.column(workers, whole=True) for _ in patterns.option]
     program.at_most(workers, dict.fromkeys(instances, 1.0))
     classes = Counter((float(rate), row.tobytes()) for rate, row in zip(options.rates, options.tolerated, strict=True))
     places: dict[tuple[int, float], dict[int, float]] = {}
@@ -92,12 +99,12 @@ def _by_pattern(options: Options, workers: int, patterns: Sequence[Pattern]) -> 
             objective[column] = rate * float(options.accuracy[option])
             places.setdefault((option, rate), {})[column] = 1.0
         program.at_most(count, taken)
-    for column, pattern in instances.items():
-        for rate, seats in pattern.places.items():
-            places[pattern.option, rate][column] = -float(seats)
+    for column, option, seats in zip(instances, patterns.option, patterns.places, strict=True):
+        for rate in seats.nonzero()[0]:
+            places[int(option), float(patterns.rates[rate])][column] = -float(seats[rate])
     for terms in places.values():
         program.at_most(0.0, terms)
-    return Model(options, program, mapped, objective, instances, {})
+    return Model(options, program, mapped, objective, patterns, {})
 
 
 def _by_client(options: Options, workers: int) -> Model:
@@ -121,15 +128,19 @@ def _by_client(options: Options, workers: int) -> Model:
             program.at_most(0.0, load)
     for terms in of_client.values():
         program.at_most(1.0, terms)
-    for left, right in zip(ranks, ranks[1:], strict=False):
+    for left, right in itertools.pairwise(ranks):
         program.at_most(0.0, {**left, **{column: -rank for column, rank in right.items()}})
     objective = {seat: float(options.accuracy[o] * options.rates[i]) for seat, (_, o, i) in seats.items()}
-    return Model(options, program, dict.fromkeys(seats, 1.0), objective, {}, seats)
+    return Model(options, program, dict.fromkeys(seats, 1.0), objective, None, seats)
 
 
-def _seated(options: Options, patterns: Sequence[Pattern]) -> tuple[Mapped, ...]:
-    members = fill(options, [(p.option, p.places) for p in patterns])
-    return tuple(_mapped(options, p.option, clients) for p, clients in zip(patterns, members, strict=True) if clients)
+def _seated(options: Options, patterns: Patterns, chosen: Sequence[int]) -> tuple[Mapped, ...]:
+    instances = [
+        (int(patterns.option[p]), {float(r): int(n) for r, n in zip(patterns.rates, patterns.places[p], strict=True)})
+        for p in chosen
+    ]
+    members = fill(options, instances)
+    return tuple(_mapped(options, option, m) for (option, _), m in zip(instances, members, strict=True) if m)
 
 
 def _mapped(options: Options, option: int, clients: Sequence[int]) -> Mapped:

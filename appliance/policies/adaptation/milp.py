@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 INFINITY = math.inf
 
@@ -59,7 +60,7 @@ class Program:
         bound = value if is_optimal else INFINITY if relaxed else float(info.mip_dual_bound)
         return Solved(tuple(values), value, bound, is_optimal)
 
-    def _model(self, objective: Mapping[int, float], relaxed: bool) -> object:
+    def _model(self, objective: Mapping[int, float], relaxed: bool) -> Any:
         import highspy
         import numpy as np
 

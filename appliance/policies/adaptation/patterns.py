@@ -1,47 +1,82 @@
 """How many clients of each rate fit into an option together: the few rates of a problem make its bin packing small."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
 from dataclasses import dataclass
 
-from appliance.policies.adaptation.options import Options
+import numpy as np
+import numpy.typing as npt
+
+from appliance.policies.adaptation.options import Floats, Options
+
+Ints = npt.NDArray[np.int64]
+
+GRID_PER_PATTERN = 16
+"""Of the combinations of counts that are tried, few are patterns; so many for each pattern allowed are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
-    """Places by rate in one instance of an option; together within its capacity."""
+class Patterns:
+    """Places by rate in one instance of an option, together within its capacity; by option, so by descending accuracy.
 
-    option: int
-    places: Mapping[float, int]
-
-
-def patterns_of(options: Options, most: int) -> tuple[Pattern, ...] | None:
-    """All patterns of all options to which no place can be added; None when there are more than `most`.
-
-    A pattern never has more places of a rate than clients that tolerate the option.
+    rates: float64[R], ascending; kind: int64[N], the rate of each client; option: int64[P]; places: float64[P, R], whole numbers.
     """
-    rates = sorted({float(rate) for rate in options.rates}, reverse=True)
-    patterns: list[Pattern] = []
+
+    rates: Floats
+    kind: Ints
+    option: Ints
+    places: Floats
+
+
+def patterns_of(options: Options, rates: Floats, most: int) -> Patterns | None:
+    """All patterns to which no place can be added; None when there are more than `most`.
+
+    `rates` are those to plan with, ascending: each client counts with the least that is not below its own. A pattern never has more places of a rate
+    than clients that tolerate the option.
+    """
+    kind = np.searchsorted(rates, options.rates - 1e-12)
+    members = np.stack([kind == r for r in range(len(rates))])
+    takers = (members.astype(np.int64) @ options.tolerated.astype(np.int64)).T  # int64[O, R]
+    limit = np.minimum(takers, options.capacity[:, None] // rates[None, :]).astype(np.int64)
+    if math.prod(int(n) + 1 for n in limit.max(axis=0)) > GRID_PER_PATTERN * most:
+        return None
+    grid = np.indices(tuple(limit.max(axis=0) + 1)).reshape(len(rates), -1).T
+    load = grid @ rates
+    found: list[tuple[Ints, Ints]] = []
+    count = 0
     for option in range(len(options.batches)):
-        takers = options.rates[options.tolerated[:, option]]
-        limits = [int((takers == rate).sum()) for rate in rates]
-        for counts in _maximal(rates, limits, float(options.capacity[option])):
-            patterns.append(Pattern(option, {rate: n for rate, n in zip(rates, counts, strict=True) if n}))
-            if len(patterns) > most:
-                return None
-    return tuple(patterns)
+        chosen = _maximal(grid, load, takers[option], rates, float(options.capacity[option]))
+        found.append((np.full(len(chosen), option), chosen))
+        count += len(chosen)
+        if count > most:
+            return None
+    places = np.concatenate([chosen for _, chosen in found]).astype(np.float64)
+    return Patterns(rates, kind, np.concatenate([option for option, _ in found]), places)
 
 
-def _maximal(rates: Sequence[float], limits: Sequence[int], capacity: float) -> Iterator[list[int]]:
-    """Counts by rate (descending) within the capacity to which no client can be added. Rates must be sorted."""
-    counts = [0] * len(rates)
+def coarse_rates(options: Options, kinds: int) -> Floats:
+    """At most `kinds` rates to plan with, such that rounding each client up to the next one adds the least rate in all. O(kinds · rates²)."""
+    rates, counts = np.unique(options.rates, return_counts=True)
+    if len(rates) <= kinds:
+        return rates
+    total, weight = np.append(0.0, np.cumsum(rates * counts)), np.append(0, np.cumsum(counts))
+    # waste[i, j]: what rounding rates i … j−1 up to rate j−1 adds
+    waste = (weight[None, :] - weight[:, None]) * np.append(0.0, rates)[None, :] - (total[None, :] - total[:, None])
+    waste[np.tril_indices(len(rates) + 1)] = np.inf
+    best = waste[0]
+    cuts: list[Ints] = []
+    for _ in range(kinds - 1):
+        through = best[:, None] + waste
+        cuts.append(through.argmin(axis=0))
+        best = through.min(axis=0)
+    ends = [len(rates)]
+    for cut in reversed(cuts):
+        ends.append(int(cut[ends[-1]]))
+    return rates[[end - 1 for end in reversed(ends)]]
 
-    def below(index: int, room: float) -> Iterator[list[int]]:
-        if index == len(rates):
-            if not any(counts[r] < limits[r] and rates[r] <= room for r in range(len(rates))):
-                yield list(counts)
-            return
-        for n in range(min(limits[index], int(room // rates[index])), -1, -1):
-            counts[index] = n
-            yield from below(index + 1, room - n * rates[index])
 
-    return below(0, capacity)
+def _maximal(grid: Ints, load: Floats, takers: Ints, rates: Floats, capacity: float) -> Ints:
+    """The rows of the grid that fit and to which no client can be added."""
+    fits = (load <= capacity) & (grid <= takers).all(axis=1)
+    rows, carried = grid[fits], load[fits]
+    full = (rows == takers) | (carried[:, None] + rates[None, :] > capacity)
+    return rows[full.all(axis=1)]

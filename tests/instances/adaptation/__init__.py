@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
@@ -20,11 +21,23 @@ def yolo() -> tuple[Network, ...]:
     )
 
 
+def quick() -> tuple[Network, ...]:
+    """The same zoo on an accelerator with little fixed cost: latency 4 + b·(0.8 + 40 Mpx) ms, so that capacity falls fast with size."""
+    return tuple(
+        replace(n, latency_ms={b: 4.0 + (ms - 20.0 - 2.0 * b) * 40 / 53 + 0.8 * b for b, ms in n.latency_ms.items()})
+        for n in yolo()
+    )
+
+
+ZOOS = {"yolo": yolo, "quick": quick}
+
+
 def drawn(
     seed: int,
     workers: int,
     clients_each: int,
     *,
+    zoo: str = "yolo",
     rates: tuple[float, ...] = RATES,
     slos_ms: tuple[float, ...] = SLOS_MS,
     bandwidth_bps: tuple[float, float] = BANDWIDTH_BPS,
@@ -35,11 +48,12 @@ def drawn(
         Client(f"c{i:03}", dice.choice(rates), dice.choice(slos_ms), dice.uniform(*bandwidth_bps))
         for i in range(workers * clients_each)
     )
-    return AdaptationInput(yolo(), workers, clients, seed=seed)
+    return AdaptationInput(ZOOS[zoo](), workers, clients, seed=seed)
 
 
-def overloaded(seed: int, workers: int, clients_each: int) -> AdaptationInput:
+def overloaded(seed: int, workers: int, clients_each: int, *, zoo: str = "yolo") -> AdaptationInput:
     """More than the workers can carry: short SLOs, fast clients, slow links, so that who is mapped is the question."""
+    rates = (15.0, 25.0, 30.0) if zoo == "yolo" else (25.0, 50.0, 60.0)
     return drawn(
-        seed, workers, clients_each, rates=(15.0, 25.0, 30.0), slos_ms=(75.0, 75.0, 100.0), bandwidth_bps=(3e6, 20e6)
+        seed, workers, clients_each, zoo=zoo, rates=rates, slos_ms=(75.0, 75.0, 100.0), bandwidth_bps=(3e6, 20e6)
     )

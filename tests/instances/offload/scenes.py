@@ -59,7 +59,7 @@ def new_client(
 
 
 def waiting_scene(
-    seed: int, network: str, link: str, sla: str, clients: int = 60, rates: tuple[float, float] = RATES
+    seed: int, network: str, link: str, sla: str, clients: int = 80, rates: tuple[float, float] = RATES
 ) -> OffloadInput:
     """An empty box and a crowd at its door."""
     random = Random(seed)
