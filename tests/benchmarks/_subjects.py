@@ -139,7 +139,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="h
 
 
 @contextmanager
-def bare_starlette(port: int, body_bytes: int) -> Iterator[int]:
+def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[bytes]]:
     """A Starlette route that reads the body and returns one of the given size."""
     process = subprocess.Popen([sys.executable, "-c", _BARE, str(port), str(body_bytes)], stderr=subprocess.DEVNULL)
     try:
@@ -150,7 +150,7 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[int]:
                 break
             except httpx.TransportError:
                 time.sleep(0.05)
-        yield port
+        yield process
     finally:
         process.terminate()
         process.wait()
@@ -218,3 +218,9 @@ def pss_mb(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / 1e6
     return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
