@@ -26,6 +26,8 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_BYTES_MAX = 2**20
 """Largest body of a management request."""
+BODY_IDLE_S = 30.0
+"""A body of which nothing comes for so long is given up, and its memory with it."""
 LINGER_BYTES = 64 * 2**20
 LINGER_S = 2.0
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -50,9 +52,13 @@ class InFlight:
 
         Raises: Busy when they do not fit.
         """
+        self.check(count)
+        self.bytes += count
+
+    def check(self, count: int) -> None:
+        """Raises: Busy when so many bytes would not fit now."""
         if self.bytes and self.bytes + count > self.bytes_max:
             raise Busy()
-        self.bytes += count
 
     def give(self, count: int) -> None:
         """Count bytes out."""
@@ -177,21 +183,32 @@ class _Exchange:
         self.started = False
 
     def announce(self, length: int | None) -> None:
-        """Take the announced size into account before the first byte. Raises: TooLarge, Busy."""
+        """Refuse what will not fit before the first byte. Raises: TooLarge, Busy.
+
+        Nothing is reserved: room that is only announced could be taken by callers without a key.
+        """
         if length is None:
             return
         self._check(length)
-        self._count(length)
+        if self._rule.in_memory:
+            self._in_flight.check(length)
 
     async def receive(self) -> Message:
-        """The next piece, counted. Raises: TooLarge, Busy."""
-        message = await self._receive()
+        """The next piece, counted. Raises: TooLarge, Busy; BadInput when the body stops coming."""
+        message = await (self._receive() if self._ended else self._next_piece())
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
             self._ended = not message.get("more_body", False)
             self._check(self._seen)
             self._count(self._seen)
         return message
+
+    async def _next_piece(self) -> Message:
+        try:
+            async with asyncio.timeout(BODY_IDLE_S):
+                return await self._receive()
+        except TimeoutError:
+            raise BadInput(reason=f"nothing of the body came for {BODY_IDLE_S:.0f} s") from None
 
     async def send(self, message: Message) -> None:
         """Pass an answer on with the headers that all carry; those that a route set itself stay."""

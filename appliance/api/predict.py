@@ -143,6 +143,7 @@ async def _steps(
                 variant=run.call.variant,
                 deadline_ns=run.deadline_ns,
                 priority=run.call.priority,
+                is_continuation=bool(run.results),
             )
         )
         run.timings.add(result)

@@ -28,14 +28,14 @@ class Admission:
         self._running: Counter[str] = Counter()
         self._buckets: dict[str, _Bucket] = {}
 
-    def enter(self, tenant: str, quota: Quota) -> None:
-        """Count a request in; every `enter` that returns is matched by a `leave`.
+    def enter(self, tenant: str, quota: Quota, *, is_continuation: bool = False) -> None:
+        """Count a request in; every `enter` that returns is matched by a `leave`. A continuation costs no token of the rate.
 
         Raises: QuotaExceeded.
         """
         if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
             raise QuotaExceeded(tenant=tenant, quota="concurrent requests")
-        if quota.requests_per_s is not None:
+        if quota.requests_per_s is not None and not is_continuation:
             self._take_token(tenant, quota.requests_per_s)
         self._running[tenant] += 1
 

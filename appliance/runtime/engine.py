@@ -87,7 +87,8 @@ class Engine:
             raise ModelUnavailable(name=entry.application.name)
         tenant = request.tenant
         try:
-            self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+            quota = self._catalogue.tenant(tenant).quota
+            self._admission.enter(tenant, quota, is_continuation=request.is_continuation)
         except QuotaExceeded as error:
             self._count_failure(request, entry, error)
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appliance.api import limits
 from appliance.api.limits import BodyRules, Bounds, InFlight, content_length
 from appliance.domain.errors import BadInput, Busy
 from tests.api.stand import Asking
@@ -36,6 +37,11 @@ async def reader(scope: Any, receive: Any, send: Any) -> None:
             break
     await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"max-age=5")]})
     await send({"type": "http.response.body", "body": str(count).encode()})
+
+
+async def reader_end(send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds:
@@ -93,17 +99,21 @@ async def test_each_kind_of_route_has_its_limit(method: str, path: str, limit: i
 
 
 async def test_bodies_in_memory_share_one_budget() -> None:
-    """While one body of 900 is held, another of 200 does not fit in 1000: 503 with Retry-After; afterwards it does."""
+    """While one body of 900 is held, another of 200 does not fit in 1000: 503; afterwards it does."""
     in_flight = InFlight(1000)
-    go = asyncio.Event()
+    held, go = asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        held.set()
         await go.wait()
-        await reader(scope, receive, send)
+        await reader_end(send)
 
     path = "/v1/applications/a/predict"
     async with Asking(bounds(slow, in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)) as first:
-        await asyncio.sleep(0)  # noqa: TID251 - lets the first begin
+        await held.wait()
+        assert in_flight.bytes == 900
         async with Asking(
             bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)
         ) as second:
@@ -114,6 +124,48 @@ async def test_bodies_in_memory_share_one_budget() -> None:
     assert in_flight.bytes == 0
     async with Asking(bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)) as third:
         assert await third.status() == 200
+
+
+async def test_an_announced_body_reserves_nothing() -> None:
+    """A caller that announces much and sends nothing keeps nobody out."""
+    in_flight = InFlight(1000)
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(scope: Any, receive: Any, send: Any) -> None:
+        asked.set()
+        await go.wait()
+        await reader_end(send)
+
+    path = "/v1/applications/a/predict"
+    async with Asking(bounds(waits, in_flight), "POST", path, {"content-length": "900"}) as first:
+        await asked.wait()
+        async with Asking(
+            bounds(in_flight=in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)
+        ) as second:
+            assert await second.status() == 200
+        go.set()
+        assert await first.status() == 200
+
+
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes are given back and the caller is told."""
+    monkeypatch.setattr(limits, "BODY_IDLE_S", 0.02)
+    in_flight = InFlight(1000)
+
+    async def silent() -> Any:
+        await asyncio.Event().wait()
+
+    app, sent = bounds(in_flight=in_flight), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/applications/a/predict", "headers": []}
+    monkeypatch.setattr(limits, "LINGER_S", 0.02)
+    await app(scope, silent, send)
+    assert sent[0]["status"] == 422
+    assert b"nothing of the body came" in sent[1]["body"]
+    assert in_flight.bytes == 0
 
 
 async def test_uploads_do_not_count_as_memory() -> None:

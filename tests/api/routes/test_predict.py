@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from appliance.domain.errors import QuotaExceeded
+from appliance.domain.request import Request
 from appliance.zoo import toys
 from tests.api.stand import Asking, Stand
 
@@ -122,6 +125,24 @@ async def test_quota_refuses_and_says_when_to_come_back(stand: Stand, digits: to
     assert int(answers[2].headers["retry-after"]) >= 1
     body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
     assert (await stand.client("museum").post("/v1/applications/adding/predict", json=body)).status_code == 200
+
+
+async def test_the_steps_of_one_call_are_one_request(stand: Stand) -> None:
+    """The rate quota counts calls: a continuation takes no token, the next call does."""
+    engine, tenant = stand.appliance.running().engine, "museum"
+    await stand.client().put("/v1/tenants/museum", json={"quota": {"requests_per_s": 1}})
+    row = np.ones((1, 4), np.float32)
+
+    def step(is_continuation: bool) -> Request:
+        return Request(
+            "default/adding", tenant, {"A": row, "B": row}, engine._clock.now_ns(), is_continuation=is_continuation
+        )
+
+    await engine.infer(step(False))
+    for _ in range(5):
+        await engine.infer(step(True))
+    with pytest.raises(QuotaExceeded):
+        await engine.infer(step(False))
 
 
 async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:
