@@ -4,10 +4,11 @@ Starting enters one exit stack, so stopping is the reverse: not ready, drain, st
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
+from appliance.domain.errors import ApplianceError
 from appliance.modelstore.builds import Builds
 from appliance.modelstore.importer import Importer, ImportOptions
 from appliance.modelstore.repository import Change
@@ -59,6 +61,8 @@ class Appliance:
         self.clock = SystemClock()
         self.logger = log.get("box")
         self.box: Box | None = None
+        self.failure: ApplianceError | None = None
+        """Why the box could not start."""
         self._ready = False
         self.in_flight = InFlight(settings.http.inflight_bytes_max)
         self.service = create_service(self._lifespan)
@@ -84,7 +88,11 @@ class Appliance:
     @asynccontextmanager
     async def _lifespan(self, service: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            self.box = await self._start(stack)
+            try:
+                self.box = await self._start(stack)
+            except ApplianceError as error:  # for the person at the terminal, not a traceback
+                self.failure = error
+                raise
             service.state.box = self.box
             self._ready = True
             stack.push_async_callback(self._drain)
@@ -313,17 +321,25 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         self._appliance.begin_drain()
         await super().shutdown(sockets)
+        # A signal that was obeyed is no failure: not raised again, so that the clean-up runs and the status is 0.
+        self._captured_signals.clear()
 
 
 def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: None) -> None:
-    """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens."""
+    """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens.
+
+    Raises: what kept the box from starting: InUse (another box runs on the folder), StorageFull ...
+    """
     log.configure(settings.log.level, settings.log.format)
     appliance = Appliance(settings)
     http = settings.http
     address = settings.state_dir / "address"
 
+    stack = ExitStack()
+
     def listening(url: str) -> None:
         address.write_text(url + "\n")
+        stack.callback(address.unlink, missing_ok=True)
         on_listen(url)
 
     cert, key = _certificate(settings)
@@ -346,11 +362,14 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
         proxy_headers=False,
     )
-    try:
-        Server(config, appliance, listening).run()
-    finally:
-        with suppress(FileNotFoundError):
-            address.unlink()
+    logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
+    with stack:  # a box that could not start leaves the address of the one that runs here alone
+        try:
+            Server(config, appliance, listening).run()
+        except SystemExit:
+            if appliance.failure is not None:
+                raise appliance.failure from None
+            raise
 
 
 def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:

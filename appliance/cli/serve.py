@@ -1,6 +1,8 @@
 """`appliance serve`: one box in this process, until SIGTERM or Ctrl-C."""
 
+import errno
 import os
+import socket
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,9 +56,15 @@ def serve(
     }
     settings = _settings({"state_dir": state, "http": _given(http), "log": _given({"level": log_level})})
 
-    from appliance.app import serve as run
+    _require_free(settings.http.host, settings.http.port)
 
-    run(settings, on_listen=lambda url: _greet(url, settings.state_dir))
+    from appliance.app import serve as run
+    from appliance.domain.errors import InUse
+
+    try:
+        run(settings, on_listen=lambda url: _greet(url, settings.state_dir))
+    except InUse as error:
+        raise CommandFailed(f"a box runs on {settings.state_dir} already; stop it, or name another --state") from error
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +86,21 @@ def _settings(overrides: dict[str, Any]) -> Any:
         raise CommandFailed(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
     # Children work in folders of their own, where a relative path would mean something else.
     return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
+
+
+def _require_free(host: str, port: int) -> None:
+    """Raises: CommandFailed when nobody could listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                reason = "is taken by another program; name another with --port (0: any free one)"
+            else:
+                reason = f"cannot be listened on ({error.strerror}); see --host and --port"
+            raise CommandFailed(f"port {port} of {host} {reason}") from error
 
 
 def _greet(url: str, state_dir: Path) -> None:

@@ -1,0 +1,232 @@
+"""Every noun of the command line against a real box: what a person types, what they see, and what a program reads with --json."""
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from appliance.cli.main import main
+from appliance.cli.pending import PendingUploads
+from appliance.client import Client
+from appliance.zoo.toys import conv_net, digits, tiny_add
+from tests.e2e.server import Server, running_server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def appliance(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs one command with the box's state folder; returns standard output, asserts the exit status."""
+    monkeypatch.setenv("APPLIANCE_STATE_DIR", str(server.state_dir))
+
+    def run(*arguments: str, status: int = 0) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        said = capsys.readouterr()
+        assert (end.value.code or 0) == status, said.err
+        return said.err if status else said.out
+
+    return run
+
+
+def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:
+    """Tenant, keys, lists and their end; what exists cannot be made twice."""
+    assert "tenant harbour is made" in appliance("tenants", "create", "harbour", "--requests-per-s", "50")
+    assert "'harbour' exists already" in appliance("tenants", "create", "harbour", status=1)
+    [_, harbour] = json.loads(appliance("tenants", "list", "--json"))
+    assert (harbour["name"], harbour["quota"]["requests_per_s"]) == ("harbour", 50)
+    assert "harbour" in appliance("tenants", "list")
+    key = appliance("keys", "create", "harbour", "--label", "developers").strip()
+    assert key.startswith("ea_")
+    [made] = json.loads(appliance("keys", "list", "harbour", "--json"))
+    assert made["label"] == "developers"
+    assert key not in appliance("keys", "list", "harbour")
+    assert appliance("models", "list", "--key", key, "--json").strip() == "[]"
+    assert "is revoked" in appliance("keys", "revoke", "harbour", made["id"])
+    assert "the key is unknown, expired or revoked; give one with" in appliance(
+        "models", "list", "--key", key, status=1
+    )
+    assert "is deleted" in appliance("tenants", "delete", "harbour")
+
+
+def test_a_model_from_import_to_delete(appliance: Run, tmp_path: Path) -> None:
+    """A folder with its evaluation set is imported, shown, called by file and by device key, and deleted."""
+    made = digits(tmp_path / "digits")
+    picture = str(made.evaluation / "0003.png")
+    assert "model digits is ready" in appliance("import", str(tmp_path / "digits"))
+    shown = appliance("models", "show", "digits")
+    assert "top-1 against labels" in shown
+    assert "fp32" in shown
+    [summary] = json.loads(appliance("models", "list", "--json"))
+    assert (summary["name"], summary["state"]) == ("digits", "ready")
+    answer = json.loads(appliance("predict", "digits", picture, "--json"))
+    assert answer["labels"][0]["label"] == "3"
+    assert "— variant fp32, accuracy 0.9" in appliance("predict", "digits", picture, "--variant", "fp32")
+    assert "there is no variant 'fp64'" in appliance("predict", "digits", picture, "--variant", "fp64", status=1)
+    assert "application door is made" in appliance(
+        "applications", "create", "door", "--model", "digits", "--latency-slo-ms", "500"
+    )
+    device = appliance(
+        "keys", "create", "default", "--role", "device", "--application", "door", "--expires-in", "1h"
+    ).strip()
+    assert json.loads(appliance("predict", "door", picture, "--key", device, "--json"))["model"] == "digits"
+    assert "there is no application 'digits'" in appliance("predict", "digits", picture, "--key", device, status=1)
+    assert "may not" in appliance("models", "list", "--key", device, status=1)
+    assert "door" in appliance("applications", "list")
+    assert "is deleted" in appliance("applications", "delete", "door")
+    assert "is deleted" in appliance("models", "delete", "digits")
+    assert "there is no model 'digits'" in appliance("models", "show", "digits", status=1)
+
+
+def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_path: Path) -> None:
+    """A file that is no model fails with a reason and status 1; both kinds stand in the list."""
+    (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
+    said = appliance("import", str(tmp_path / "broken.onnx"), "--task", "tensor", status=1)
+    assert "the import of broken failed" in said
+    tiny_add(tmp_path / "add.onnx")
+    begun = json.loads(appliance("import", str(tmp_path / "add.onnx"), "--task", "tensor", "--no-wait", "--json"))
+    ended = json.loads(appliance("jobs", "follow", begun["id"], "--json"))
+    assert (ended["model"], ended["state"], ended["percent"]) == ("add", "done", 100)
+    states = {job["model"]: job["state"] for job in json.loads(appliance("jobs", "list", "--json"))}
+    assert (states["broken"], states["add"]) == ("failed", "done")
+    assert "done" in appliance("jobs", "show", begun["id"])
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text('{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}')
+    answer = json.loads(appliance("predict", "add", str(inputs), "--json"))
+    assert answer["outputs"]["SUM"]["data"] == [11, 12, 13, 14]
+
+
+def test_events_are_followed_until_ctrl_c(server: Server) -> None:
+    """What happened before comes first; one JSON object a line; Ctrl-C is a normal end."""
+    command = [sys.executable, "-m", "appliance", "events", "--after", "0", "--json", "--state", str(server.state_dir)]
+    with server.client() as client:
+        client.create_tenant("events-tenant")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        first = json.loads(follower.stdout.readline())
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(10) == 130
+        assert follower.stderr is not None
+        assert "Traceback" not in follower.stderr.read()
+    assert first["id"] >= 1
+    assert first["event"]
+
+
+def test_the_admin_key_is_rotated(appliance: Run, server: Server) -> None:
+    """The new key stands in the file, only its owner can read it, the old one no longer opens."""
+    old = server.admin_key
+    appliance("keys", "rotate-admin")
+    new = server.admin_key
+    assert new != old
+    assert stat.S_IMODE((server.state_dir / "admin.key").stat().st_mode) == 0o600
+    assert appliance("tenants", "list", "--json")
+    assert "unknown, expired or revoked" in appliance("tenants", "list", "--key", old, status=1)
+
+
+def test_a_backup_of_the_running_box_can_be_restored(appliance: Run, tmp_path: Path) -> None:
+    """One file, readable by its owner; a folder that is in use is not overwritten."""
+    assert "written to" in appliance("backup", str(tmp_path / "box.tar"))
+    assert stat.S_IMODE((tmp_path / "box.tar").stat().st_mode) == 0o600
+    assert "restored to" in appliance("restore", str(tmp_path / "box.tar"), "--state", str(tmp_path / "again"))
+    assert (tmp_path / "again" / "admin.key").exists()
+    assert "exists already" in appliance(
+        "restore", str(tmp_path / "box.tar"), "--state", str(tmp_path / "again"), status=1
+    )
+
+
+class _Breaks(httpx.HTTPTransport):
+    """A line that breaks for good after so many bytes of uploads."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.sent = 0
+        self._bytes_max = bytes_max
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method != "PATCH":
+            return super().handle_request(request)
+        stream = request.stream
+        assert isinstance(stream, httpx.SyncByteStream)
+        request.stream = _Counted(stream, self)
+        return super().handle_request(request)
+
+    def count(self, block: bytes) -> None:
+        self.sent += len(block)
+        if self.sent > self._bytes_max:
+            raise httpx.WriteError("the line broke")
+
+
+class _Counted(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream, line: _Breaks) -> None:
+        self._stream, self._line = stream, line
+
+    def __iter__(self):  # type: ignore[no-untyped-def]  # an iterator of bytes, as the base class says
+        for block in self._stream:
+            self._line.count(block)
+            yield block
+
+
+def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Path) -> None:
+    """The second try, by another process, sends only what the box does not have; the import then works."""
+    model = conv_net(tmp_path / "large.onnx", 6)
+    size = model.stat().st_size
+    memory = tmp_path / "uploads.json"
+    broken = _Breaks(size // 2)
+    with Client(server.url, server.admin_key, transport=broken) as client, pytest.raises(httpx.TransportError):
+        PendingUploads(server.url, memory).send(client, model, lambda done, total: None)
+    whole = _Breaks(10 * size)
+    with Client(server.url, server.admin_key, transport=whole) as client:
+        pending = PendingUploads(server.url, memory)
+        upload = pending.send(client, model, lambda done, total: None)
+        assert client.upload_state(upload).complete
+        assert 0 < whole.sent < size
+        job = client.upload_model(model, "large", "tensor", upload=upload)
+        pending.forget(model)
+        assert job.model == "large"
+        client.delete_model("large")
+    assert json.loads(memory.read_text()) == {}
+
+
+def test_a_box_that_is_stopped_drains_and_takes_its_address_away(tmp_path: Path) -> None:
+    """SIGTERM ends it with status 0; the next start is on the same data."""
+    with running_server(tmp_path / "state") as box:
+        with box.client() as client:
+            client.create_tenant("stays")
+        assert box.stop() == 0
+        assert not (box.state_dir / "address").exists()
+        box.start_again()
+        with box.client() as client:
+            assert "stays" in [tenant.name for tenant in client.tenants()]
+        box.kill()
+        box.start_again()
+        with box.client() as client:
+            assert "stays" in [tenant.name for tenant in client.tenants()]
+
+
+def test_a_second_box_on_the_same_folder_is_refused(server: Server) -> None:
+    """One sentence, status 1; the running box keeps its folder and its address."""
+    command = [sys.executable, "-m", "appliance", "serve", "--state", str(server.state_dir), "--port", "0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    assert second.stderr == (f"appliance: a box runs on {server.state_dir} already; stop it, or name another --state\n")
+    assert (server.state_dir / "address").read_text().strip() == server.url
+
+
+def test_a_port_that_is_taken_is_a_sentence(server: Server, tmp_path: Path) -> None:
+    """The person is told which port, and what to do."""
+    port = server.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "appliance", "serve", "--state", str(tmp_path / "other"), "--port", port]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    assert second.stderr == (
+        f"appliance: port {port} of 127.0.0.1 is taken by another program; name another with --port (0: any free one)\n"
+    )
