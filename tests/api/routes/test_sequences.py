@@ -1,0 +1,127 @@
+"""Stateful models over predict: what a sequence remembers, and what it never mixes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.api.stand import Stand, copied, job_end, running
+
+pytestmark = pytest.mark.anyio
+
+
+def running_sum(path: Path) -> Path:
+    """`Y` = `X` + `S`, and the next `S` is `Y`: remembers the sum of all it has seen."""
+    row = [1, 2]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("X", "S")]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
+    nodes = [helper.make_node("Add", ["X", "S"], ["Y"], "add"), helper.make_node("Identity", ["Y"], ["SN"], "keep")]
+    graph = helper.make_graph(nodes, "running_sum", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+async def taught(state_dir: Path, keys: dict[str, str], model: Path) -> None:
+    """Import the model for museum, shared, so that harbour may use it as well."""
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, keys)
+        museum = stand.client("museum")
+        metadata = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": true}'
+        form: dict[str, Any] = {"data": {"name": "sum", "task": "tensor", "metadata": metadata}}
+        form["files"] = {"file": model.read_bytes()}
+        job = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
+        assert job["state"] == "done", job
+        await stand.close()
+
+
+@pytest.fixture(scope="module")
+def with_sum(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A furnished state folder with the model."""
+    folder = tmp_path_factory.mktemp("sum")
+    state_dir = copied(furnished[0], folder / "state")
+    asyncio.run(taught(state_dir, furnished[1], running_sum(folder / "sum.onnx")))
+    return state_dir
+
+
+@pytest.fixture
+async def stand(furnished: tuple[Path, dict[str, str]], with_sum: Path, tmp_path: Path) -> AsyncIterator[Stand]:
+    """A running box of the test's own."""
+    state_dir = copied(with_sum, tmp_path / "state")
+    async with running(state_dir) as appliance:
+        made = Stand(appliance, state_dir, furnished[1])
+        yield made
+        await made.close()
+
+
+@pytest.fixture
+def summing(stand: Stand) -> httpx.AsyncClient:
+    """museum's client."""
+    return stand.client("museum")
+
+
+async def ask(client: httpx.AsyncClient, value: float, query: str = "") -> Any:
+    answer = await client.post("/v1/applications/sum/predict" + query, json={"inputs": {"X": [[value, -value]]}})
+    if answer.status_code != 200:
+        return answer.json()["type"]
+    data = answer.json()["outputs"]["Y"]["data"]
+    return data[0][0] if isinstance(data[0], list) else data[0]
+
+
+async def test_a_sequence_remembers(summing: httpx.AsyncClient) -> None:
+    """Within a sequence sums go on; without one each request starts from nothing; the end forgets."""
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+    assert await ask(summing, 2, "?sequence_id=a") == 3
+    assert await ask(summing, 5) == 5
+    assert await ask(summing, 4, "?sequence_id=a&sequence_end=true") == 7
+    assert await ask(summing, 1, "?sequence_id=a") == "/problems/illegal-state"
+
+
+async def test_starting_again_starts_from_nothing(summing: httpx.AsyncClient) -> None:
+    """`sequence_start` on a sequence that runs begins it anew."""
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+
+
+async def test_sequences_do_not_mix(stand: Stand, summing: httpx.AsyncClient) -> None:
+    """Two ids, and one id of two tenants, are strangers."""
+    harbour = stand.client("harbour")
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+    assert await ask(summing, 10, "?sequence_id=b&sequence_start=true") == 10
+    assert await ask(harbour, 100, "?sequence_id=a") == "/problems/illegal-state"
+    assert await ask(harbour, 100, "?sequence_id=a&sequence_start=true") == 100
+    assert await ask(summing, 1, "?sequence_id=a") == 2
+    assert await ask(summing, 1, "?sequence_id=b") == 11
+
+
+async def test_a_request_that_fails_changes_nothing(summing: httpx.AsyncClient) -> None:
+    """It can be sent again: the state is that of the last good answer."""
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+    assert await ask(summing, 50, "?sequence_id=a&timeout_ms=0.00001") == "/problems/deadline-exceeded"
+    broken = await summing.post("/v1/applications/sum/predict?sequence_id=a", json={"inputs": {"X": [[1]]}})
+    assert broken.status_code == 422
+    assert await ask(summing, 1, "?sequence_id=a") == 2
+
+
+async def test_requests_at_once_follow_one_another(summing: httpx.AsyncClient) -> None:
+    """Twenty requests of one sequence in flight together: every one sees the sum of those before it."""
+    assert await ask(summing, 0, "?sequence_id=a&sequence_start=true") == 0
+    sums = await asyncio.gather(*(ask(summing, 1, "?sequence_id=a") for _ in range(20)))
+    assert sorted(sums) == list(range(1, 21))
+
+
+async def test_predict_and_infer_share_a_sequence(summing: httpx.AsyncClient) -> None:
+    """A sequence begun by one protocol goes on in the other."""
+    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
+    body = {
+        "parameters": {"sequence_id": "a"},
+        "inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 2], "data": [2, -2]}],
+        "outputs": [{"name": "Y"}],
+    }
+    answer = await summing.post("/v2/models/sum/infer", json=body)
+    assert answer.json()["outputs"][0]["data"] == [3, -3], answer.text
+    assert await ask(summing, 4, "?sequence_id=a") == 7
