@@ -113,12 +113,12 @@ class Appliance:
         telemetry = Telemetry(clock)
         telemetry.log_to(log.get("events"))
         decisions = DecisionRing(clock)
+        processor = _processor(settings.processors[0], settings)  # before any thread: it settles how the heap is shared
+        stack.callback(processor.close)
+        description = processor.describe()
         store = await asyncio.to_thread(Store.open, settings.state_dir, clock)
         stack.callback(store.close)
         store.attach(asyncio.get_running_loop())
-        processor = _processor(settings.processors[0], settings)
-        stack.callback(processor.close)
-        description = processor.describe()
         catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
         builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
         memory = MemoryManager(

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import onnxruntime as ort
 
-from appliance.runtime.processors.onnx import trim
+from appliance.runtime.processors.heap import trim
 from appliance.zoo import toys
 from tests.benchmarks import _subjects as subjects
 

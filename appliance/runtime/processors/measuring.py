@@ -23,7 +23,8 @@ from appliance.clock import SystemClock
 from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
-from appliance.runtime.processors.onnx import OnnxSessions, prepared_form, trim
+from appliance.runtime.processors.heap import trim
+from appliance.runtime.processors.onnx import OnnxSessions, prepared_form
 
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
 _PR_SET_PDEATHSIG = 1

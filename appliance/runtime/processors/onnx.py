@@ -3,7 +3,6 @@
 Serving, the trial runs of an import and the measuring child all go through `OnnxSessions`, so what is measured is what serves.
 """
 
-import ctypes
 import hashlib
 import platform
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.alignment import align
+from appliance.runtime.processors.heap import trim, use_one_arena
 from appliance.runtime.processors.mapped import populate
 from appliance.runtime.processors.threads import WorkerThreads
 
@@ -117,6 +117,7 @@ class OnnxProcessor:
         self._description = ProcessorDescription(
             name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run)
         )
+        use_one_arena()
         self._runs = WorkerThreads(f"{name}-run", workers)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max)
 
@@ -169,20 +170,3 @@ def prepared_form(build_id: str, target_dir: Path) -> PreparedForm | None:
     if not path.is_file():
         return None
     return PreparedForm(build_id, str(path), sum(f.stat().st_size for f in target_dir.iterdir()), optimised=True)
-
-
-def trim() -> None:
-    """Give the C heap's free pages back to the operating system; 0.3-12 ms."""
-    if _LIBC is not None:
-        _LIBC.malloc_trim(0)
-
-
-def _libc() -> ctypes.CDLL | None:
-    try:
-        libc = ctypes.CDLL("libc.so.6")
-    except OSError:
-        return None
-    return libc if hasattr(libc, "malloc_trim") else None
-
-
-_LIBC = _libc()

@@ -1,0 +1,30 @@
+"""The registry of processor kinds, and that only one runtime is installed."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.runtime.processors import PROCESSORS, check_runtime
+
+
+def test_kinds_describe_themselves() -> None:
+    """What is registered under a kind says that it is of this kind."""
+    for kind, make in PROCESSORS.items():
+        processor = make(name="p", workers=1, threads_per_run=1, loads_parallel_max=1)
+        assert processor.describe().kind == kind
+        processor.close()
+
+
+def test_one_runtime_is_fine() -> None:
+    """As the scripts install it."""
+    check_runtime()
+
+
+def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second distribution of ONNX Runtime, which overwrites files of the first, is named."""
+    folder = tmp_path / "onnxruntime_gpu-1.31.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 1.31.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RuntimeError, match="onnxruntime and onnxruntime-gpu are both installed"):
+        check_runtime()
