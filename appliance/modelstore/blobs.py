@@ -112,6 +112,13 @@ class Blobs:
             self.on_damaged(sha256)
         raise LoadFailed(build_id=sha256, reason=problem)
 
+    def files(self, sha256: str) -> tuple[Path, ...]:
+        """All files of a blob, the one to load first. Raises: LoadFailed."""
+        model = self.path(sha256)
+        if model.parent.name != sha256:
+            return (model,)
+        return (model, *sorted(other for other in model.parent.iterdir() if other != model))
+
     def problem(self, sha256: str, size_bytes: int, modified_ns: int) -> str:
         """What is wrong with a blob, empty when nothing is. Hashes it only when size or time are not as recorded."""
         final = self._final(sha256)

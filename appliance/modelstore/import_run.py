@@ -98,8 +98,8 @@ class ImportRun:
         inspection = reference = await self._inspect(unpacked, model.task)
         if original is not None:
             _require_same_interface(inspection, original)
-            path = await asyncio.to_thread(self._store.blobs.path, original.content_sha256)
-            reference = replace(inspection, model=str(path), files=(str(path),))
+            files = await asyncio.to_thread(self._store.blobs.files, original.content_sha256)
+            reference = replace(inspection, model=str(files[0]), files=tuple(map(str, files)))
         own = MadeVariant(
             name=name,
             precision=Precision.OWN,

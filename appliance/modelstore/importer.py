@@ -172,8 +172,8 @@ class Importer:
         while True:
             try:
                 job = await self._store.withdraw_import(id, reason, state)
-            except ApplianceError as error:
-                log.warning("job cannot be written down", job_id=id, reason=str(error))
+            except Exception as error:  # a full or failing disk; the other jobs go on meanwhile
+                log.warning("job cannot be written down", job_id=id, reason=f"{type(error).__name__}: {error}")
                 await self._store.clock.sleep_until_ns(self._store.clock.now_ns() + RETRY_NS)
             else:
                 Progress(self._store, self._events, job).announce(job)
@@ -200,8 +200,8 @@ class Importer:
             build = builds[0]
             try:
                 await self._measure_again(build.content_sha256)
-            except (ApplianceError, OSError) as error:
-                log.warning("prepared form not made", build_id=build.id, reason=str(error))
+            except Exception as error:  # upkeep must never take the imports down with it
+                log.warning("prepared form not made", build_id=build.id, reason=f"{type(error).__name__}: {error}")
             given_up.add(build.id)  # whatever came of it: tried once a start
 
     async def _measure_again(self, content_sha256: str) -> None:

@@ -64,6 +64,7 @@ class Parts:
             job = await self.store.job(id)
             if is_so(job):
                 return job
+            assert job.state not in ENDED, f"it ended first: {job}"
             await self.clock.sleep_until_ns(self.clock.now_ns() + 10_000_000)
 
 
@@ -75,12 +76,14 @@ async def parts(
     bytes_max: int = 64 * MIB,
     options: ImportOptions | None = None,
     processor: ProcessorDescription = CPU,
+    measure: FakeMeasure | None = None,
 ) -> AsyncIterator[Parts]:
     """Open a state folder; `runs` starts the importer."""
     clock = CalendarClock()
     store = await asyncio.to_thread(Store.open, state_dir, clock, reserve_bytes=0)
     store.attach(asyncio.get_running_loop())
-    builds, measure, events = Builds(state_dir / "prepared", store.blobs, [processor]), FakeMeasure(), Events()
+    measure = measure or FakeMeasure()
+    builds, events = Builds(state_dir / "prepared", store.blobs, [processor]), Events()
     builds.start((await store.snapshot()).models)
     importer = Importer(store, builds, measure, [processor], events, options or ImportOptions())
     made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, clock, events)

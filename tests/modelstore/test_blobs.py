@@ -70,6 +70,8 @@ def test_several_files_are_one_blob(tmp_path: Path) -> None:
     path = blobs_in(tmp_path).path(ref.sha256)
     assert path.name == "model.onnx"
     assert path.with_name("model.bin").read_bytes() == b"data"
+    assert [file.name for file in blobs.files(ref.sha256)] == ["model.onnx", "model.bin"]
+    assert blobs.files(blobs.put(data).sha256)[0].read_bytes() == b"data"
     assert ref.size_bytes == 9
     data.write_bytes(b"Data")
     assert blobs.put(graph, data).sha256 != ref.sha256

@@ -11,11 +11,13 @@ import pytest
 
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
 from appliance.domain.errors import AlreadyExists, BadInput, QuotaExceeded, UnknownModel, UnknownTenant
+from appliance.domain.hardware import PreparedForm
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import build_id
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importer import ImportOptions
 from appliance.zoo import toys
+from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
 
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
@@ -199,6 +201,62 @@ def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> Non
             contents = {one.content_sha256 for one in after}
             assert {Path(name).name for name in files_in(state / "blobs")} == contents
             assert files_in(state / "scratch") == []
+
+    asyncio.run(story())
+
+
+def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> None:
+    """Stopped in its second precision: original and first precision are neither made nor measured again."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        precisions = (Precision.INT8, Precision.FP16)
+        async with parts(state) as box:
+            job = await box.importer.submit(asked(net(tmp_path), precisions=precisions))
+            await box.until(job.id, lambda now: now.stage == "fp16")
+        async with parts(state) as box:
+            before = {one.name: one for one in (await box.store.model("default/net")).variants}
+            await done(box, job)
+            after = {one.name: one for one in (await box.store.model("default/net")).variants}
+            assert any(name.startswith("fp16") for name in after.keys() - before.keys())
+            assert {name: one.content_sha256 for name, one in after.items() if name in before} == {
+                name: one.content_sha256 for name, one in before.items()
+            }
+            measured = {form.size_bytes for form, _cases in box.measure.profiled}
+            assert measured == {one.size_bytes for name, one in after.items() if name.startswith("fp16")}
+
+    asyncio.run(story())
+
+
+def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
+    """A graph without weights has no int8 form: the variant is failed with the reason, and the model serves."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            request = asked(toys.tiny_add(tmp_path / "add.onnx"), task=TaskSpec(), precisions=(Precision.INT8,))
+            job = await done(box, await box.importer.submit(request))
+            variants = {one.name: one for one in (await box.store.model("default/net")).variants}
+            assert variants["fp32"].state is VariantState.READY
+            assert variants["int8"].state is VariantState.FAILED
+            assert variants["int8"].reason in job.error
+
+    asyncio.run(story())
+
+
+def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
+    """An error that nobody foresaw fails the job with a hint, and the next job runs."""
+
+    class Mistaken(FakeMeasure):
+        async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+            raise ZeroDivisionError("what now")
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", measure=Mistaken()) as box:
+            for name in ("a", "b"):
+                job = await box.ended((await box.importer.submit(asked(net(tmp_path), name))).id)
+                assert job.state is JobState.FAILED
+                assert job.error == "the box made a mistake: ZeroDivisionError: what now"
+            assert files_in(box.store.state_dir / "scratch") == []
 
     asyncio.run(story())
 
