@@ -78,11 +78,18 @@ def _offload(document: Mapping[str, Any]) -> Question[Any]:
     return offload.read(document)
 
 
+def _pipeline(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import pipeline
+
+    return pipeline.read(document)
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
     "offload": _offload,
+    "pipeline": _pipeline,
 }
-PLANNED = ("residency", "dispatch", "pipeline")
+PLANNED = ("residency", "dispatch")
 """Kinds of the format that this version does not answer yet."""
 
 

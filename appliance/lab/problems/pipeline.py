@@ -1,0 +1,198 @@
+"""Kind `pipeline` (Scrooge §3.3-3.4): worker type, batch and concurrency of each stage, and where the instances go."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from appliance.lab.problems.base import (
+    BATCH_MAX,
+    Malformed,
+    Name,
+    NotNegative,
+    Positive,
+    Question,
+    Shape,
+    Share,
+    known,
+    refuse_duplicates,
+    shaped,
+)
+from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
+from appliance.policies.allocation.base import (
+    TOLERANCE,
+    AllocationInput,
+    AllocationPlan,
+    CostBy,
+    Existing,
+    Module,
+    Part,
+    Profile,
+    WorkerType,
+)
+from appliance.policies.allocation.dag import CyclicError, topological
+
+WORKERS_MAX = 256
+MODULES_MAX = 64
+PROFILES_MAX = 4096
+EDGES_MAX = 4096
+EXISTING_MAX = 4096
+INSTANCES_MAX = 1e6
+"""Full instances that one module may need of its weakest configuration."""
+
+
+class _Worker(Shape):
+    name: Name
+    cost: NotNegative
+    available: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    kind: Name = "gpu"
+
+
+class _Profile(Shape):
+    worker: Name
+    batch: Annotated[int, Field(ge=1, le=BATCH_MAX)]
+    concurrency: Annotated[int, Field(ge=1, le=BATCH_MAX)] = 1
+    latency_ms: Positive
+    throughput_rps: Positive | None = None
+    power_w: NotNegative | None = None
+
+
+class _Module(Shape):
+    name: Name
+    rate_rps: Annotated[float, Field(ge=0, le=1e9)]
+    ballooning: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    profiles: Annotated[list[_Profile], Field(min_length=1, max_length=PROFILES_MAX)]
+
+
+class _Part(Shape):
+    module: Name
+    share: Share
+
+
+class _Existing(Shape):
+    worker: Name
+    index: Annotated[int, Field(ge=0, le=1_000_000)]
+    parts: Annotated[list[_Part], Field(max_length=1024)] = Field(default_factory=list)
+    loaded: Annotated[list[Name], Field(max_length=1024)] = Field(default_factory=list)
+
+
+class _Problem(Shape):
+    slo_ms: Positive
+    workers: Annotated[list[_Worker], Field(min_length=1, max_length=WORKERS_MAX)]
+    modules: Annotated[list[_Module], Field(min_length=1, max_length=MODULES_MAX)]
+    edges: Annotated[list[Annotated[list[Name], Field(min_length=2, max_length=2)]], Field(max_length=EDGES_MAX)] = (
+        Field(default_factory=list)
+    )
+    existing: Annotated[list[_Existing], Field(max_length=EXISTING_MAX)] = Field(default_factory=list)
+    cost_by: Literal["price", "energy", "seconds"] = "price"
+    policy: str = DEFAULT
+
+
+def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
+    """The problem as a question to its policy. Raises: Malformed."""
+    written = shaped(_Problem, document)
+    known(written.policy, ALLOCATION_POLICIES, "policy")
+    refuse_duplicates((worker.name for worker in written.workers), "workers")
+    refuse_duplicates((module.name for module in written.modules), "modules")
+    kinds = {worker.name: worker.kind for worker in written.workers}
+    for index, module in enumerate(written.modules):
+        _check_profiles(module, f"modules[{index}]", kinds, written.cost_by)
+    _check_edges(written.edges, [module.name for module in written.modules])
+    _check_existing(written.existing, kinds)
+    problem = _input(written)
+    policy = ALLOCATION_POLICIES[written.policy]()
+    return Question(lambda: policy.plan(problem), lambda plan: _answer(plan, written.cost_by))
+
+
+def _check_profiles(module: _Module, key: str, kinds: Mapping[str, str], cost_by: str) -> None:
+    seen: dict[tuple[str, int, int], _Profile] = {}
+    for index, profile in enumerate(module.profiles):
+        at = f"{key}.profiles[{index}]"
+        known(profile.worker, kinds, f"{at}.worker")
+        if kinds[profile.worker] == "cpu" and profile.batch != 1:
+            raise Malformed(f"{at}.batch", "must be 1 on a worker of kind cpu")
+        if cost_by == "energy" and profile.power_w is None:
+            raise Malformed(f"{at}.power_w", "is missing, and cost_by is energy")
+        point = profile.worker, profile.batch, profile.concurrency
+        if seen.setdefault(point, profile) != profile:
+            raise Malformed(
+                at, f"{profile.worker!r} has batch {profile.batch}, concurrency {profile.concurrency} twice"
+            )
+        throughput = profile.throughput_rps or 1000.0 * profile.batch * profile.concurrency / profile.latency_ms
+        if module.rate_rps * module.ballooning > INSTANCES_MAX * throughput:
+            raise Malformed(f"{key}.rate_rps", f"needs more than {INSTANCES_MAX:g} instances of profiles[{index}]")
+
+
+def _check_edges(edges: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    for index, edge in enumerate(edges):
+        for end, name in enumerate(edge):
+            known(name, names, f"edges[{index}][{end}]")
+    position = {name: i for i, name in enumerate(names)}
+    try:
+        topological(len(names), sorted({(position[source], position[target]) for source, target in edges}))
+    except CyclicError as error:
+        raise Malformed("edges", f"have a cycle through {names[error.index]!r}") from None
+
+
+def _check_existing(existing: Sequence[_Existing], kinds: Mapping[str, str]) -> None:
+    seen: set[tuple[str, int]] = set()
+    for position, worker in enumerate(existing):
+        known(worker.worker, kinds, f"existing[{position}].worker")
+        if (worker.worker, worker.index) in seen:
+            raise Malformed(f"existing[{position}].index", f"{worker.worker!r} has {worker.index} twice")
+        seen.add((worker.worker, worker.index))
+        if sum(part.share for part in worker.parts) > 1.0 + TOLERANCE:
+            raise Malformed(f"existing[{position}].parts", "have shares of more than 1 in all")
+
+
+def _input(written: _Problem) -> AllocationInput:
+    return AllocationInput(
+        slo_ms=written.slo_ms,
+        workers=tuple(WorkerType(w.name, w.cost, w.available) for w in written.workers),
+        modules=tuple(_module(m) for m in written.modules),
+        edges=tuple(sorted({(source, target) for source, target in written.edges})),
+        existing=tuple(
+            Existing(e.worker, e.index, tuple(Part(p.module, p.share) for p in e.parts), tuple(e.loaded))
+            for e in written.existing
+        ),
+        cost_by=CostBy(written.cost_by),
+    )
+
+
+def _module(written: _Module) -> Module:
+    points = dict.fromkeys(
+        Profile(p.worker, p.batch, p.concurrency, p.latency_ms, p.throughput_rps, p.power_w) for p in written.profiles
+    )
+    return Module(written.name, written.rate_rps, tuple(points), written.ballooning)
+
+
+def _answer(plan: AllocationPlan, cost_by: str) -> dict[str, object]:
+    return {
+        "feasible": plan.feasible,
+        "cost": plan.cost,
+        "cost_by": cost_by,
+        "latency_ms": plan.latency_ms,
+        "allocations": [
+            {
+                "module": a.module,
+                "worker": a.worker,
+                "batch": a.batch,
+                "concurrency": a.concurrency,
+                "rate_rps": a.rate_rps,
+                "instances": a.instances,
+                "worst_latency_ms": a.worst_latency_ms,
+            }
+            for a in plan.allocations
+        ],
+        "placement": [
+            {
+                "worker": placed.worker,
+                "index": placed.index,
+                "parts": [{"module": part.module, "share": part.share} for part in placed.parts],
+                "new": placed.is_new,
+            }
+            for placed in plan.placement
+        ],
+        "reason": plan.reason,
+        **plan.facts,
+    }

@@ -1,0 +1,10 @@
+"""Registry of allocation policies: the name in the settings → how to make one."""
+
+from collections.abc import Callable, Mapping
+
+from appliance.policies.allocation.base import AllocationPolicy
+from appliance.policies.allocation.brute import BruteForce
+from appliance.policies.allocation.frontier import Frontier
+
+ALLOCATION_POLICIES: Mapping[str, Callable[[], AllocationPolicy]] = {"frontier": Frontier, "brute-force": BruteForce}
+DEFAULT = "frontier"

@@ -1,0 +1,69 @@
+"""From the plans of stages to an answer: rows, placement, and why."""
+
+from collections.abc import Collection, Mapping
+
+from appliance.policies.allocation.base import Allocation, AllocationInput, AllocationPlan, CostBy, Placed
+from appliance.policies.allocation.configurations import Pipeline, Plans, critical_ms, pipeline_of, total_cost
+from appliance.policies.allocation.dag import critical_path_ms, longest_through
+
+UNITS: Mapping[CostBy, str] = {
+    CostBy.PRICE: "of price",
+    CostBy.ENERGY: "W",
+    CostBy.SECONDS: "worker-seconds a second",
+}
+
+
+def answer(
+    problem: AllocationInput,
+    pipeline: Pipeline,
+    plans: Plans,
+    placement: tuple[Placed, ...],
+    how: str,
+    facts: Mapping[str, float | int | bool],
+) -> AllocationPlan:
+    """The plan of `plans`; `how` names the algorithm in the reason."""
+    latency_ms = critical_ms(pipeline, plans)
+    cost = total_cost(plans)
+    workers = len(placement)
+    new = sum(placed.is_new for placed in placement)
+    return AllocationPlan(
+        feasible=True,
+        cost=cost,
+        latency_ms=latency_ms,
+        allocations=_rows(pipeline, plans),
+        placement=placement,
+        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {problem.slo_ms:g} ms, on {workers} workers, {new} of them new",
+        facts=facts,
+    )
+
+
+def refusal(
+    problem: AllocationInput, how: str, missing: Collection[str], facts: Mapping[str, float | int | bool]
+) -> AllocationPlan:
+    """Nothing fits; says the nearest reason."""
+    return AllocationPlan(False, None, None, (), (), f"{how}: {_why(problem, missing)}", facts)
+
+
+def _rows(pipeline: Pipeline, plans: Plans) -> tuple[Allocation, ...]:
+    rows: list[Allocation] = []
+    for stage, plan in zip(pipeline.stages, plans, strict=True):
+        for c, count in plan.fulls:
+            rate = count * c.throughput_rps
+            rows.append(Allocation(stage.name, c.worker, c.batch, c.concurrency, rate, float(count), c.full_latency_ms))
+        if plan.partial is not None:
+            c, rate = plan.partial
+            rows.append(Allocation(stage.name, c.worker, c.batch, c.concurrency, rate, plan.share, c.latency_at(rate)))
+    return tuple(rows)
+
+
+def _why(problem: AllocationInput, missing: Collection[str]) -> str:
+    pipeline = pipeline_of(problem, missing)
+    without = f" without {', '.join(sorted(missing))}" if missing else ""
+    for stage in pipeline.stages:
+        if not stage.configurations:
+            return f"no worker that is available can run {stage.name}{without}"
+    fastest = [min(c.full_latency_ms for c in stage.configurations) for stage in pipeline.stages]
+    if not pipeline.fits(critical_path_ms(fastest, pipeline.edges)):
+        least = max(longest_through(fastest, pipeline.edges))
+        return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {problem.slo_ms:g} ms"
+    return f"no mix of full instances and one partial one a module serves the rates within {problem.slo_ms:g} ms on the workers available{without}"

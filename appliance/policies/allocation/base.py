@@ -1,0 +1,132 @@
+"""The allocation family: worker type, batch and concurrency of each module of a pipeline, and which instances they go to (Scrooge §3.3-3.4).
+
+A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d + 1000·b/throughput) and at most one
+partial instance (rate t; W* = d + 1000·b/t). Its latency is the worst of its instances; the critical path over the edges must fit the SLO. Cost is
+Σ instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws no random number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+TOLERANCE = 1e-9
+"""Relative slack of rates, latencies and shares, so that a third and two thirds fill a worker."""
+
+
+class CostBy(StrEnum):
+    """What an instance costs (SC-30): a box has no price list."""
+
+    PRICE = "price"
+    """The worker type's `cost`."""
+    ENERGY = "energy"
+    """`power_w` of the profile entry: watts while it runs."""
+    SECONDS = "seconds"
+    """1: accelerator-seconds a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerType:
+    """One kind of processor. `available` counts the box's workers of it, those in `existing` included; None: as many as wanted."""
+
+    name: str
+    cost: float
+    available: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One point of a module's profile: `concurrency` batches of `batch` items at once, each for `latency_ms`."""
+
+    worker: str
+    batch: int
+    concurrency: int
+    latency_ms: float
+    throughput_rps: float | None = None
+    """None: 1000·batch·concurrency/latency."""
+    power_w: float | None = None
+    """Needed when cost is energy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One stage. `rate_rps` counts items at its input, scaling factors of the edges applied; 0 needs no instance. `ballooning` is observed / profiled
+    latency (SC-20)."""
+
+    name: str
+    rate_rps: float
+    profiles: tuple[Profile, ...]
+    ballooning: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The share of one worker that a module takes."""
+
+    module: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A worker that runs already: what other pipelines take of it, and the modules loaded there."""
+
+    worker: str
+    index: int
+    parts: tuple[Part, ...] = ()
+    loaded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationInput:
+    """One pipeline to serve. `edges` are pairs of module names without a cycle; the SLO excludes the way to and from the client."""
+
+    slo_ms: float
+    workers: tuple[WorkerType, ...]
+    modules: tuple[Module, ...]
+    edges: tuple[tuple[str, str], ...] = ()
+    existing: tuple[Existing, ...] = ()
+    cost_by: CostBy = CostBy.PRICE
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """One configuration of a module: whole `instances` at full rate, or the partial one with a fraction. `rate_rps` is that of all of them."""
+
+    module: str
+    worker: str
+    batch: int
+    concurrency: int
+    rate_rps: float
+    instances: float
+    worst_latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What this pipeline takes of one worker. `is_new`: no worker of `existing`."""
+
+    worker: str
+    index: int
+    parts: tuple[Part, ...]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationPlan:
+    """`cost` in the unit of `cost_by`, `latency_ms` of the critical path; both None when nothing fits."""
+
+    feasible: bool
+    cost: float | None
+    latency_ms: float | None
+    allocations: tuple[Allocation, ...]
+    placement: tuple[Placed, ...]
+    reason: str
+    facts: Mapping[str, float | int | bool] = field(default_factory=dict)
+    """What a policy knows beyond the plan: whether it is proven optimal, what was searched."""
+
+
+class AllocationPolicy(Protocol):
+    """`plan` is total and deterministic; permuting workers, modules, profiles or edges permutes the answer (ties break by name)."""
+
+    def plan(self, problem: AllocationInput) -> AllocationPlan: ...

@@ -1,0 +1,162 @@
+"""From profiles to what the algorithms choose from: configurations with the cost of an instance, ballooning applied, in a canonical order."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.policies.allocation.base import TOLERANCE, AllocationInput, CostBy, Module, Profile, WorkerType
+from appliance.policies.allocation.dag import Edge, critical_path_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A worker type with a batch size and a concurrency for one module."""
+
+    worker: str
+    batch: int
+    concurrency: int
+    latency_ms: float
+    throughput_rps: float
+    cost: float
+    """Of one whole instance."""
+
+    @property
+    def unit_cost(self) -> float:
+        """Of one item a second."""
+        return self.cost / self.throughput_rps
+
+    @property
+    def full_latency_ms(self) -> float:
+        """W (SC-07): forming a batch at full rate, then running it."""
+        return self.latency_at(self.throughput_rps)
+
+    def latency_at(self, rate_rps: float) -> float:
+        """W* (eq. 3): a lower rate fills a batch more slowly."""
+        return self.latency_ms + 1000.0 * self.batch / rate_rps
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A module with a rate; configurations by unit cost, then W, worker, batch and concurrency."""
+
+    name: str
+    rate_rps: float
+    configurations: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Stages by name; edges between those that need instances, with paths through those that do not kept."""
+
+    slo_ms: float
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+
+    def fits(self, latency_ms: float) -> bool:
+        return latency_ms <= self.slo_ms * (1.0 + TOLERANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """How one stage is served: whole instances by configuration, and at most one partial one with its rate."""
+
+    fulls: tuple[tuple[Configuration, int], ...]
+    partial: tuple[Configuration, float] | None
+
+    @property
+    def cost(self) -> float:
+        whole = sum(count * configuration.cost for configuration, count in self.fulls)
+        return whole + (self.partial[1] * self.partial[0].unit_cost if self.partial else 0.0)
+
+    @property
+    def latency_ms(self) -> float:
+        worst = max((configuration.full_latency_ms for configuration, _ in self.fulls), default=0.0)
+        return max(worst, self.partial[0].latency_at(self.partial[1])) if self.partial else worst
+
+    @property
+    def share(self) -> float:
+        """Of a worker, that the partial instance takes."""
+        return self.partial[1] / self.partial[0].throughput_rps if self.partial else 0.0
+
+
+Plans = tuple[StagePlan, ...]
+"""One for each stage of a pipeline, in its order."""
+
+
+def pipeline_of(
+    problem: AllocationInput, missing: Collection[str] = (), concurrency_max: int | None = None
+) -> Pipeline:
+    """What is to be decided. `missing` worker types are left out (SC-16), and profiles above `concurrency_max`."""
+    workers = {
+        worker.name: worker for worker in problem.workers if worker.name not in missing and worker.available != 0
+    }
+    modules = sorted((m for m in problem.modules if m.rate_rps > 0.0), key=lambda m: m.name)
+    stages = tuple(_stage(module, workers, problem.cost_by, concurrency_max) for module in modules)
+    return Pipeline(problem.slo_ms, stages, _edges([stage.name for stage in stages], problem))
+
+
+def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
+    """The stage with `prices` added to the cost of an instance, by worker type."""
+    changed = [
+        Configuration(
+            c.worker, c.batch, c.concurrency, c.latency_ms, c.throughput_rps, c.cost + prices.get(c.worker, 0.0)
+        )
+        for c in stage.configurations
+    ]
+    return Stage(stage.name, stage.rate_rps, tuple(sorted(changed, key=_rank)))
+
+
+def critical_ms(pipeline: Pipeline, plans: Plans) -> float:
+    """The latency of the whole pipeline under `plans`."""
+    return critical_path_ms([plan.latency_ms for plan in plans], pipeline.edges)
+
+
+def total_cost(plans: Plans) -> float:
+    return sum(plan.cost for plan in plans)
+
+
+def _stage(module: Module, workers: Mapping[str, WorkerType], cost_by: CostBy, concurrency_max: int | None) -> Stage:
+    usable = [
+        _configuration(profile, workers[profile.worker], module.ballooning, cost_by)
+        for profile in module.profiles
+        if profile.worker in workers and (concurrency_max is None or profile.concurrency <= concurrency_max)
+    ]
+    return Stage(module.name, module.rate_rps, tuple(sorted(usable, key=_rank)))
+
+
+def _configuration(profile: Profile, worker: WorkerType, ballooning: float, cost_by: CostBy) -> Configuration:
+    latency_ms = profile.latency_ms * ballooning
+    if profile.throughput_rps is None:
+        throughput_rps = 1000.0 * profile.batch * profile.concurrency / latency_ms
+    else:
+        throughput_rps = profile.throughput_rps / ballooning
+    cost = {CostBy.PRICE: worker.cost, CostBy.ENERGY: profile.power_w or 0.0, CostBy.SECONDS: 1.0}[cost_by]
+    return Configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost)
+
+
+def _rank(c: Configuration) -> tuple[float, float, str, int, int]:
+    return c.unit_cost, c.full_latency_ms, c.worker, c.batch, c.concurrency
+
+
+def _edges(names: Sequence[str], problem: AllocationInput) -> tuple[Edge, ...]:
+    """Edges by index; an edge through a module without rate joins its neighbours."""
+    after: dict[str, set[str]] = {}
+    for source, target in problem.edges:
+        after.setdefault(source, set()).add(target)
+    index = {name: i for i, name in enumerate(names)}
+
+    def reached(name: str) -> set[int]:
+        found: set[int] = set()
+        seen: set[str] = set()
+        waiting = list(after.get(name, ()))
+        while waiting:
+            target = waiting.pop()
+            if target in seen:
+                continue
+            seen.add(target)
+            if target in index:
+                found.add(index[target])
+            else:
+                waiting.extend(after.get(target, ()))
+        return found
+
+    return tuple(sorted((i, target) for name, i in index.items() for target in reached(name)))
