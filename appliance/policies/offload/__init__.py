@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 
 from appliance.policies.offload.arise import Arise
 from appliance.policies.offload.base import OffloadPolicy
+from appliance.policies.offload.earliest_due import EarliestDue
 
 OFFLOAD_POLICIES: Mapping[str, Callable[[], OffloadPolicy]] = {
     "arise": Arise,
+    "earliest-due": EarliestDue,
 }
-DEFAULT = "arise"
+DEFAULT = "earliest-due"

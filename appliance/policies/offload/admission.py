@@ -1,129 +1,138 @@
-"""Who is served: remove while an SLA breaks, add while none does (step 2c, AR-15, AR-16). The same for every policy; the packer is a parameter.
+"""Who is served: remove while an SLA breaks, add while none does (step 2c, AR-15, AR-16). The same for every policy; the packers are parameters.
 
-The paper leaves open whom. Here: those whose SLA no plan could keep go first; then, of the violators, the one that takes most of the processor. Those
-who are served stay before those who wait; among the waiting the cheapest come first. Ties: the name that comes last goes first. So the choice depends on
-slow quantities (drop rate, SLA, link), not on the phase of a request, and does not flap.
+The paper leaves open whom. Here: a client whose SLA no plan could keep goes first; then the one that takes most of the processor, which makes room for the
+most others. If that mends nothing, the heaviest of those whose SLA breaks goes next. Those who are served stay before those who wait; among the waiting the
+cheapest come first. Ties: the name that comes last goes first. So the choice depends on slow quantities (drop rate, SLA, link), not on the phase of a
+request, and is the same a period later.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from appliance.policies.offload.fleet import Fleet
-from appliance.policies.offload.ledger import Opening, Slot, opening
-from appliance.policies.offload.verify import is_hopeless, mean_strides, violators
+from appliance.policies.offload.ledger import Opening, opening
+from appliance.policies.offload.verify import TIGHT, Verified, is_hopeless
 
 OVERLOAD_MAX = 1.5
 """Σ load beyond which a set is not even tried: the heaviest go at once. Loads assume full batches, so no packer comes near."""
 
-
-@dataclass(slots=True)
-class Packed:
-    """A set of clients with its plan; `slots` without the head. `ok`: no SLA breaks."""
-
-    members: list[int]
-    slots: list[Slot]
-    strides: dict[int, float]
-    broken: list[int]
-
-    @property
-    def ok(self) -> bool:
-        return not self.broken
-
-
-Packer = Callable[[Fleet, Opening, Sequence[int]], list[Slot]]
+Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
 
 
 @dataclass(slots=True)
 class Decision:
-    packed: Packed
+    """The set to serve with its plan, the opening it begins from, how many plans were tried, how many clients have to go."""
+
+    verified: Verified
     state: Opening
     trials: int
+    removed: int
 
 
 class Admission:
-    """One search: caches nothing but counts its trials. At most about 2·log₂ of the candidates beyond the first plan, plus one per removal."""
+    """One search. Trials: one if all is well and nobody waits, else about 2·log₂ of the candidates more, and one or two a removal."""
 
-    def __init__(self, fleet: Fleet, load: Sequence[float], pack: Packer, expected: float) -> None:
-        """`expected`: Σ load up to which the packer usually keeps every SLA; only where the search starts."""
+    def __init__(
+        self, fleet: Fleet, load: Sequence[float], packers: Sequence[Packer], expected: float, margin: float = 0.0
+    ) -> None:
+        """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
+        where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others."""
         self._fleet = fleet
         self._load = load
-        self._pack = pack
+        self._packers = packers
         self._expected = expected
+        self._margin = margin
         self._state = opening(fleet)
         self._trials = 0
 
     def decide(self) -> Decision:
         fleet, load = self._fleet, self._load
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
-        served = [i for i in order if fleet.is_served[i] and not self._is_out(i)]
-        waiting = [i for i in order if not fleet.is_served[i] and not self._is_out(i)]
+        able = [i for i in order if load[i] < float("inf") and not is_hopeless(fleet, self._state, i)]
+        served = [i for i in able if fleet.is_served[i]]
         base = self._keep(served)
         kept = set(base.members)
-        removed = [i for i in served if i not in kept]
-        if len(kept) < sum(fleet.is_served):
-            self._forget({i for i in order if fleet.is_served[i] and i not in kept and i not in removed})
-        best = self._extend(base, removed + waiting)
-        gone = {i for i in order if fleet.is_served[i] and i not in set(best.members)}
-        if self._forget(gone):
-            best = self._settle(best.members)
-        return Decision(best, self._state, self._trials)
-
-    def _is_out(self, i: int) -> bool:
-        return self._load[i] == float("inf") or is_hopeless(self._fleet, self._state, i)
+        left = [i for i in served if i not in kept]
+        best = self._extend(base, [*left, *(i for i in able if not fleet.is_served[i])])
+        while self._forget({i for i in order if fleet.is_served[i]} - set(best.members)):
+            best = self._keep(best.members)
+        staying = sum(fleet.is_served[i] for i in best.members)
+        return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying)
 
     def _forget(self, gone: set[int]) -> bool:
-        """Take clients that are no longer served out of the head. True if the head changed."""
+        """Take clients that are no longer served out of the head. True if that changed it."""
         if not any(i in gone for _, _, requests in self._state.head for i, _ in requests):
             return False
         self._state = opening(self._fleet, frozenset(gone))
         return True
 
-    def _settle(self, members: list[int]) -> Packed:
-        """Plan after the head changed; removes on where that broke an SLA."""
-        best = self._try(members)
-        while best.broken:
-            best = self._try(self._without_heaviest(best, 1))
-        return best
-
-    def _try(self, members: list[int]) -> Packed:
+    def _try(self, members: Sequence[int], packer: Packer | None = None) -> Verified:
         self._trials += 1
-        slots = self._pack(self._fleet, self._state, members) if members else []
-        strides = mean_strides(self._fleet, self._state, members, slots)
-        return Packed(members, slots, strides, violators(self._fleet, strides))
+        return (packer or self._packers[0])(self._fleet, self._state, members)
 
-    def _keep(self, served: list[int]) -> Packed:
+    def _keep(self, served: list[int]) -> Verified:
         """The served, less those that have to go."""
         members = served[:]
         total = sum(self._load[i] for i in members)
         while members and total > OVERLOAD_MAX:
             total -= self._load[members.pop()]
-        packed = self._try(members)
-        while packed.broken:
-            over = max(1, len(packed.broken) // 4)
-            packed = self._try(self._without_heaviest(packed, over))
-        return packed
+        plan = self._try(members)
+        broken_before = len(plan.broken) + 1
+        while plan.broken:
+            second = self._second_chance(plan.members) if len(plan.broken) == 1 else None
+            if second:
+                return second
+            stuck = len(plan.broken) >= broken_before
+            broken_before = len(plan.broken)
+            plan = self._try(self._without_heaviest(plan, of=plan.broken if stuck else plan.members))
+        return plan
 
-    def _without_heaviest(self, packed: Packed, count: int) -> list[int]:
-        heavy = sorted(packed.broken, key=lambda i: (self._load[i], i))[-count:]
-        return [i for i in packed.members if i not in heavy]
+    def _without_heaviest(self, plan: Verified, of: list[int]) -> list[int]:
+        """One goes, or several where many SLAs break."""
+        count = max(1, len(plan.broken) // 4)
+        heavy = set(sorted(of, key=lambda i: (self._load[i], i))[-count:])
+        return [i for i in plan.members if i not in heavy]
 
-    def _extend(self, base: Packed, candidates: list[int]) -> Packed:
+    def _second_chance(self, members: Sequence[int]) -> Verified | None:
+        for packer in self._packers[1:]:
+            plan = self._try(members, packer)
+            if plan.ok:
+                return plan
+        return None
+
+    def _extend(self, base: Verified, candidates: list[int]) -> Verified:
         """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected number up or down, then by halves."""
         best, low, high = base, 0, len(candidates)
-        guess = self._expected_number(base, candidates)
-        step = 1
+        guess, step = self._expected_number(base, candidates), 1
         while low < high:
             guess = max(low + 1, min(high, guess))
-            packed = self._try(sorted([*base.members, *candidates[:guess]], key=lambda i: (self._load[i], i)))
-            if packed.ok:
-                best, low = packed, guess
-                guess, step = (guess + step, step * 2) if high == len(candidates) else ((low + high + 1) // 2, step)
+            plan = self._try(self._joined(base, candidates[:guess]))
+            if self._is_admissible(plan, base):
+                best, low = plan, guess
             else:
                 high = guess - 1
-                guess, step = (guess - step, step * 2) if low == 0 else ((low + high + 1) // 2, step)
+            bracketed = low > 0 and high < len(candidates)
+            guess, step = ((low + high + 1) // 2, step) if bracketed else (guess + step * (1 if low else -1), step * 2)
+        while low < len(candidates) and len(self._packers) > 1:
+            plan_or_none = self._second_chance(self._joined(base, candidates[: low + 1]))
+            if plan_or_none is None or not self._is_admissible(plan_or_none, base):
+                break
+            best, low = plan_or_none, low + 1
         return best
 
-    def _expected_number(self, base: Packed, candidates: list[int]) -> int:
+    def _joined(self, base: Verified, more: Sequence[int]) -> list[int]:
+        return sorted([*base.members, *more], key=lambda i: (self._load[i], i))
+
+    def _is_admissible(self, plan: Verified, base: Verified) -> bool:
+        if plan.broken or not self._margin or not base.members:
+            return plan.ok
+        fleet, spare = self._fleet, self._margin
+        return all(
+            fleet.allowed[i] - stride + TIGHT >= spare * (fleet.allowed[i] - fleet.reference[i])
+            for i, stride in plan.strides.items()
+        )
+
+    def _expected_number(self, base: Verified, candidates: list[int]) -> int:
         total = sum(self._load[i] for i in base.members)
         for number, i in enumerate(candidates):
             total += self._load[i]

@@ -12,14 +12,14 @@ def assemble(fleet: Fleet, decision: Decision, interval: Sequence[int], batch: S
     """The plan of a decision; `interval` and `batch` by client are what it was built around."""
     names = [client.name for client in fleet.clients]
     variants = [network.name for network in fleet.networks]
-    members = sorted(decision.packed.members)
+    members = sorted(decision.verified.members)
     frames: dict[int, list[int]] = {i: [] for i in members}
     batches = []
-    for start, network, requests in (*decision.state.head, *decision.packed.slots):
+    for start, network, requests in (*decision.state.head, *decision.verified.slots):
         batches.append(Batch(start, variants[network], tuple([(names[i], frame) for i, frame in requests])))
         for i, frame in requests:
             frames[i].append(frame)
-    strides = decision.packed.strides
+    strides = decision.verified.strides
     served = tuple(
         [
             Served(
@@ -40,7 +40,7 @@ def assemble(fleet: Fleet, decision: Decision, interval: Sequence[int], batch: S
 
 
 def _reason(fleet: Fleet, decision: Decision, admitted: Sequence[str], removed: Sequence[str], how: str) -> str:
-    members = len(decision.packed.members)
+    members = len(decision.verified.members)
     waiting = len(fleet.clients) - sum(fleet.is_served) - len(admitted)
     said = f"{how}: {members} clients served, {len(admitted)} of them admitted now"
     if removed:

@@ -1,10 +1,26 @@
 """Step 2c, *verify*: the mean stride of every client under a plan, over the displayed frames of the horizon (AR-15)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from appliance.policies.offload.drop import EPSILON
 from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, Slot
+
+
+@dataclass(slots=True)
+class Verified:
+    """A set of clients with its plan: `slots` without the head, mean stride by client, the members whose SLA breaks."""
+
+    members: list[int]
+    slots: list[Slot]
+    strides: dict[int, float]
+    broken: list[int]
+
+    @property
+    def ok(self) -> bool:
+        return not self.broken
+
 
 TIGHT = 1e-9
 """Frames by which an allowed stride may be passed: rounding, no more."""
@@ -45,6 +61,12 @@ def violators(fleet: Fleet, strides: dict[int, float]) -> list[int]:
     """Members whose drop passes their SLA."""
     allowed = fleet.allowed
     return [i for i, stride in strides.items() if not stride <= allowed[i] + TIGHT]
+
+
+def verified(fleet: Fleet, state: Opening, members: Sequence[int], slots: list[Slot]) -> Verified:
+    """The plan of `members` with what it does to them."""
+    strides = mean_strides(fleet, state, members, slots)
+    return Verified(list(members), slots, strides, violators(fleet, strides))
 
 
 def drop_of(fleet: Fleet, i: int, stride: float) -> float:
