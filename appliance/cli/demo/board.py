@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from appliance.cli.screen import milliseconds, share
+from appliance.cli.screen import count, milliseconds, share
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -160,7 +160,7 @@ def troubles(picture: Picture) -> Iterator[str]:
 def in_lines(picture: Picture) -> Iterator[str]:
     """The picture for a log file: a line an application."""
     yield (
-        f"{picture.elapsed_s:6.0f} s  {len(picture.rows)} applications, in memory "
+        f"{picture.elapsed_s:6.0f} s  {count(len(picture.rows), 'application')}, in memory "
         f"{_megabytes(picture.resident_bytes)} of {_megabytes(picture.budget_bytes)} MB"
     )
     for row in picture.rows:
@@ -177,5 +177,5 @@ def in_lines(picture: Picture) -> Iterator[str]:
         yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.0f}"
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.0f}"

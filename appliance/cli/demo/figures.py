@@ -42,9 +42,6 @@ class Figures:
     ok: int = 0
     warm: int = 0
     answered: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
-    variants: Counter[str] = field(default_factory=Counter)
-    accuracies: dict[str, float | None] = field(default_factory=dict)
-    """By variant, as the answers said."""
     failures: Counter[str] = field(default_factory=Counter)
     """Errors in words, without those of a model that is still being imported."""
     recognised: deque[str] = field(default_factory=lambda: deque(maxlen=RECOGNISED_MAX))
@@ -55,8 +52,6 @@ class Figures:
         self.ok += 1
         self.warm += seen.is_warm
         self.answered.append(seen)
-        self.variants[seen.variant] += 1
-        self.accuracies[seen.variant] = seen.accuracy
         if seen.recognised and seen.recognised not in self.recognised:
             self.recognised.append(seen.recognised)
 
@@ -69,6 +64,11 @@ class Figures:
     def variant(self) -> str:
         """The variant that answered last; empty before the first answer."""
         return self.answered[-1].variant if self.answered else ""
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of that variant; None while it is not measured."""
+        return self.answered[-1].accuracy if self.answered else None
 
     @property
     def warm_share(self) -> float | None:
@@ -93,19 +93,17 @@ class Figures:
         return len(recent) * NS_PER_S / span_ns
 
     def summary(self) -> dict[str, Any]:
-        """The application's entry in the JSON summary; its variant is the one that answered most."""
+        """The application's entry in the JSON summary; its variant is the one that answered last, its latencies those of all."""
         latencies = [seen.latency_ms for seen in self.answered]
-        main = self.variants.most_common(1)
-        variant = main[0][0] if main else None
         return {
             "name": self.name,
             "tenant": self.tenant,
-            "variant": variant,
+            "variant": self.variant or None,
             "requests": self.requests,
             "ok": self.ok,
             "p50_ms": percentile(latencies, 0.5),
             "p99_ms": percentile(latencies, 0.99),
-            "accuracy": self.accuracies.get(variant) if variant else None,
+            "accuracy": self.accuracy,
             "recognised": list(self.recognised),
         }
 

@@ -29,7 +29,7 @@ FIRST_PORT = 8080
 TICK_S = 0.25
 LINES_EVERY_S = 5.0
 TRAFFIC_S = 10.0
-"""How long `--once` goes on after every application has answered."""
+"""How long `--once` goes on after every application has answered with a measured variant."""
 PATIENCE_S = 240.0
 """How long `--once` waits for applications that do not answer."""
 
@@ -56,7 +56,7 @@ def run(options: DemoOptions) -> int:
         stack.enter_context(_hang_up_is_ctrl_c())
         screen.say(f"Zoo {options.zoo!r}, from {options.cache}:")
         zoo = fetched_or_smaller(options.zoo, options.cache)
-        screen.say(f"{len(zoo.models)} networks are here. Starting the box on {options.state_dir} …")
+        screen.say(f"{screen.count(len(zoo.models), 'network')} at hand. Starting the box on {options.state_dir} …")
         server = stack.enter_context(running_server(options.state_dir, _port(options.port), clock))
         tenancy = stack.enter_context(closing(Tenancy(server.url, options.state_dir)))
         devices = stack.enter_context(fleet())
@@ -72,9 +72,8 @@ def _set_up(zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet,
     tenancy.make(TENANTS)
     brought = sum(tenancy.bring(model) for model in zoo.models)
     known = len(zoo.models) - brought
-    screen.say(
-        f"{len(TENANTS)} tenants, {brought} models uploaded" + (f", {known} known from before." if known else ".")
-    )
+    uploaded = f"{len(TENANTS)} tenants, {screen.count(brought, 'model')} uploaded"
+    screen.say(uploaded + (f", {known} known from before." if known else "."))
     for model in zoo.models:
         devices.start(_order(model, server, tenancy.device_key(model.tenant, model.name)))
     figures = [Figures(model.tenant, model.name, model.task) for model in zoo.models]
@@ -145,7 +144,7 @@ def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
 
     def is_over() -> bool:
         nonlocal complete_s
-        if complete_s is None and len(watch.unanswered()) == len(watch.hopeless()):
+        if complete_s is None and watch.is_settled():
             complete_s = watch.elapsed_s
         if complete_s is None:
             return watch.elapsed_s >= PATIENCE_S

@@ -88,9 +88,16 @@ class Watch:
         """Applications that have not answered yet."""
         return [figures for figures in self.figures if figures.ok == 0]
 
-    def hopeless(self) -> list[Figures]:
-        """Of these, those whose import has failed."""
-        return [figures for figures in self.unanswered() if self._import_trouble(figures)]
+    def is_settled(self) -> bool:
+        """Whether every application answers with a variant whose accuracy is known, or never will."""
+        return all(self._is_settled(figures) for figures in self.figures)
+
+    def _is_settled(self, figures: Figures) -> bool:
+        if figures.accuracy is not None:
+            return True
+        job = self._box.jobs.get((figures.tenant, figures.name))
+        has_ended = job is not None and job.state in ENDED
+        return has_ended and (figures.ok > 0 or bool(self._import_trouble(figures)))
 
     def picture(self, url: str, key_file: str) -> Picture:
         """Everything as it stands."""
@@ -118,7 +125,7 @@ class Watch:
             rate_per_s=figures.rate_per_s(now_ns),
             p50_ms=percentile(latencies, 0.5),
             p99_ms=percentile(latencies, 0.99),
-            accuracy=figures.accuracies.get(figures.variant),
+            accuracy=figures.accuracy,
             warm_share=figures.warm_share,
             resident_bytes=self._resident_bytes(f"{figures.tenant}/{figures.name}"),
             variants_ready=len(application.variants) if application else 0,

@@ -1,0 +1,147 @@
+"""The demo from its first line to its summary, as a stranger or a script runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_S, SystemClock, pause_s
+
+pytestmark = pytest.mark.e2e
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def _command(folder: Path, *options: str) -> list[str]:
+    places = ["--state", str(folder / "state"), "--cache", str(folder / "cache"), "--port", "0"]
+    return [sys.executable, "-P", "-m", "appliance", "demo", "--zoo", "ci", *places, *options]
+
+
+def _offline(folder: Path) -> dict[str, str]:
+    """An environment whose package registries are out of reach, so that only what is made on the spot can be shown."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")}
+    return {
+        **mine,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": NOWHERE,
+        "PIP_RETRIES": "0",
+        "npm_config_registry": NOWHERE,
+        "npm_config_fetch_retries": "0",
+        "XDG_CACHE_HOME": str(folder),
+    }
+
+
+def _run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    done = subprocess.run(
+        _command(folder, "--once", "--seconds", "1", "--json", *options),
+        env=_offline(folder),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done, json.loads(done.stdout)
+
+
+@pytest.mark.timeout(420)
+def test_without_a_registry_a_smaller_demo_still_works_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Says what is missing and why, answers with what there is, and imports nothing twice."""
+    first, summary = _run(tmp_path)
+    assert summary["tenants"] == 3
+    assert summary["seconds"] >= 1
+    [digits] = summary["applications"]
+    assert (digits["name"], digits["tenant"]) == ("digits", "sensor")
+    assert digits["variant"] in ("fp32", "int8", "fp16")
+    assert digits["ok"] == digits["requests"] > 0
+    assert 0 < digits["p50_ms"] <= digits["p99_ms"]
+    assert digits["accuracy"] > 0.9
+    assert all(words[0] in "0123456789" and words.endswith("%") for words in digits["recognised"])
+    assert "without: faces (camera) is left out" in first.stderr
+    assert "1 model uploaded" in first.stderr
+
+    again, summary = _run(tmp_path)
+    assert "0 models uploaded, 1 known from before" in again.stderr
+    assert summary["applications"][0]["ok"] > 0
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Devices and server are gone, the address is taken away, and the summary is still given."""
+    said = []
+    with subprocess.Popen(
+        _command(tmp_path), env=_offline(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            said.append(line)
+            if "accuracy 0.9" in line:
+                break
+        demo.send_signal(signal.SIGINT)
+        said += demo.stdout.readlines()
+        assert demo.wait(60) == 0, "".join(said)
+    assert any("answers in" in line for line in said)
+    assert not (tmp_path / "state" / "address").exists()
+    _assert_ends(str(tmp_path))
+
+
+@pytest.mark.zoo
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
+    """Real networks of three tenants answer real frames and sound: words on signs, a face, speech."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "appliance",
+            "demo",
+            "--zoo",
+            "small",
+            "--once",
+            "--json",
+            "--port",
+            "0",
+            "--state",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+    )
+    if "left out" in done.stderr:
+        pytest.skip("a package registry is out of reach")
+    assert done.returncode == 0, done.stderr
+    applications = {one["name"]: one for one in json.loads(done.stdout)["applications"]}
+    assert {one["tenant"] for one in applications.values()} == {"glasses", "camera", "sensor"}
+    assert all(one["ok"] > 0 for one in applications.values())
+    assert any(words.strip("“”") for words in applications["read-text"]["recognised"])
+    assert any("face" in words for words in applications["faces"]["recognised"])
+    assert any("speech" in words for words in applications["speech"]["recognised"])
+
+
+def _assert_ends(mark: str) -> None:
+    """No process whose command line has `mark` is left after ten seconds."""
+    clock = SystemClock()
+    deadline_ns = clock.now_ns() + 10 * NS_PER_S
+    while (left := _processes(mark)) and clock.now_ns() < deadline_ns:
+        pause_s(0.1)
+    assert not left, left
+
+
+def _processes(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in line:
+            found.append(line)
+    return found
