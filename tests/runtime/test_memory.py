@@ -324,6 +324,18 @@ async def test_unload_forgets() -> None:
     assert bench.memory.snapshot()["builds"] == []
 
 
+@story
+async def test_unload_that_fails_is_told() -> None:
+    """The device could not unload properly: the build is gone all the same, the event has the reason, and nobody hangs."""
+    bench = MemoryBench({"a": Cost()}, budget=10)
+    residency = await bench.pin("a")
+    bench.memory.unpin(residency)
+    residency.handle.is_live = False  # the fake refuses to unload twice
+    await bench.memory.unload("a")
+    assert "unloaded twice" in bench.events.of("variant unloaded")[0]["reason"]
+    assert bench.memory.used_bytes == 0
+
+
 # -- measured anew -----------------------------------------------------------------------------------------------------
 
 
