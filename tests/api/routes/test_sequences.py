@@ -26,14 +26,14 @@ def running_sum(path: Path) -> Path:
     return path
 
 
-async def taught(state_dir: Path, keys: dict[str, str], model: Path) -> None:
+async def taught(state_dir: Path, keys: dict[str, str], model: bytes) -> None:
     """Import the model for museum, shared, so that harbour may use it as well."""
     async with running(state_dir) as appliance:
         stand = Stand(appliance, state_dir, keys)
         museum = stand.client("museum")
         metadata = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": true}'
         form: dict[str, Any] = {"data": {"name": "sum", "task": "tensor", "metadata": metadata}}
-        form["files"] = {"file": model.read_bytes()}
+        form["files"] = {"file": model}
         job = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
         assert job["state"] == "done", job
         await stand.close()
@@ -44,7 +44,7 @@ def with_sum(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.Te
     """A furnished state folder with the model."""
     folder = tmp_path_factory.mktemp("sum")
     state_dir = copied(furnished[0], folder / "state")
-    asyncio.run(taught(state_dir, furnished[1], running_sum(folder / "sum.onnx")))
+    asyncio.run(taught(state_dir, furnished[1], running_sum(folder / "sum.onnx").read_bytes()))
     return state_dir
 
 
