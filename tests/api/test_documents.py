@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,3 +166,15 @@ async def test_http_errors_are_problems_too(stand: Stand) -> None:
         assert answer.json()["type"] == f"/problems/{kind}"
         assert answer.json()["status"] == status
     assert cases[2][0].headers["allow"] == "GET, POST"
+
+
+def test_the_written_api_names_every_route() -> None:
+    """docs/api.md has a row for each path of the document, with its methods, and no path that does not exist."""
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    rows: dict[str, set[str]] = {}
+    for line in re.findall(r"^\| (`(?:GET|POST|PUT|PATCH|DELETE|HEAD)[^|]*) \|", text, re.MULTILINE):
+        methods = set(re.findall(r"\b[A-Z]+\b", line))
+        for path in re.findall(r"/[^\s`,]+", line):
+            rows[path] = methods
+    real = {path: {m.upper() for m in operations if m in METHODS} for path, operations in DOCUMENT["paths"].items()}
+    assert rows == real
