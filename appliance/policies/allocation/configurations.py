@@ -18,20 +18,22 @@ class Configuration:
     throughput_rps: float
     cost: float
     """Of one whole instance."""
-
-    @property
-    def unit_cost(self) -> float:
-        """Of one item a second."""
-        return self.cost / self.throughput_rps
-
-    @property
-    def full_latency_ms(self) -> float:
-        """W (SC-07): forming a batch at full rate, then running it."""
-        return self.latency_at(self.throughput_rps)
+    unit_cost: float
+    """Of one item a second."""
+    full_latency_ms: float
+    """W (SC-07): forming a batch at full rate, then running it."""
 
     def latency_at(self, rate_rps: float) -> float:
         """W* (eq. 3): a lower rate fills a batch more slowly."""
         return self.latency_ms + 1000.0 * self.batch / rate_rps
+
+
+def configuration(
+    worker: str, batch: int, concurrency: int, latency_ms: float, throughput_rps: float, cost: float
+) -> Configuration:
+    """With what follows from the rest worked out once: they are compared often."""
+    unit_cost, full_latency_ms = cost / throughput_rps, latency_ms + 1000.0 * batch / throughput_rps
+    return Configuration(worker, batch, concurrency, latency_ms, throughput_rps, cost, unit_cost, full_latency_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def pipeline_of(
 def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
     """The stage with `prices` added to the cost of an instance, by worker type."""
     changed = [
-        Configuration(
+        configuration(
             c.worker, c.batch, c.concurrency, c.latency_ms, c.throughput_rps, c.cost + prices.get(c.worker, 0.0)
         )
         for c in stage.configurations
@@ -130,7 +132,7 @@ def _configuration(profile: Profile, worker: WorkerType, ballooning: float, cost
     else:
         throughput_rps = profile.throughput_rps / ballooning
     cost = {CostBy.PRICE: worker.cost, CostBy.ENERGY: profile.power_w or 0.0, CostBy.SECONDS: 1.0}[cost_by]
-    return Configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost)
+    return configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost)
 
 
 def _rank(c: Configuration) -> tuple[float, float, str, int, int]:

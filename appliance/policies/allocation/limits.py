@@ -175,7 +175,7 @@ class _Scarcity:
         ways: list[StagePlans] = []
         exact = True
         for index in range(len(self._pipeline.stages)):
-            found = splitter.ways(index, cutoff, keep_all=True)
+            found = splitter.ways(index, cutoff)
             usage = {worker: found.usage(worker) for worker in prices}
             found = found.at_cost(found.cost - sum(price * usage[worker] for worker, price in prices.items()))
             kept = _unbeaten(np.column_stack((found.latency_ms, found.cost, *usage.values())), most)

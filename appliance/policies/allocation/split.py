@@ -19,7 +19,7 @@ from appliance.policies.allocation.dag import (
 )
 from appliance.policies.allocation.fronts import Floats, Front, combine, leaf
 from appliance.policies.allocation.stage_plans import StagePlans, floor_of, joined, simple_plans, table_of
-from appliance.policies.allocation.stage_search import Rest, better_plans
+from appliance.policies.allocation.stage_search import Rest, StageSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,19 @@ class Splitter:
         self._upper = [self._front(i) for i in range(count)]
 
     def run(self) -> Splitting:
-        """Stage by stage: all ways that could beat the best pipeline so far, then the best pipeline again."""
+        """Stage by stage: all ways that could beat the best pipeline so far, then the best pipeline again. Stages with little to try come first:
+        what they need at least then prunes the others."""
         best = self._best()
         exact = True
-        for i in range(len(self._known)):
-            found = self.ways(i, best.cost * (1.0 - TOLERANCE))
+        waiting = set(range(len(self._known)))
+        while waiting:
+            cutoff = best.cost * (1.0 - TOLERANCE)
+            searches = {i: self._search(i, cutoff) for i in waiting}
+            i = min(waiting, key=lambda i: (searches[i].breadth, i))
+            waiting.remove(i)
+            found = searches[i].run()
             exact &= found.is_complete
-            if not len(found.cost):
+            if not len(found.cost) and found.is_complete:
                 break
             self._known[i] = joined(self._known[i], found)
             self._upper[i] = self._front(i)
@@ -86,9 +92,13 @@ class Splitter:
             return Splitting(None, exact, rows)
         return Splitting(tuple(k.plan(p) for k, p in zip(self._known, best.picks, strict=True)), exact, rows)
 
-    def ways(self, index: int, cutoff: float, keep_all: bool = False) -> StagePlans:
-        """Of one stage, those that could be part of a pipeline that costs less than `cutoff`."""
-        return better_plans(self._tables[index], self._rest(index), cutoff, self._caps[index], keep_all)
+    def ways(self, index: int, cutoff: float) -> StagePlans:
+        """Of one stage, those that could be part of a pipeline that costs less than `cutoff`, also those that take more of one worker type to take
+        less of another."""
+        return self._search(index, cutoff, keep_all=True).run()
+
+    def _search(self, index: int, cutoff: float, keep_all: bool = False) -> StageSearch:
+        return StageSearch(self._tables[index], self._rest(index), cutoff, self._caps[index], keep_all)
 
     def _front(self, index: int) -> Front:
         known = self._known[index]

@@ -1,6 +1,6 @@
 """Ways to serve one stage, as arrays: a multiset of full instances each, and the configuration of the partial one, which takes the rate that is left."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.policies.allocation.base import TOLERANCE
-from appliance.policies.allocation.configurations import Configuration, Stage, StagePlan
+from appliance.policies.allocation.configurations import Stage, StagePlan
 from appliance.policies.allocation.fronts import Bools, Floats, Ints, pareto
 
 Dear = Callable[[Floats, Floats], Bools]
 """Whether latency and cost are too much, for many ways at once."""
+LAYERS = 3
+"""Fronts of configurations that the quick start tries as full instances."""
 CHUNK = 400_000
 """Pairs of multiset and partial configuration looked at in one go."""
 
@@ -29,6 +31,7 @@ class Table:
     batch_ms: Floats
     """1000·batch: W* = exec_ms + batch_ms/rate."""
     full_ms: Floats
+    """W, at the stage's own rate where that is less than the throughput: no instance of the stage is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +89,14 @@ def joined(first: StagePlans, second: StagePlans) -> StagePlans:
 
 
 def table_of(stage: Stage, cap_ms: float) -> Table:
-    """The configurations that are fast enough for `cap_ms` at full rate; no slower one is of use, full or partial."""
-    fast = tuple(c for c in stage.configurations if c.full_latency_ms <= cap_ms * (1.0 + TOLERANCE))
-    columns: Sequence[Callable[[Configuration], float]] = (
-        lambda c: c.throughput_rps,
-        lambda c: c.cost,
-        lambda c: c.unit_cost,
-        lambda c: c.latency_ms,
-        lambda c: 1000.0 * c.batch,
-        lambda c: c.full_latency_ms,
-    )
-    return Table(
-        Stage(stage.name, stage.rate_rps, fast),
-        *(np.array([column(c) for c in fast], dtype=np.float64) for column in columns),
-    )
+    """The configurations that can be fast enough for `cap_ms`; no slower one is of use, full or partial."""
+    throughput, cost, unit, exec_ms, batch_ms = np.array(
+        [(c.throughput_rps, c.cost, c.unit_cost, c.latency_ms, 1000.0 * c.batch) for c in stage.configurations]
+    ).T
+    full_ms = exec_ms + batch_ms / np.minimum(throughput, stage.rate_rps)
+    fast = np.flatnonzero(full_ms <= cap_ms * (1.0 + TOLERANCE))
+    kept = Stage(stage.name, stage.rate_rps, tuple(stage.configurations[c] for c in fast))
+    return Table(kept, throughput[fast], cost[fast], unit[fast], exec_ms[fast], batch_ms[fast], full_ms[fast])
 
 
 def floor_of(table: Table) -> tuple[Floats, Floats]:
@@ -109,40 +106,55 @@ def floor_of(table: Table) -> tuple[Floats, Floats]:
 
 
 def simple_plans(table: Table, cap_ms: float) -> StagePlans:
-    """One full configuration, as many as fit or one less, and any partial one: a quick start."""
-    rate, count = table.stage.rate_rps, len(table.cost)
-    most = np.floor(rate / table.throughput * (1.0 + TOLERANCE))
-    states = np.concatenate((np.zeros((1, count)), np.diag(most), np.diag(np.maximum(most - 1.0, 0.0))))
-    left = rate - states @ table.throughput
-    worst = np.where(states > 0.0, table.full_ms, 0.0).max(axis=1)
+    """One of the better full configurations, as many as fit or one less, and any partial one: a quick start."""
+    rate = table.stage.rate_rps
+    good = _good(table)
+    most = np.floor(rate / table.throughput[good] * (1.0 + TOLERANCE))
+    numbers = np.concatenate((np.zeros(1), most, np.maximum(most - 1.0, 0.0)))
+    of = np.concatenate((good[:1], good, good))
+    left = np.maximum(rate - numbers * table.throughput[of], 0.0)
     left[left <= TOLERANCE * rate] = 0.0
-    return with_partials(table, (states.astype(np.int64), left, states @ table.cost, worst), cap_ms, None, True, True)
+    worst = np.where(numbers > 0.0, table.full_ms[of], 0.0)
+
+    def counts(states: Ints) -> Ints:
+        rows = np.zeros((len(states), len(table.cost)), dtype=np.int64)
+        rows[np.arange(len(states)), of[states]] = numbers[states]
+        return rows
+
+    return with_partials(table, States(left, numbers * table.cost[of], worst, counts), cap_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Multisets of full instances: the rate that is left, what they cost, the slowest, and for some of them the numbers by configuration."""
+
+    left: Floats
+    cost: Floats
+    worst_ms: Floats
+    counts: Callable[[Ints], Ints]
 
 
 def with_partials(
-    table: Table, states: Sequence[NDArray[Any]], cap_ms: float, dear: Dear | None, prune: bool, is_complete: bool
+    table: Table,
+    states: States,
+    cap_ms: float,
+    dear: Dear | None = None,
+    keep_all: bool = False,
+    is_complete: bool = True,
 ) -> StagePlans:
-    """Every state (counts, left rate, cost, slowest full instance) with every partial configuration that can take what is left."""
-    counts, left, cost, worst = states
-    found = [_whole(left, cost, worst)]
-    open_states = np.flatnonzero(left > 0.0)
-    partials = _unbeaten(table)
+    """Every state with every partial configuration that can take what is left."""
+    found = [_whole(states)]
+    unfinished = np.flatnonzero(states.left > 0.0)
+    partials = _unbeaten(table, same_worker=keep_all)
     size = max(1, CHUNK // max(1, len(partials)))
-    for start in range(0, len(open_states), size):
-        found.append(_pairs(table, open_states[start : start + size], partials, left, cost, worst, cap_ms, dear))
-        if prune:
+    for start in range(0, len(unfinished), size):
+        found.append(_pairs(table, unfinished[start : start + size], partials, states, cap_ms, dear))
+        if not keep_all:
             found = [_pruned(np.concatenate(found))]
-    rows = _pruned(np.concatenate(found)) if prune else np.concatenate(found)
-    state = rows["state"]
-    return StagePlans(
-        table,
-        rows["latency"],
-        rows["cost"],
-        counts[state],
-        rows["partial"],
-        np.where(rows["partial"] >= 0, left[state], 0.0),
-        is_complete,
-    )
+    rows = np.concatenate(found) if keep_all else _pruned(np.concatenate(found))
+    state, partial = rows["state"], rows["partial"]
+    rate = np.where(partial >= 0, states.left[state], 0.0)
+    return StagePlans(table, rows["latency"], rows["cost"], states.counts(state), partial, rate, is_complete)
 
 
 _ROW = np.dtype([("latency", "f8"), ("cost", "f8"), ("state", "i8"), ("partial", "i8")])
@@ -158,38 +170,44 @@ def _pruned(rows: NDArray[Any]) -> NDArray[Any]:
     return rows[pareto(rows["latency"], rows["cost"])]
 
 
-def _whole(left: Floats, cost: Floats, worst: Floats) -> NDArray[Any]:
+def _whole(states: States) -> NDArray[Any]:
     """States without rate left: no partial instance."""
-    state = np.flatnonzero(left == 0.0)
-    return _rows(worst[state], cost[state], state, np.full(len(state), -1, dtype=np.int64))
+    state = np.flatnonzero(states.left == 0.0)
+    return _rows(states.worst_ms[state], states.cost[state], state, np.full(len(state), -1, dtype=np.int64))
 
 
 def _pairs(
-    table: Table,
-    states: Ints,
-    partials: Ints,
-    left: Floats,
-    cost: Floats,
-    worst: Floats,
-    cap_ms: float,
-    dear: Dear | None,
+    table: Table, members: Ints, partials: Ints, states: States, cap_ms: float, dear: Dear | None
 ) -> NDArray[Any]:
-    rate = left[states][:, None]
-    latency = np.maximum(worst[states][:, None], table.exec_ms[partials] + table.batch_ms[partials] / rate)
+    rate = states.left[members][:, None]
+    latency = np.maximum(states.worst_ms[members][:, None], table.exec_ms[partials] + table.batch_ms[partials] / rate)
     fits = (rate <= table.throughput[partials] * (1.0 + TOLERANCE)) & (latency <= cap_ms * (1.0 + TOLERANCE))
     row, column = np.nonzero(fits)
-    total = cost[states[row]] + left[states[row]] * table.unit[partials[column]]
-    found = _rows(latency[row, column], total, states[row], partials[column])
+    total = states.cost[members[row]] + states.left[members[row]] * table.unit[partials[column]]
+    found = _rows(latency[row, column], total, members[row], partials[column])
     return found if dear is None else found[~dear(found["latency"], found["cost"])]
 
 
-def _unbeaten(table: Table) -> Ints:
-    """Configurations that no other one of the same worker type beats as a partial instance, at whatever rate."""
-    columns = (table.unit, table.exec_ms, table.batch_ms, -table.throughput)
-    worker = np.array([c.worker for c in table.stage.configurations])
-    no_worse = worker[:, None] == worker[None, :]
-    better = np.zeros_like(no_worse)
-    for column in columns:
-        no_worse &= column[:, None] <= column[None, :]
-        better |= column[:, None] < column[None, :]
-    return np.flatnonzero(~(no_worse & better).any(axis=0))
+def _good(table: Table) -> Ints:
+    """Configurations on the first `LAYERS` fronts of W against unit cost."""
+    waiting = np.arange(len(table.cost))
+    layers: list[Ints] = []
+    for _ in range(LAYERS):
+        front = pareto(table.full_ms[waiting], table.unit[waiting])
+        layers.append(waiting[front])
+        waiting = np.delete(waiting, front)
+    return np.concatenate(layers)
+
+
+def _unbeaten(table: Table, same_worker: bool) -> Ints:
+    """Configurations that no other one (of the same worker type) beats as a partial instance, at whatever rate."""
+    columns = np.column_stack((table.exec_ms, table.batch_ms, -table.throughput))
+    workers = np.array([c.worker for c in table.stage.configurations])
+    kept: list[int] = []
+    for c in range(len(columns)):  # by unit cost: only an earlier one can beat a later one, but for equal unit costs
+        no_worse = (columns[kept] <= columns[c]).all(axis=1)
+        if same_worker:
+            no_worse &= workers[kept] == workers[c]
+        if not no_worse.any():
+            kept.append(c)
+    return np.array(kept, dtype=np.int64)

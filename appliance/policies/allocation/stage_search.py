@@ -4,13 +4,13 @@ States are multisets of full instances; configurations are added in the order of
 its left rate can cost within some latency L, and the least that all other stages cost when this one takes L, together reach the cutoff.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from appliance.policies.allocation.base import TOLERANCE
 from appliance.policies.allocation.fronts import Bools, Floats, Ints
-from appliance.policies.allocation.stage_plans import StagePlans, Table, with_partials
+from appliance.policies.allocation.stage_plans import StagePlans, States, Table, with_partials
 
 STATES_MAX = 6_000
 """Multisets kept at a time; beyond it the search keeps the most promising and is no longer exact."""
@@ -18,14 +18,11 @@ Rest = Callable[[Floats], Floats]
 """The least that all other stages cost when this one takes a latency; rises with it."""
 
 
-def better_plans(table: Table, rest: Rest, cutoff: float, cap_ms: float, keep_all: bool = False) -> StagePlans:
-    """The ways whose cost, with the rest at their latency, stays below `cutoff`. `keep_all`: also those that another way of this stage beats in
-    latency and cost (it may take more of a scarce worker)."""
-    return _Search(table, rest, cutoff, cap_ms, keep_all).run()
+class StageSearch:
+    """The ways of one stage whose cost, with the rest at their latency, stays below `cutoff`. `keep_all`: also those that another way of this stage
+    beats in latency and cost (it may take more of a scarce worker).
 
-
-class _Search:
-    """States as columns: `left` rate, `cost` so far, `slowest` index into the sorted latencies (-1: no instance yet)."""
+    States as columns: `left` rate, `cost` so far, `slowest` index into the sorted latencies (-1: no instance yet)."""
 
     def __init__(self, table: Table, rest: Rest, cutoff: float, cap_ms: float, keep_all: bool) -> None:
         self._table, self._cutoff, self._cap_ms, self._keep_all = table, cutoff, cap_ms, keep_all
@@ -37,14 +34,20 @@ class _Search:
         self._grid_rest = rest(self._grid)
         self._steps = np.flatnonzero(np.diff(self._grid_unit, prepend=np.inf) < 0.0)
         self._complete = True
+        self._useful = self._worth_trying()
+
+    @property
+    def breadth(self) -> int:
+        """Configurations to try as full instances."""
+        return len(self._useful)
 
     def run(self) -> StagePlans:
         table = self._table
         rate = table.stage.rate_rps
         left, cost = np.array([rate]), np.zeros(1)
         slowest = np.full(1, -1, dtype=np.int64)
-        counts = np.zeros((1, len(table.cost)), dtype=np.int64)
-        useful = self._useful(rate)
+        trace: list[tuple[int, Ints, Ints]] = []
+        useful = self._useful
         for position, c in enumerate(useful):
             following = float(table.unit[useful[position + 1]]) if position + 1 < len(useful) else np.inf
             parents, taken = self._counts(int(c), following, left, cost)
@@ -52,26 +55,24 @@ class _Search:
             left[left <= TOLERANCE * rate] = 0.0
             cost = cost[parents] + taken * table.cost[c]
             slowest = np.where(taken > 0, np.maximum(slowest[parents], self._slot[c]), slowest[parents])
-            counts = counts[parents]
-            counts[:, c] = taken
             value = cost + self._least(left, slowest, following)
             kept = np.flatnonzero(value < self._cutoff)
             if len(kept) > STATES_MAX:
                 self._complete = False
                 kept = kept[np.argsort(value[kept], kind="stable")[:STATES_MAX]]
-            left, cost, slowest, counts = left[kept], cost[kept], slowest[kept], counts[kept]
+            left, cost, slowest = left[kept], cost[kept], slowest[kept]
+            trace.append((int(c), parents[kept], taken[kept]))
         worst = np.where(slowest >= 0, self._grid[np.maximum(slowest, 0)], 0.0)
-        return with_partials(
-            table, (counts, left, cost, worst), self._cap_ms, self._dear, not self._keep_all, self._complete
-        )
+        states = States(left, cost, worst, lambda rows: _counted(trace, rows, len(table.cost)))
+        return with_partials(table, states, self._cap_ms, self._dear, self._keep_all, self._complete)
 
     def _dear(self, latency_ms: Floats, cost: Floats) -> Bools:
         too_dear: Bools = cost + self._rest(latency_ms) >= self._cutoff
         return too_dear
 
-    def _useful(self, rate: float) -> Ints:
+    def _worth_trying(self) -> Ints:
         """Configurations of which one full instance alone leaves the bound below the cutoff."""
-        table = self._table
+        table, rate = self._table, self._table.stage.rate_rps
         fits = table.throughput <= rate * (1.0 + TOLERANCE)
         value = table.cost + self._least(np.maximum(rate - table.throughput, 0.0), self._slot, None)
         return np.flatnonzero(fits & (value < self._cutoff))
@@ -121,3 +122,12 @@ class _Search:
         parents = np.repeat(np.arange(len(left)), repeats)
         offsets = np.arange(len(parents)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
         return parents, most.astype(np.int64)[parents] - offsets
+
+
+def _counted(trace: Sequence[tuple[int, Ints, Ints]], rows: Ints, configurations: int) -> Ints:
+    """Numbers of instances by configuration of the last states `rows`, followed back through the levels."""
+    counts = np.zeros((len(rows), configurations), dtype=np.int64)
+    for c, parents, taken in reversed(trace):
+        counts[:, c] = taken[rows]
+        rows = parents[rows]
+    return counts
