@@ -126,6 +126,15 @@ async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
+    """There is no prepared form then; the plain file serves."""
+    measure = ChildMeasure([CPU], wall_s=0.05, nice=0, scratch=tmp_path)
+    (tmp_path / "form").mkdir()
+    assert await measure.prepare(str(net), str(tmp_path / "form"), "cpu") is None
+    assert children() == []
+
+
+@pytest.mark.anyio
 async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: Path) -> None:
     """Whoever stops the import stops the child; the next measurement is not blocked."""
     task = asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)]))
