@@ -96,7 +96,7 @@ def _explain(model: "ModelShape") -> None:
     """Why a variant is shelved or failed, and what accuracy was measured on."""
     for variant in model.variants:
         if variant.reason:
-            print(f"  {variant.name}: {variant.reason}")
+            print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
     measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

@@ -36,7 +36,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A line of a device: `kind` is answer, failure or waiting."""
+    """A line of a device: `kind` is answer or failure."""
 
     device: int
     """Number of the device in the fleet."""

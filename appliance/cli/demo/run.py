@@ -30,8 +30,9 @@ TICK_S = 0.25
 LINES_EVERY_S = 5.0
 TRAFFIC_S = 10.0
 """How long `--once` goes on after every application has answered with a measured variant."""
-PATIENCE_S = 240.0
-"""How long `--once` waits for applications that do not answer."""
+PATIENCE_S = 120.0
+PATIENCE_PER_MODEL_S = 60.0
+"""How long `--once` waits at most: imports run one after another, and the machine may be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def run(options: DemoOptions) -> int:
         watch = _set_up(zoo, server, tenancy, devices, clock)
         show = _Show(options, server, watch, devices)
         show.until(_end_of(options, watch))
-        devices.stop()
+        stack.callback(_ignore_signals)  # a second Ctrl-C must not leave a server behind
     return _sum_up(options, watch)
 
 
@@ -147,7 +148,7 @@ def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
         if complete_s is None and watch.is_settled():
             complete_s = watch.elapsed_s
         if complete_s is None:
-            return watch.elapsed_s >= PATIENCE_S
+            return watch.elapsed_s >= PATIENCE_S + PATIENCE_PER_MODEL_S * len(watch.figures)
         return watch.elapsed_s >= complete_s + traffic_s
 
     return is_over
@@ -187,6 +188,11 @@ def _port(wanted: int | None) -> int:
     return FIRST_PORT
 
 
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def _hang_up_is_ctrl_c() -> Iterator[None]:
     """A closed terminal and SIGTERM end the demo like Ctrl-C, so that no server stays behind."""
@@ -194,7 +200,9 @@ def _hang_up_is_ctrl_c() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from appliance.cli.demo.fleet import Report
 from appliance.cli.demo.server import RunningServer
 from appliance.cli.demo.tenancy import Tenancy
 from appliance.clock import NS_PER_S, Clock
+from appliance.domain.errors import ApplianceError
 from appliance.domain.states import JobState
 from appliance.wire.box import MemoryShape
 from appliance.wire.catalogue import ApplicationShape
@@ -66,8 +67,8 @@ class Watch:
         self._server.check()
         try:
             self._box = self._asked()
-        except httpx.TransportError:
-            pass
+        except (httpx.TransportError, ApplianceError):
+            pass  # it has better things to do just now; the next second will tell
         self._asked_ns = self._clock.now_ns()
 
     def _asked(self) -> BoxState:
