@@ -73,6 +73,8 @@ class Catalogue:
         self._models: dict[str, Model] = {}
         self._applications: dict[str, Application] = {}
         self._entries: dict[str, Entry] = {}
+        self._users: dict[str, list[str]] | None = None
+        """build → ids of the applications that refer to it; None after a change, until somebody asks."""
         self._shared: dict[str, str] = {}
         """name → id of shared applications; the first tenant by name wins."""
 
@@ -94,6 +96,7 @@ class Catalogue:
         self._models.pop(model_id, None)
         for entry_id in [e.application.id for e in self._entries.values() if e.model.id == model_id]:
             del self._entries[entry_id]
+        self._users = None
 
     def put_application(self, application: Application) -> None:
         self._applications[application.id] = application
@@ -103,6 +106,7 @@ class Catalogue:
     def remove_application(self, application_id_: str) -> None:
         self._applications.pop(application_id_, None)
         self._entries.pop(application_id_, None)
+        self._users = None
         self._index_shared()
 
     # -- lookups -------------------------------------------------------------------------------------------------------
@@ -188,7 +192,12 @@ class Catalogue:
 
     def users_of(self, build: str) -> tuple[str, ...]:
         """Applications that refer to a build, by id."""
-        return tuple(e.application.id for e in self.entries() if any(s.build_id == build for s in e.servables.values()))
+        if self._users is None:
+            self._users = {}
+            for entry in self.entries():
+                for each in {s.build_id for s in entry.servables.values()}:
+                    self._users.setdefault(each, []).append(entry.application.id)
+        return tuple(self._users.get(build, ()))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -196,6 +205,7 @@ class Catalogue:
         return build_id(variant.content_sha256, self._processor_kind)
 
     def _refresh(self, application: Application) -> None:
+        self._users = None
         model = self._models.get(application.model_id)
         if model is None:
             self._entries.pop(application.id, None)

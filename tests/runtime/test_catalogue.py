@@ -157,6 +157,25 @@ def test_rungs_of_one_file_are_one_build(catalogue: Catalogue) -> None:
     assert set(catalogue.figures_of("u/m")) == {s.build_id for s in catalogue.entry("u/m").servables.values()}
 
 
+def test_users_of_a_build_follow_every_change(catalogue: Catalogue) -> None:
+    """Asked again after each change of applications and models."""
+    variant = make_variant("t/m", "v")
+    build = build_of(variant)
+    assert catalogue.users_of(build) == ()
+    fill(catalogue, "t", "m", [variant])
+    assert catalogue.users_of(build) == ("t/m",)
+    catalogue.put_application(Application("t/a", "t", "a", "t/m"))
+    assert catalogue.users_of(build) == ("t/a", "t/m")
+    catalogue.remove_application("t/m")
+    assert catalogue.users_of(build) == ("t/a",)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), ()))
+    assert catalogue.users_of(build) == ()
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (variant,)))
+    assert catalogue.users_of(build) == ("t/a",)
+    catalogue.remove_model("t/m")
+    assert catalogue.users_of(build) == ()
+
+
 def test_unmeasured_variant_is_taken_for_three_files(catalogue: Catalogue) -> None:
     """Before its profile is there, a build counts three times its file, and nothing is expected of its speed."""
     fill(catalogue, "t", "m", [make_variant("t/m", "v", measured=False)])
