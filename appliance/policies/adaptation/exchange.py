@@ -10,12 +10,13 @@ import numpy as np
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.budgets import batch_for
+from appliance.policies.adaptation.ladder import Ladder, Rung
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.options import Options, options_of
+from appliance.policies.adaptation.options import Bools, Options, options_of
 from appliance.policies.adaptation.pairs import CALL_WORK, EMPTY, LEAST_GAIN, Held, PairSearch
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 
-PATTERNS_MAX = 1500
+PATTERNS_MAX = 8000
 """More would make pairs dear; rates are then rounded up to fewer kinds."""
 RATE_KINDS_MAX = 8
 KICKS_AHEAD = 3
@@ -33,6 +34,9 @@ class Board:
 
     def copy(self) -> "Board":
         return Board(list(self.workers), list(self.left))
+
+
+EMPTY_BOARD = Board([], [])
 
 
 class Exchange:
@@ -99,31 +103,33 @@ class _Search:
         self.divisions = 0
 
     def run(self) -> Board:
-        best = self._start()
-        self._descend(best, set())
+        best = EMPTY_BOARD
+        for start in self._starts():
+            self._descend(start, set())
+            best = max(best, start, key=self._value)
         if self._problem.workers > 2:
             best = self._kicked(best)
         return best
 
     # Starts
 
-    def _start(self) -> Board:
-        """The best of the greedy starts and the one from the previous networks, before any descent."""
-        start = self._greedy(load_share=0.0)
-        if not start.left and self._problem.workers > 4:
-            balanced = self._greedy(BALANCE)
-            start = start if balanced.left else balanced
+    def _starts(self) -> list[Board]:
+        """Boards to descend from: the best rung of the ladder, by clients too where not all can be mapped, and the previous networks."""
+        starts = [self._climbed(by_count=False)]
+        if starts[0].left:
+            starts.append(self._climbed(by_count=True))
         if any(self._problem.previous):
-            warm = self._warm()
-            start = warm if self._value(warm) >= self._value(start) else start
-        return start
+            starts.append(self._warm())
+        return starts
 
-    def _greedy(self, load_share: float) -> Board:
+    def _climbed(self, by_count: bool) -> Board:
+        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, by_count)
+        rung: Rung | None = ladder.climb(self._work_max // 2)
+        self._pairs.work += ladder.work
         board = Board([], list(self._servable))
-        for k in range(self._problem.workers):
-            load = float(self._rates[board.left].sum()) / (self._problem.workers - k)
-            held = self._pairs.best_single(board.left, load_min=load_share * load) if board.left else EMPTY
-            self._give(board, held)
+        while rung is not None and rung.parent is not None:
+            self._give(board, Held(rung.option, rung.clients) if rung.clients else EMPTY)
+            rung = rung.parent
         return board
 
     def _warm(self) -> Board:
@@ -148,12 +154,17 @@ class _Search:
     def _descend(self, board: Board, settled: set[object], frozen: int | None = None) -> None:
         """Best divisions for all pairs but those with the `frozen` worker, until none gains; `settled` remembers what gains nothing."""
         gained = True
-        while gained:
+        while gained and self._pairs.work < self._work_max:
             gained = False
+            self._sort(board)
             for a, b in itertools.combinations(range(len(board.workers)), 2):
                 if frozen in (a, b) or self._pairs.work >= self._work_max:
                     continue
                 gained |= self._divide(board, a, b, settled)
+
+    def _sort(self, board: Board) -> None:
+        for a, b in itertools.combinations(range(len(board.workers)), 2):
+            board.workers[a], board.workers[b] = self._pairs.sorted_between(board.workers[a], board.workers[b])
 
     def _divide(self, board: Board, a: int, b: int, settled: set[object], dice: random.Random | None = None) -> bool:
         first, second = board.workers[a], board.workers[b]

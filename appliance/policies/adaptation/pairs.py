@@ -16,7 +16,8 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 
 CALL_WORK = 13_000
 """What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
-LEAST_GAIN = 1e-7
+LEAST_GAIN = 1e-8
+ROOM_WORTH = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ class PairSearch:
         self.mapped_worth = float(patterns.rates[patterns.kind].sum() * options.accuracy.max()) + 1.0
         self.work = 0
         self._accuracy = options.accuracy[patterns.option]
+        self._room = ROOM_WORTH * options.capacity[patterns.option]
         self._tolerated = options.tolerated.astype(np.float32)
         # Who tolerates the least is seated first where there is a choice: it leaves those who can go anywhere.
         size = options.tolerated.sum(axis=1)
+        self._takers = options.tolerated.sum(axis=0)
         self._rank = np.lexsort((np.arange(len(size)), size)).argsort()
         # Equal sums of these marks: equal tolerance within a pool (but for a collision in 2^40, which costs a duplicate its chance).
         self._mark = np.random.default_rng(0).integers(1, 1 << 40, len(size))
@@ -65,7 +68,8 @@ class PairSearch:
     def value(self, held: Held) -> float:
         """What a worker's clients are worth, with the rates that are planned with."""
         rate = self.patterns.rates[self.patterns.kind[list(held.clients)]].sum()
-        return len(held.clients) * self.mapped_worth + float(self.options.accuracy[held.option] * rate)
+        room = ROOM_WORTH * float(self.options.capacity[held.option]) if held.clients else 0.0
+        return len(held.clients) * self.mapped_worth + float(self.options.accuracy[held.option] * rate) + room
 
     def best_single(self, clients: Sequence[int], allowed: Bools | None = None, load_min: float = 0.0) -> Held:
         """One worker from `clients`, over the options allowed: with `load_min` the most accurate that carries so much, else the most clients."""
@@ -97,7 +101,7 @@ class PairSearch:
             return None
         pool = self._pool(clients)
         least = present - LEAST_GAIN if dice else present + LEAST_GAIN
-        everybody = least >= len(clients) * self.mapped_worth - 2 * LEAST_GAIN
+        everybody = least >= len(clients) * self.mapped_worth
         rows, columns = self._hopeful_all(pool, least) if everybody else self._hopeful(pool, least)
         if not len(rows) or not len(columns):
             return None
@@ -125,7 +129,7 @@ class PairSearch:
 
     def _hopeful(self, pool: _Pool, least: float) -> tuple[Ints, Ints]:
         """Patterns that reach `least` beside the best other one."""
-        alone = pool.count * self.mapped_worth + self._accuracy * pool.load
+        alone = pool.count * self.mapped_worth + self._accuracy * pool.load + self._room
         kept = np.flatnonzero(alone + alone.max() > least)
         return kept, kept
 
@@ -138,7 +142,7 @@ class PairSearch:
         accuracy_above = np.append(np.maximum.accumulate(self._accuracy[order][::-1])[::-1], -np.inf)
         partner = accuracy_above[np.searchsorted(by_load, total - pool.load - 1e-6)]
         rest = total - pool.load
-        bound = self._accuracy * pool.load + np.where(rest > 1e-6, rest * partner, 0.0)
+        bound = self._room + self._room.max() + self._accuracy * pool.load + np.where(rest > 1e-6, rest * partner, 0.0)
         rows = np.flatnonzero(bound > least - len(pool.clients) * self.mapped_worth)
         if not len(rows):
             return rows, rows
@@ -164,14 +168,14 @@ class PairSearch:
             feasible &= pool.places[rows, rate][:, None] >= n - pool.places[columns, rate][None, :]
         accuracy, other = self._accuracy[rows][:, None], self._accuracy[columns][None, :]
         total = float(pool.kinds @ self.patterns.rates)
-        worth = pool.load[rows][:, None] * (accuracy - other) + (total * other + len(pool.clients) * self.mapped_worth)
+        worth = pool.load[rows][:, None] * (accuracy - other) + (total * other + len(pool.clients) * self.mapped_worth) + self._room[rows][:, None] + self._room[columns][None, :]
         return np.where(feasible, worth, -1.0)
 
     def _value(self, pool: _Pool, rows: Ints) -> Floats:
         """float64[rows, rows]: worth of each pair, the first filled first."""
         options, at = np.unique(self.patterns.option[rows], return_inverse=True)
         accuracy, load = self._accuracy[rows], pool.load[rows]
-        value: Floats = (accuracy * load)[:, None] - load[:, None] * accuracy[None, :]
+        value: Floats = (accuracy * load + self._room[rows])[:, None] - load[:, None] * accuracy[None, :] + self._room[rows][None, :]
         for rate, members in enumerate(pool.of_kind):
             tolerated = self._tolerated[members][:, options]
             both = tolerated.T @ tolerated
@@ -187,16 +191,34 @@ class PairSearch:
         ins: list[int] = []
         others: list[int] = []
         for rate, members in enumerate(pool.of_kind):
-            order = self._ordered(members, dice)
+            order = self._ordered(members, None)
             in_first, in_second = self.options.tolerated[order, first], self.options.tolerated[order, second]
             only_first = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and not b]
             only_second = [i for i, a, b in zip(order, in_first, in_second, strict=True) if b and not a]
             either = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and b]
+            if self._takers[first] < self._takers[second]:
+                either.reverse()
             places = int(pool.places[row, rate])
             ins += (only_first + either)[:places]
             left = either[max(0, places - len(only_first)) :]
             others += (only_second + left)[: int(pool.places[column, rate])]
-        return Held(first, tuple(ins)), Held(second, tuple(others))
+        return Held(first, tuple(sorted(ins))), Held(second, tuple(sorted(others)))
+
+    def sorted_between(self, first: Held, second: Held) -> tuple[Held, Held]:
+        """The same two workers with clients of equal rate exchanged so that the more demanding option has those who tolerate the most."""
+        if self._takers[first.option] > self._takers[second.option]:
+            other, one = self.sorted_between(second, first)
+            return one, other
+        ins, others = list(first.clients), list(second.clients)
+        tolerated, kind = self.options.tolerated, self.patterns.kind
+        for rate in range(len(self.patterns.rates)):
+            a = [i for i in ins if kind[i] == rate and tolerated[i, second.option]]
+            b = [i for i in others if kind[i] == rate and tolerated[i, first.option]]
+            if a and b:
+                order = sorted(a + b, key=lambda i: -int(self._rank[i]))
+                ins = [i for i in ins if i not in a] + order[: len(a)]
+                others = [i for i in others if i not in b] + order[len(a) :]
+        return Held(first.option, tuple(sorted(ins))), Held(second.option, tuple(sorted(others)))
 
     def _ordered(self, members: Ints, dice: random.Random | None) -> list[int]:
         order: list[int] = sorted((int(i) for i in members), key=lambda i: int(self._rank[i]))

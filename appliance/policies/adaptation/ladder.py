@@ -1,0 +1,139 @@
+"""A search over networks alone: which level of accuracy each worker has, with clients given out greedily.
+
+The paper's two sub-problems (§IV-B, §IV-C) with other means: no annealing but the first better neighbour, from a level that all workers can have; no
+dynamic program but the patterns of the level; and boards that begin with the same workers share the work.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from appliance.policies.adaptation.options import Bools, Floats, Options
+from appliance.policies.adaptation.patterns import Ints, Patterns
+
+RUNG_WORK = 2_500
+"""What one worker costs, in the unit of `pairs.CALL_WORK`."""
+
+State = tuple[int, ...]
+"""Levels of the workers, descending; a level is an index into the distinct accuracies, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """The first workers of a state with their clients: pattern and clients of the last one, those left, and how many are left by option and rate."""
+
+    parent: "Rung | None"
+    option: int
+    clients: tuple[int, ...]
+    left: Bools
+    takers: Floats
+    mapped: int
+    objective: float
+
+
+class Ladder:
+    """Levels for one problem. `by_count` prefers many clients to much rate when a worker chooses: for problems where not all can be mapped."""
+
+    def __init__(self, options: Options, patterns: Patterns, workers: int, by_count: bool) -> None:
+        self._options = options
+        self._patterns = patterns
+        self._workers = workers
+        self._by_count = by_count
+        self.work = 0
+        accuracies, level = np.unique(options.accuracy, return_inverse=True)
+        self.levels = len(accuracies)
+        self._accuracy = accuracies
+        self._patterns_of = [np.flatnonzero(level[patterns.option] == j) for j in range(len(accuracies))]
+        size = options.tolerated.sum(axis=1)
+        order = np.lexsort((np.arange(len(size)), size))
+        self._of_kind: list[Ints] = [order[patterns.kind[order] == r] for r in range(len(patterns.rates))]
+        self._is_kind = np.stack([patterns.kind == r for r in range(len(patterns.rates))], axis=1).astype(np.float64)
+        self._tolerated = options.tolerated.astype(np.float64)
+        self._rungs: dict[State, Rung] = {}
+        left = options.tolerated.any(axis=1)
+        self._ground = Rung(None, 0, (), left, self._tolerated.T @ self._is_kind, 0, 0.0)
+
+    def climb(self, work_max: int) -> Rung:
+        """The best state found from the highest level that maps as many as the lowest does."""
+        state = self._start()
+        best = self.rung(state)
+        gained = True
+        while gained and self.work < work_max:
+            gained = False
+            for neighbour in self._neighbours(state):
+                found = self.rung(neighbour)
+                if _better(found, best):
+                    state, best, gained = neighbour, found, True
+                    break
+                if self.work >= work_max:
+                    break
+        return best
+
+    def rung(self, state: State) -> Rung:
+        """The greedy board of a state: workers by descending level, each with the pattern that carries the most."""
+        known = self._rungs.get(state)
+        if known is None:
+            known = self._next(self.rung(state[:-1]) if len(state) > 1 else self._ground, state[-1])
+            self._rungs[state] = known
+        return known
+
+    def _start(self) -> State:
+        lowest = (0,) * self._workers
+        low, high = 0, self.levels - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.rung((middle,) * self._workers).mapped >= self.rung(lowest).mapped:
+                low = middle
+            else:
+                high = middle - 1
+        return (low,) * self._workers
+
+    def _neighbours(self, state: State) -> Iterator[State]:
+        """One worker up a level or two; one up and another down; one down (with a better fit it may carry more)."""
+        distinct = sorted(set(state), reverse=True)
+        for step in (1, 2):
+            for up in distinct:
+                if up + step < self.levels:
+                    yield _moved(state, up, up + step)
+        for up in distinct:
+            for down in distinct:
+                if up + 1 < self.levels and down > 0 and (up != down or state.count(up) > 1):
+                    yield _moved(_moved(state, down, down - 1), up, up + 1)
+        for down in distinct:
+            if down > 0:
+                yield _moved(state, down, down - 1)
+
+    def _next(self, below: Rung, level: int) -> Rung:
+        self.work += RUNG_WORK
+        chosen = self._patterns_of[level]
+        options = self._patterns.option[chosen]
+        places = np.minimum(self._patterns.places[chosen], below.takers[options])
+        load = places @ self._patterns.rates
+        worth = places.sum(axis=1) * 1e6 + load if self._by_count else load
+        best = int(worth.argmax())
+        option = int(options[best])
+        clients = self._seated(below, option, places[best])
+        left = below.left.copy()
+        left[clients] = False
+        takers = below.takers - self._tolerated[clients].T @ self._is_kind[clients]
+        objective = below.objective + float(self._accuracy[level] * load[best])
+        return Rung(below, option, tuple(clients), left, takers, below.mapped + len(clients), objective)
+
+    def _seated(self, below: Rung, option: int, places: Floats) -> list[int]:
+        """Clients for the places, those who tolerate the least first: the rest can go to more of the workers to come."""
+        takers = below.left & self._options.tolerated[:, option]
+        clients: list[int] = []
+        for order, n in zip(self._of_kind, places, strict=True):
+            clients += order[takers[order]][: int(n)].tolist()
+        return clients
+
+
+def _better(found: Rung, best: Rung) -> bool:
+    return (found.mapped, found.objective) > (best.mapped, best.objective + 1e-9)
+
+
+def _moved(state: State, source: int, target: int) -> State:
+    moved = list(state)
+    moved[moved.index(source)] = target
+    return tuple(sorted(moved, reverse=True))
