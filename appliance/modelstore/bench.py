@@ -4,6 +4,7 @@ Called by `modelstore.variants` in a child process.
 """
 
 import math
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,10 +75,11 @@ class Bench:
             raise Impossible(f"the uploaded weights are {inspection.weights}; upload fp32 weights to have this made")
         if len(inspection.files) > 1:
             raise Impossible("networks above 2 GB are served as they are")
-        if inspection.weights != "int8":
-            return Path(inspection.model)
-        plain = self.scratch / "widened.onnx"
-        quantise.widened(Path(inspection.model), plain)
+        plain = self.scratch / "source.onnx"  # a copy: the quantisers write their own files beside what they read
+        if inspection.weights == "int8":
+            quantise.widened(Path(inspection.model), plain)
+        else:
+            shutil.copyfile(inspection.model, plain)
         return plain
 
     @property

@@ -55,7 +55,7 @@ def confine(readable: Iterable[str], writable: Iterable[str]) -> bool:
         _allow(libc, ruleset, path, READ_FILE | READ_DIR)
     for path in writable:
         _allow(libc, ruleset, path, handled & ~EXECUTE)
-    is_confined = libc.syscall(RESTRICT_SELF, ruleset, 0) == 0
+    is_confined = bool(libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
     os.close(ruleset)
     return is_confined
 

@@ -85,7 +85,7 @@ def main(stage: str) -> int:
     wire = _private_stdout()
     received = json.loads(sys.stdin.buffer.read())
     limits = ChildLimits(**received["limits"])
-    order = from_json(ORDERS[stage][0], received["order"])
+    order: Any = from_json(ORDERS[stage][0], received["order"])
     enter(limits, int(received["parent"]))
     _confine(order)
 

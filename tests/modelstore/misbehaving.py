@@ -75,14 +75,15 @@ def look_around(target: Path) -> None:
 def break_out(target: Path) -> None:
     """Try what a parser that was taken over would try, and write down what worked."""
     worked = []
-    for name, attempt in {
+    attempts: dict[str, Callable[[], object]] = {
         "read": lambda: (target.parent / "admin.key").read_text(),
         "list": lambda: os.listdir(target.parent),
         "write": lambda: (target.parent / "planted").write_text("x"),
         "execute": lambda: subprocess.run(["/bin/true"], check=True),
         "connect": lambda: socket.create_connection(("127.0.0.1", 9), 1),
         "signal": lambda: os.kill(os.getppid(), 0),
-    }.items():
+    }
+    for name, attempt in attempts.items():
         try:
             attempt()
             worked.append(name)
