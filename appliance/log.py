@@ -12,7 +12,9 @@ Log = structlog.stdlib.BoundLogger
 def configure(level: str, style: str) -> None:
     """Set up structlog once per process; writes to standard error. `style`: auto, json or console."""
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    # The default tracebacks print local variables, keys among them, and hold the event loop for seconds.
+    colours = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: Any = colours if console else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -109,7 +109,7 @@ class BodyRules:
         return cls(
             BodyRule("the body", JSON_BYTES_MAX, True),
             BodyRule("the body", body_bytes_max, True),
-            BodyRule("the form", form_bytes_max + JSON_BYTES_MAX, False),
+            BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
         )
 

@@ -153,8 +153,11 @@ class Asking:
         }
 
     async def _receive(self) -> dict[str, Any]:
-        for block in self.body:
-            return {"type": "http.request", "body": block, "more_body": True}
+        try:
+            for block in self.body:
+                return {"type": "http.request", "body": block, "more_body": True}
+        except ConnectionResetError:  # what a server makes of a line that breaks
+            return {"type": "http.disconnect"}
         if not hasattr(self, "_ended"):
             self._ended = True
             return {"type": "http.request", "body": b"", "more_body": False}
