@@ -1,4 +1,4 @@
-"""Exceptions that leave a route, as problem documents. What nobody expected goes on to `limits`, which logs it."""
+"""Exceptions that leave a route, as problem documents. What nobody expected also goes on to `limits`, which logs it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +25,7 @@ def register(app: FastAPI, routers: Sequence[APIRouter]) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _appliance_error)
 
 
 async def _appliance_error(request: Request, exc: Exception) -> Response:

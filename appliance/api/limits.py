@@ -154,9 +154,10 @@ class Bounds:
         except Exception as error:
             if not isinstance(error, TooLarge | Busy | BadInput):
                 self._logger.exception("request failed", method=scope["method"], path=scope["path"])
-            if exchange.started:
-                raise
-            await exchange.refuse(error, scope["path"])
+            if not exchange.started:
+                await exchange.refuse(error, scope["path"])
+            elif not exchange.finished:
+                raise  # half an answer is out: only breaking the line can tell the caller
         finally:
             exchange.close()
 
@@ -181,6 +182,7 @@ class _Exchange:
         self._seen = 0
         self._ended = False
         self.started = False
+        self.finished = False
 
     def announce(self, length: int | None) -> None:
         """Refuse what will not fit before the first byte. Raises: TooLarge, Busy.
@@ -219,6 +221,8 @@ class _Exchange:
             headers += [h for h in (*SAFE_HEADERS, STRICT_POLICY, NO_STORE) if h[0] not in names]
             headers.append((b"x-request-id", self._request_id))
             message = {**message, "headers": headers}
+        elif message["type"] == "http.response.body":
+            self.finished = not message.get("more_body", False)
         await self._send(message)
 
     async def refuse(self, error: Exception, path: str) -> None:

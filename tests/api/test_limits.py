@@ -10,6 +10,7 @@ import pytest
 
 from appliance.api import limits
 from appliance.api.limits import BodyRules, Bounds, InFlight, content_length
+from appliance.api.service import create_service
 from appliance.domain.errors import BadInput, Busy
 from tests.api.stand import Asking
 
@@ -223,6 +224,32 @@ async def test_an_unexpected_exception_is_logged_and_told_without_its_words() ->
     assert json.loads(body)["type"] == "/problems/internal-error"
     assert b"42" not in body
     assert journal.lines == ["request failed"]
+
+
+async def test_a_mistake_of_a_route_is_a_problem_too() -> None:
+    """Inside the framework as well: the answer is whole, logged once, and nothing is raised to the server."""
+    journal = Journal()
+    async with Asking(
+        bounds(create_service(), journal=journal), "GET", "/v1/models"
+    ) as asking:  # a service without a box
+        assert await asking.status() == 500
+        assert json.loads(await asking.piece())["type"] == "/problems/internal-error"
+        await asking._task
+    assert journal.lines == ["request failed"]
+
+
+async def test_half_an_answer_breaks_the_line() -> None:
+    """What fails after its answer has begun cannot be told in words: the exception goes up, and the server cuts the line."""
+
+    async def half(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError("in the middle")
+
+    async with Asking(bounds(half), "GET", "/v1/system") as asking:
+        assert await asking.status() == 200
+        with pytest.raises(ValueError, match="in the middle"):
+            await asking._task
 
 
 @pytest.mark.parametrize("value", [b"many", b"-1", b"9" * 19])
