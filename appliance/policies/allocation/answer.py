@@ -62,7 +62,7 @@ def _why(problem: AllocationInput, missing: Collection[str]) -> str:
     for stage in pipeline.stages:
         if not stage.configurations:
             return f"no worker that is available can run {stage.name}{without}"
-    fastest = [min(c.full_latency_ms for c in stage.configurations) for stage in pipeline.stages]
+    fastest = [stage.fastest_ms for stage in pipeline.stages]
     if not pipeline.fits(critical_path_ms(fastest, pipeline.edges)):
         least = max(longest_through(fastest, pipeline.edges))
         return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {problem.slo_ms:g} ms"

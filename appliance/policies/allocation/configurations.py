@@ -1,5 +1,6 @@
 """From profiles to what the algorithms choose from: configurations with the cost of an instance, ballooning applied, in a canonical order."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,11 @@ class Stage:
     name: str
     rate_rps: float
     configurations: tuple[Configuration, ...]
+
+    @property
+    def fastest_ms(self) -> float:
+        """No instance of the stage is faster, full or partial; infinite without configurations."""
+        return min((c.latency_at(min(c.throughput_rps, self.rate_rps)) for c in self.configurations), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,21 +37,16 @@ class Splitting:
 
 def split(pipeline: Pipeline) -> Splitting:
     """The cheapest plans, exact unless a stage has more promising ways than the search keeps."""
-    if not pipeline.fits(critical_path_ms(_fastest(pipeline), pipeline.edges)):
+    if not pipeline.fits(critical_path_ms([stage.fastest_ms for stage in pipeline.stages], pipeline.edges)):
         return Splitting(None, True, 0)
     return Splitter(pipeline).run()
-
-
-def _fastest(pipeline: Pipeline) -> list[float]:
-    """By stage the least latency of an instance; infinite without configurations."""
-    return [min((c.full_latency_ms for c in stage.configurations), default=np.inf) for stage in pipeline.stages]
 
 
 class Splitter:
     """The search of one pipeline: by stage its table, a front that no plan beats (`lower`) and ways that are known (`known`, `upper` their front)."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        fastest = _fastest(pipeline)
+        fastest = [stage.fastest_ms for stage in pipeline.stages]
         self._pipeline, self._fastest = pipeline, fastest
         count = len(pipeline.stages)
         through = longest_through(fastest, pipeline.edges)
