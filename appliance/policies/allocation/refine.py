@@ -1,0 +1,106 @@
+"""Scrooge's second step (§3.3, SC-12, SC-13): the partial instances' configurations under W*, with the full instances as they are.
+
+W* is convex in the rate and each stage's rate is given here, so nothing needs a solver: each stage has a few ways to serve its rest, and the cheapest
+choice that fits the SLO is found exactly while the combinations are few, greedily otherwise.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from appliance.policies.allocation.base import TOLERANCE
+from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, Stage, StagePlan, critical_ms
+
+EXACT_MAX = 50_000
+"""Combinations up to which the choice is exact."""
+
+Assignment = Mapping[Configuration, float]
+"""Of one stage: the rate by configuration, as the first step left it; sums to the stage's rate."""
+
+
+def refined(pipeline: Pipeline, assigned: Sequence[Assignment], exact_max: int = EXACT_MAX) -> Plans | None:
+    """Whole instances of what was assigned, and the best partial instance for the rest of each stage; None when none fits."""
+    options = [rest_options(stage, rates) for stage, rates in zip(pipeline.stages, assigned, strict=True)]
+    return cheapest(pipeline, options, exact_max)
+
+
+def rest_options(stage: Stage, assigned: Assignment) -> list[StagePlan]:
+    """Every configuration for the rest that whole instances leave; also with one whole instance fewer, so that the rest fills batches faster."""
+    counts = {c: int(rate / c.throughput_rps * (1.0 + TOLERANCE)) for c, rate in assigned.items()}
+    options = _with_rest(stage, counts)
+    for released, count in counts.items():
+        if count:
+            options += _with_rest(stage, {**counts, released: count - 1})
+    return options
+
+
+def _with_rest(stage: Stage, counts: Mapping[Configuration, int]) -> list[StagePlan]:
+    fulls = tuple((c, count) for c, count in counts.items() if count)
+    rest = stage.rate_rps - sum(count * c.throughput_rps for c, count in fulls)
+    if rest <= TOLERANCE * stage.rate_rps:
+        return [StagePlan(fulls, None)]
+    fitting = (c for c in stage.configurations if rest <= c.throughput_rps * (1.0 + TOLERANCE))
+    return [StagePlan(fulls, (c, rest)) for c in fitting]
+
+
+def cheapest(pipeline: Pipeline, options: Sequence[Sequence[StagePlan]], exact_max: int = EXACT_MAX) -> Plans | None:
+    """One option for each stage, within the SLO, at the least cost; exact up to `exact_max` combinations."""
+    fronts = [_front(found) for found in options]
+    if not all(fronts):
+        return None
+    if math.prod(len(front) for front in fronts) <= exact_max:
+        return _exact(pipeline, fronts)
+    return _greedy(pipeline, fronts)
+
+
+def _front(options: Sequence[StagePlan]) -> list[StagePlan]:
+    """By falling latency and rising cost; of equals the first."""
+    kept: list[StagePlan] = []
+    for plan in sorted(options, key=lambda plan: (plan.cost, plan.latency_ms)):
+        if not kept or plan.latency_ms < kept[-1].latency_ms:
+            kept.append(plan)
+    return kept
+
+
+def _exact(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans | None:
+    """Depth first, cheap options first; what is not chosen yet counts with its fastest option and its cheapest cost."""
+    fastest = [front[-1] for front in fronts]
+    least = [sum(front[0].cost for front in fronts[i:]) for i in range(len(fronts) + 1)]
+    best: tuple[float, Plans] | None = None
+
+    def below(chosen: Plans, cost: float) -> None:
+        nonlocal best
+        depth = len(chosen)
+        if depth == len(fronts):
+            best = cost, chosen
+            return
+        for plan in fronts[depth]:
+            total = cost + plan.cost
+            if best is not None and total + least[depth + 1] >= best[0] * (1.0 - TOLERANCE):
+                return
+            plans = (*chosen, plan)
+            if pipeline.fits(critical_ms(pipeline, (*plans, *fastest[depth + 1 :]))):
+                below(plans, total)
+
+    below((), 0.0)
+    return None if best is None else best[1]
+
+
+def _greedy(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans | None:
+    """From the fastest options, step by step the change that saves most for the latency that it adds."""
+    plans = tuple(front[-1] for front in fronts)
+    if not pipeline.fits(critical_ms(pipeline, plans)):
+        return None
+    while True:
+        best: tuple[float, Plans] | None = None
+        for stage, front in enumerate(fronts):
+            now = plans[stage]
+            for plan in front:
+                if plan.cost >= now.cost:
+                    break
+                changed = (*plans[:stage], plan, *plans[stage + 1 :])
+                worth = (now.cost - plan.cost) / max(plan.latency_ms - now.latency_ms, TOLERANCE)
+                if (best is None or worth > best[0]) and pipeline.fits(critical_ms(pipeline, changed)):
+                    best = worth, changed
+        if best is None:
+            return plans
+        plans = best[1]
