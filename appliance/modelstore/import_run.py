@@ -17,19 +17,21 @@ from appliance.modelstore.import_tools import Tools
 from appliance.modelstore.metadata import settled_precisions, settled_task, stated_task
 from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Unpacked, UnpackOrder
 from appliance.modelstore.progress import Progress
+from appliance.modelstore.turns import Turn
 from appliance.modelstore.variant_maker import Subject, VariantMaker
 
 
 class ImportRun:
     """Carries out one job in its scratch folder. What `run` raises fails the job."""
 
-    def __init__(self, tools: Tools, request: ImportRequest, source: Path, progress: Progress) -> None:
+    def __init__(self, tools: Tools, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> None:
         self._tools = tools
         self._store = tools.store
         self._request = request
         self._source = source
         self._folder = source.parent
         self._progress = progress
+        self._turn = turn
         self._model_id = progress.job.model_id
         self._notes: list[str] = []
 
@@ -65,10 +67,12 @@ class ImportRun:
         if not rungs:
             raise BadModel(reason="the original cannot be served")
         await maker.put_original(rungs[0])
+        await self._turn.give_way()  # from here on the model serves
         await self._progress.stage("fp32 accuracy and profile", 16, 30)
         await maker.measure_all(rungs)
         share = 69 / max(1, len(precisions))
         for number, precision in enumerate(precisions):
+            await self._turn.give_way()
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
             await self._precision(maker, precision, [rung.name for rung in rungs])
 

@@ -1,4 +1,4 @@
-"""Takes uploads in as jobs and carries them out, one at a time by default, fairly between tenants.
+"""Takes uploads in as jobs and carries them out, one at a time by default, fairly between tenants, first variants first.
 
 `submit` makes the upload, the model, its application and the job durable before it returns; `run` is the background task that works them
 off, resumes after a restart what a crash cut short, and re-makes prepared forms when there is nothing else to do. Deleting a model
@@ -20,13 +20,13 @@ from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.builds import Builds
 from appliance.modelstore.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
-from appliance.modelstore.fair_queue import FairQueue
 from appliance.modelstore.import_run import ImportRun
 from appliance.modelstore.import_tools import ImportOptions, Tools
 from appliance.modelstore.ports import EventSink, Measure
 from appliance.modelstore.profiling import profiled
 from appliance.modelstore.progress import Progress
 from appliance.modelstore.store import Store
+from appliance.modelstore.turns import Turn, Turns
 
 __all__ = ["ImportOptions", "Importer"]
 
@@ -52,7 +52,8 @@ class Importer:
         self._events = events
         self._tools = Tools(store, builds, measure, processors, options)
         self._scratch = store.state_dir / "scratch"
-        self._queue: FairQueue[str] = FairQueue()
+        self._turns = Turns(options.jobs_parallel_max)
+        self._accepted: asyncio.Queue[str] = asyncio.Queue()
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
         """Jobs that wait or run."""
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -93,7 +94,7 @@ class Importer:
             if job.model_id != model_id:
                 continue
             self._cancelled.add(id)
-            if not self._queue.remove(id) and (task := self._running.get(id)):
+            if task := self._running.get(id):
                 task.cancel()
                 await asyncio.wait([task])
             await asyncio.to_thread(remove, self._scratch / id)
@@ -104,9 +105,11 @@ class Importer:
         """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
         await self._resume()
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._tools.options.jobs_parallel_max):
-                group.create_task(self._work(group))
             group.create_task(self._keep_prepared())
+            while True:
+                id = await self._accepted.get()
+                if id in self._requests:  # else it was cancelled before it began
+                    self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
@@ -120,13 +123,7 @@ class Importer:
     async def _enqueue(self, job: JobRecord, request: ImportRequest) -> None:
         self._requests[job.id] = (job, request)
         self._idle.clear()
-        await self._queue.put(request.tenant, job.id)
-
-    async def _work(self, group: asyncio.TaskGroup) -> None:
-        while True:
-            id = await self._queue.take()
-            task = self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
-            await asyncio.wait([task])
+        await self._accepted.put(job.id)
 
     async def _carry_out(self, id: str) -> None:
         """One job from start to end; never raises but when the box shuts down."""
@@ -134,7 +131,8 @@ class Importer:
         progress = Progress(self._store, self._events, job)
         source = self._scratch / id / UPLOAD
         try:
-            message, error = await self._run(request, source, progress)
+            async with self._turns.turn(request.tenant) as turn:
+                message, error = await self._run(request, source, progress, turn)
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)
             progress.announce(
@@ -152,11 +150,11 @@ class Importer:
             if id not in self._cancelled:
                 self._forget(id)
 
-    async def _run(self, request: ImportRequest, source: Path, progress: Progress) -> tuple[str, str]:
+    async def _run(self, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> tuple[str, str]:
         await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
         if not await asyncio.to_thread(source.is_file):
             raise BadInput(reason="the uploaded file is gone; upload it again")
-        return await ImportRun(self._tools, request, source, progress).run()
+        return await ImportRun(self._tools, request, source, progress, turn).run()
 
     async def _fail(self, id: str, error: Exception) -> None:
         """End a job with its reason; room is made first, and on a full disk it is tried until it can be written down."""
