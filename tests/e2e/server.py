@@ -32,7 +32,7 @@ class Server:
 
     def client(self, key: str | None = None, tenant: str | None = None) -> Client:
         """A client with the admin key, or another."""
-        return Client(self.url, key or self.admin_key, tenant=tenant)
+        return Client(self.url, key or self.admin_key, tenant=tenant, ca=_authority(self.state_dir))
 
     def log(self) -> str:
         """What it has logged so far, over all its starts."""
@@ -95,13 +95,19 @@ def _clean(environment: "os._Environ[str]") -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("APPLIANCE_")}
 
 
+def _authority(state_dir: Path) -> Path | None:
+    """The box's own certificate, when it made one."""
+    certificate = state_dir / "tls" / "cert.pem"
+    return certificate if certificate.exists() else None
+
+
 def _ready_url(process: subprocess.Popen[bytes], state_dir: Path) -> str:
     clock, address = SystemClock(), state_dir / "address"
     deadline_ns = clock.now_ns() + START_S * NS_PER_S
     while clock.now_ns() < deadline_ns and process.poll() is None:
         url = address.read_text().strip() if address.exists() else ""
         if url:
-            with Client(url) as client:
+            with Client(url, ca=_authority(state_dir)) as client:
                 if client.is_ready():
                     return url
         pause_s(0.05)

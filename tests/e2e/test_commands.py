@@ -230,3 +230,18 @@ def test_a_port_that_is_taken_is_a_sentence(server: Server, tmp_path: Path) -> N
     assert second.stderr == (
         f"appliance: port {port} of 127.0.0.1 is taken by another program; name another with --port (0: any free one)\n"
     )
+
+
+def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The certificate is found in the state folder; without it the person is told to name its authority."""
+    with running_server(tmp_path / "state", APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as box:
+        with pytest.raises(SystemExit) as end:
+            main(["tenants", "list", "--state", str(box.state_dir)])
+        assert (end.value.code or 0) == 0
+        assert "default" in capsys.readouterr().out
+        with pytest.raises(SystemExit) as end:
+            main(["tenants", "list", "--url", box.url, "--key", box.admin_key, "--state", str(tmp_path)])
+        assert end.value.code == 1
+        assert "is not trusted here; name its authority with --ca FILE" in capsys.readouterr().err
