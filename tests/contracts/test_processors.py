@@ -1,0 +1,77 @@
+"""Every kind of processor in the registry keeps the port's contract, on a real model."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors import PROCESSORS
+from appliance.zoo import toys
+
+
+@pytest.fixture(params=sorted(PROCESSORS))
+def processor(request: pytest.FixtureRequest) -> Iterator[Any]:
+    made = PROCESSORS[request.param](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def form(tmp_path: Path) -> PreparedForm:
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    return PreparedForm("add", str(path), path.stat().st_size, optimised=False)
+
+
+def numbers(value: float) -> dict[str, np.ndarray]:
+    return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
+
+
+@pytest.mark.anyio
+async def test_description_is_constant(processor: Any) -> None:
+    """Name and numbers as asked for, the same every time."""
+    described = processor.describe()
+    assert (described.name, described.workers, described.threads_per_run) == ("p", 2, 1)
+    assert described.fingerprint
+    assert described.memory_domain
+    assert processor.describe() == described
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("outputs", [None, ["SUM"]])
+@pytest.mark.parametrize("is_quick", [True, False])
+async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None, is_quick: bool) -> None:
+    """All outputs or the named ones, quick or not, several at once, each with its own numbers."""
+    handle = await processor.load(form)
+    results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs, is_quick) for i in range(8)))
+    assert [r["SUM"].tolist() for r in results] == [[[i + 1.0] * 4] for i in range(8)]
+    await processor.unload(handle)
+    assert results[3]["SUM"].tolist() == [[4.0] * 4]  # they belong to the caller
+
+
+@pytest.mark.anyio
+async def test_builds_are_independent(processor: Any, form: PreparedForm) -> None:
+    """Unloading one leaves the other; the same build may be loaded again."""
+    one, other = await processor.load(form), await processor.load(form)
+    await processor.unload(one)
+    assert (await processor.run(other, numbers(1), None, False))["SUM"].tolist() == [[2.0] * 4]
+    await processor.unload(other)
+    again = await processor.load(form)
+    assert (await processor.run(again, numbers(2), None, False))["SUM"].tolist() == [[3.0] * 4]
+
+
+@pytest.mark.anyio
+async def test_failures_have_their_errors(processor: Any, form: PreparedForm, tmp_path: Path) -> None:
+    """What cannot be loaded is LoadFailed, what cannot be run is RunFailed, and the processor goes on."""
+    garbage = tmp_path / "garbage"
+    garbage.write_bytes(b"garbage")
+    with pytest.raises(LoadFailed):
+        await processor.load(PreparedForm("garbage", str(garbage), 7, optimised=False))
+    handle = await processor.load(form)
+    with pytest.raises(RunFailed):
+        await processor.run(handle, {"A": np.ones((1, 3), np.float32)}, None, False)
+    assert (await processor.run(handle, numbers(1), None, False))["SUM"].shape == (1, 4)
