@@ -17,16 +17,19 @@ from appliance.policies.allocation.configurations import (
     priced,
     total_cost,
 )
-from appliance.policies.allocation.fronts import Floats, Ints
+from appliance.policies.allocation.fronts import Bools, Floats, Ints
 from appliance.policies.allocation.placement import Missing, capacity, place
 from appliance.policies.allocation.split import Splitter, Splitting, split
 from appliance.policies.allocation.stage_plans import StagePlans
 
 RAISES_MAX = 24
-"""Doublings of prices, and halvings between the last two."""
+GROWTH = 3.0
+"""Prices are raised by this factor; then halved between the last two."""
 HALVINGS = 5
 ROWS_MAX = 1_500
 """Ways over all stages that the program chooses from; beyond it the dearest are left out and the answer is not proven."""
+BLOCK = 256
+"""Ways compared with all better ones in one go."""
 PACKINGS_MAX = 30
 """Choices whose shares did not pack and were forbidden one by one."""
 
@@ -63,12 +66,17 @@ class _Scarcity:
         self._prices = {scarce: 0.0}
         self._best = Limited(None, (), True, 0)
         self._bound, self._bound_prices = 0.0, dict(self._prices)
+        self._ceiling = sum(stage.rate_rps * stage.configurations[-1].unit_cost for stage in pipeline.stages)
+        """No pipeline costs more."""
 
     def run(self) -> Limited:
         self._raise_prices()
         self._without()
-        if self._best.cost > self._bound * (1.0 + TOLERANCE):
+        most = min(self._best.cost, self._ceiling)
+        if most > self._bound * (1.0 + TOLERANCE):
             self._search()
+        elif self._best.plans is not None:
+            self._best = replace(self._best, is_exact=True)
         return self._best
 
     def _raise_prices(self) -> None:
@@ -77,11 +85,13 @@ class _Scarcity:
             missing = self._try(self._prices)
             if missing is None:
                 break
+            if self._bound > self._ceiling * (1.0 + TOLERANCE):
+                return
             price = self._prices.get(missing, 0.0)
-            self._prices[missing] = 2.0 * price if price else 0.1 * self._dearest
+            self._prices[missing] = GROWTH * price if price else 0.1 * self._dearest
         else:
             return
-        low, high = 0.5, 1.0
+        low, high = 1.0 / GROWTH, 1.0
         for _ in range(HALVINGS):
             middle = (low + high) / 2.0
             if self._try({worker: price * middle for worker, price in self._prices.items()}) is None:
@@ -169,7 +179,7 @@ class _Scarcity:
     def _ways(self, prices: Mapping[str, float]) -> tuple[list[StagePlans], bool]:
         """By stage, the ways that could be part of something better, at their true cost; and whether these are all."""
         paid = sum(price * self._limit(worker) for worker, price in prices.items())
-        cutoff = self._best.cost * (1.0 - TOLERANCE) + paid
+        cutoff = min(self._best.cost * (1.0 - TOLERANCE), self._ceiling * (1.0 + 2.0 * TOLERANCE)) + paid
         splitter = Splitter(self._at(prices))
         most = ROWS_MAX // len(self._pipeline.stages)
         ways: list[StagePlans] = []
@@ -186,14 +196,23 @@ class _Scarcity:
 
 def _unbeaten(points: Floats, most: int) -> Ints:
     """Rows that no other row is at most in every column; by the second column, at most `most`; of equal rows the first."""
-    order = np.lexsort(points.T[[0, 1]])
+    order: Ints = np.lexsort(points.T[[0, 1]])
+    points = points[order]
     kept: list[int] = []
-    shown = np.empty((most, points.shape[1]))
-    for row in order:
-        point = points[row]
-        if not (shown[: len(kept)] <= point + TOLERANCE * np.abs(point)).all(axis=1).any():
-            shown[len(kept)] = point
-            kept.append(int(row))
-            if len(kept) == most:
-                break
-    return np.array(kept, dtype=np.int64)
+    for start in range(0, len(points), BLOCK):
+        block = np.arange(start, min(start + BLOCK, len(points)))
+        block = block[~_beaten(points[block], points[kept])]
+        fresh = len(kept)
+        for row in block:
+            if not _beaten(points[row : row + 1], points[kept[fresh:]])[0]:
+                kept.append(int(row))
+                if len(kept) == most:
+                    return order[np.array(kept, dtype=np.int64)]
+    return order[np.array(kept, dtype=np.int64)]
+
+
+def _beaten(points: Floats, by: Floats) -> Bools:
+    """Which points have a row of `by` that is at most theirs in every column."""
+    level = points[:, None, :] + TOLERANCE * np.abs(points[:, None, :])
+    beaten: Bools = np.any(np.all(by[None, :, :] <= level, axis=2), axis=1)
+    return beaten
