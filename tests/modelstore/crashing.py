@@ -1,4 +1,4 @@
-"""A box that works without pause until it is killed: `python crashing.py STATE JOURNAL SEED`.
+"""A box that works without pause until it is killed: `python crashing.py STATE JOURNAL NET SEED`.
 
 It uploads in pieces, submits imports, deletes models, and writes every acknowledgement to the journal *after* it was given, as a client would note it.
 """
@@ -6,23 +6,20 @@ It uploads in pieces, submits imports, deletes models, and writes every acknowle
 import asyncio
 import random
 import sys
-import tempfile
 from pathlib import Path
 
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.errors import ApplianceError
 from appliance.domain.jobs import ImportRequest
-from appliance.zoo import toys
 from tests.modelstore.boxes import Parts, parts, stream
 
-PIECE = 40_000
+PIECE = 20_000
 
 
-async def work(state: Path, journal: Path, seed: int) -> None:
+async def work(state: Path, journal: Path, body: bytes, seed: int) -> None:
     """Until killed."""
     chance = random.Random(seed)
-    with journal.open("a") as notes, tempfile.TemporaryDirectory() as folder:
-        body = (await asyncio.to_thread(toys.conv_net, Path(folder) / "net.onnx", 0.2)).read_bytes()
+    with journal.open("a") as notes:
         async with parts(state) as box:
             print("open", file=notes, flush=True)
             await asyncio.gather(*(_client(box, number, body, chance, notes) for number in range(2)))
@@ -57,4 +54,4 @@ async def _client(box: Parts, number: int, body: bytes, chance: random.Random, n
 
 
 if __name__ == "__main__":
-    asyncio.run(work(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(work(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]).read_bytes(), int(sys.argv[4])))

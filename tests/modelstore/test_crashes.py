@@ -12,17 +12,18 @@ import pytest
 
 from appliance.clock import pause_s
 from appliance.domain.states import JobState
+from appliance.zoo import toys
 from tests.modelstore.boxes import Parts, parts
 
 KILLS = 10
 ROOT = Path(__file__).parents[2]
 
 
-def killed_run(state: Path, journal: Path, seed: int, seconds: float) -> None:
+def killed_run(state: Path, journal: Path, net: Path, seed: int, seconds: float) -> None:
     """Let a box work for a while from the moment it is open, then kill it without warning."""
     known = journal.read_text().count("open") if journal.exists() else 0
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.modelstore.crashing", str(state), str(journal), str(seed)],
+        [sys.executable, "-m", "tests.modelstore.crashing", str(state), str(journal), str(net), str(seed)],
         cwd=ROOT,
         start_new_session=True,
         stderr=subprocess.PIPE,
@@ -81,11 +82,12 @@ async def check(box: Parts, journal: Path) -> None:
         assert (await box.uploads.upload(id)).offset >= offset
 
 
+@pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy
 @pytest.mark.parametrize("seed", [1])
 def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
     """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted ends."""
     chance = random.Random(seed)
-    state, journal = tmp_path / "state", tmp_path / "journal"
+    state, journal, net = tmp_path / "state", tmp_path / "journal", toys.conv_net(tmp_path / "net.onnx", 0.1)
 
     async def look() -> None:
         async with parts(state, runs=False) as box:
@@ -99,7 +101,7 @@ def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
             await check(box, journal)
 
     for life in range(KILLS):
-        killed_run(state, journal, seed * 1000 + life, chance.uniform(0.0, 1.5))
+        killed_run(state, journal, net, seed * 1000 + life, chance.uniform(0.0, 1.2))
         asyncio.run(look())
     assert "uploaded" in journal.read_text()
     assert "submitted" in journal.read_text()
