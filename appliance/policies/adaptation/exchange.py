@@ -12,17 +12,20 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.budgets import batch_for
 from appliance.policies.adaptation.ladder import Ladder, Rung
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.options import Bools, Options, options_of
+from appliance.policies.adaptation.options import Floats, Options, options_of
 from appliance.policies.adaptation.pairs import CALL_WORK, EMPTY, LEAST_GAIN, Held, PairSearch
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
+from appliance.policies.adaptation.polish import polished
 
 PATTERNS_MAX = 8000
 """More would make pairs dear; rates are then rounded up to fewer kinds."""
 RATE_KINDS_MAX = 8
-KICKS_AHEAD = 3
+LEVELS_AHEAD = 3
 """How many levels of accuracy an upgrade tries at most."""
-BALANCE = 0.9
-"""The share of an even part of the load that each worker of the balanced start takes at least."""
+NOISE = 1.2
+"""By how much of a mean client's rate the patterns of another climb are made to look larger."""
+WORK_MIN, WORK_PER_PAIR, WORK_MAX = 140, 5, 2000
+"""The bound on work in calls of `best_pair` (about 0.3 ms): at least, per pair of workers, at most."""
 
 
 @dataclass(slots=True)
@@ -42,13 +45,15 @@ EMPTY_BOARD = Board([], [])
 class Exchange:
     """Objective: most clients mapped, then Σ accuracy·rate; both at once by weights that keep the order.
 
-    1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`).
-    2. Start: the previous networks, or a greedy one: the most clients worker by worker, or, where that maps all, even parts of the load.
-    3. Descent: for each pair of workers, the exactly best division of their clients and the unmapped (`pairs`). For one or two workers that is the
-       optimum. 4. Kicks, up to a bound on work: one worker's network is forced up and the others take what it drops, or divisions of equal worth are
-       drawn by `seed`; what becomes better after a descent stays.
-    The bound is a count of operations (`work_max`), not time, so equal input gives equal output. Ties: client and network names. Unlike annealing over
-    networks with a greedy mapping (Jellyfish), a move here sees both workers' networks, batches and clients together.
+    1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to
+       fewer kinds for the search, and what that loses is won back at the end where it can be (`polish`).
+    2. Starts: a climb over networks with clients given out greedily (`ladder`), where not all can be mapped also by clients, and the previous networks.
+    3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
+       or two workers that is the optimum.
+    4. Until the work is done, by turns: another climb, with noise, and its descent; a worker forced up, whose lost clients the others take, or, when all
+       that was tried, divisions of equal worth drawn by `seed`. What is better stays.
+    The bound on work counts operations, not time, so equal input gives equal output. Ties: client and network names. Unlike annealing over networks with
+    a greedy mapping (Jellyfish), a move here sees two workers' networks, batches and clients together.
     """
 
     def __init__(self, work_max: int | None = None) -> None:
@@ -62,6 +67,8 @@ class Exchange:
         search = _Search(problem, options, patterns, self._work_max or _work_max(problem.workers))
         board = search.run()
         mapped = _mapped(options, board)
+        if len(patterns.rates) < len(np.unique(options.rates)):
+            mapped = polished(options, mapped, problem.workers)
         return assemble(problem, mapped, f"exchange, {search.divisions} divisions between two workers tried")
 
 
@@ -77,8 +84,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    """Enough for the descent and for kicks in proportion: 140 divisions for 4 workers, 260 for 8, 740 for 16."""
-    return CALL_WORK * (100 + workers * workers * 5 // 2)
+    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, WORK_PER_PAIR * workers * (workers - 1) // 2))
 
 
 def _mapped(options: Options, board: Board) -> list[Mapped]:
@@ -117,19 +123,26 @@ class _Search:
         """Boards to descend from: the best rung of the ladder, by clients too where not all can be mapped, and the previous networks."""
         starts = [self._climbed(by_count=False)]
         if starts[0].left:
-            starts.append(self._climbed(by_count=True))
+            starts += [self._climbed(by_count=True), self._greedy()]
         if any(self._problem.previous):
             starts.append(self._warm())
         return starts
 
-    def _climbed(self, by_count: bool) -> Board:
-        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, by_count)
+    def _climbed(self, by_count: bool, noise: Floats | None = None) -> Board:
+        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, by_count, noise)
         rung: Rung | None = ladder.climb(self._work_max // 2)
         self._pairs.work += ladder.work
         board = Board([], list(self._servable))
         while rung is not None and rung.parent is not None:
             self._give(board, Held(rung.option, rung.clients) if rung.clients else EMPTY)
             rung = rung.parent
+        return board
+
+    def _greedy(self) -> Board:
+        """Worker by worker the option with the most clients."""
+        board = Board([], list(self._servable))
+        for _ in range(self._problem.workers):
+            self._give(board, self._pairs.best_single(board.left) if board.left else EMPTY)
         return board
 
     def _warm(self) -> Board:
@@ -187,40 +200,42 @@ class _Search:
     # Kicks
 
     def _kicked(self, best: Board) -> Board:
-        """The best board after kicks, by turns an upgrade and a shuffle, until the work is done."""
-        best_value = self._value(best)
+        """The best board after kicks, until the work is done."""
         settled: set[object] = set()
         tried: set[object] = set()
         for turn in itertools.count():
             if self._pairs.work >= self._work_max:
-                return best
-            board = best.copy()
-            frozen = self._upgrade(board, tried) if turn % 2 == 0 else None
-            if frozen is None:
+                break
+            board = self._noisy(by_count=bool(best.left) and turn % 4 == 0) if turn % 2 == 0 else best.copy()
+            raised = self._upgrade(board, tried) if turn % 2 else None
+            if raised is not None:
+                self._descend(board, settled, raised)
+            elif turn % 2:
                 self._shuffle(board)
-                if self._value(board) >= best_value - LEAST_GAIN:
-                    best = board.copy()
-            else:
-                self._descend(board, settled, frozen)
+                best = board.copy() if self._value(board) >= self._value(best) - LEAST_GAIN else best
             self._descend(board, settled)
-            if self._value(board) > best_value + LEAST_GAIN:
-                best, best_value = board, self._value(board)
-        raise AssertionError("count does not end")
+            if self._value(board) > self._value(best) + LEAST_GAIN:
+                best = board
+        return best
+
+    def _noisy(self, by_count: bool) -> Board:
+        spread = NOISE * float(self._rates.mean())
+        return self._climbed(by_count, np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
 
     def _upgrade(self, board: Board, tried: set[object]) -> int | None:
         """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when all were."""
         accuracy = self._options.accuracy
         choices: list[tuple[float, float, int, Held]] = []
         for k, held in enumerate(board.workers):
-            for level in np.unique(accuracy[accuracy > accuracy[held.option]])[:KICKS_AHEAD] if held.clients else ():
+            for level in np.unique(accuracy[accuracy > accuracy[held.option]])[:LEVELS_AHEAD] if held.clients else ():
                 if (held.clients, float(level)) in tried:
                     continue
                 raised = self._pairs.best_single(held.clients, accuracy == level)
-                self._pairs.work += CALL_WORK // 4
-                tried.add((held.clients, float(level))) if not raised.clients else None
                 if raised.clients:
                     lost = self._rate(held.clients) - self._rate(raised.clients)
                     choices.append((lost, float(level), k, raised))
+                else:
+                    tried.add((held.clients, float(level)))
         if not choices:
             return None
         _, level, k, raised = min(choices, key=lambda choice: choice[:3])

@@ -33,13 +33,17 @@ class Rung:
 
 
 class Ladder:
-    """Levels for one problem. `by_count` prefers many clients to much rate when a worker chooses: for problems where not all can be mapped."""
+    """Levels for one problem. `by_count` prefers many clients to much rate when a worker chooses: for problems where not all can be mapped.
+    `noise` (float64[P], in requests per second) makes patterns look larger than they are, for other ways up."""
 
-    def __init__(self, options: Options, patterns: Patterns, workers: int, by_count: bool) -> None:
+    def __init__(
+        self, options: Options, patterns: Patterns, workers: int, by_count: bool, noise: Floats | None = None
+    ) -> None:
         self._options = options
         self._patterns = patterns
         self._workers = workers
         self._by_count = by_count
+        self._noise = np.zeros(len(patterns.option)) if noise is None else noise
         self.work = 0
         accuracies, level = np.unique(options.accuracy, return_inverse=True)
         self.levels = len(accuracies)
@@ -51,7 +55,7 @@ class Ladder:
         self._is_kind = np.stack([patterns.kind == r for r in range(len(patterns.rates))], axis=1).astype(np.float64)
         self._tolerated = options.tolerated.astype(np.float64)
         self._rungs: dict[State, Rung] = {}
-        left = options.tolerated.any(axis=1)
+        left: Bools = np.array(options.tolerated.any(axis=1))
         self._ground = Rung(None, 0, (), left, self._tolerated.T @ self._is_kind, 0, 0.0)
 
     def climb(self, work_max: int) -> Rung:
@@ -110,7 +114,7 @@ class Ladder:
         options = self._patterns.option[chosen]
         places = np.minimum(self._patterns.places[chosen], below.takers[options])
         load = places @ self._patterns.rates
-        worth = places.sum(axis=1) * 1e6 + load if self._by_count else load
+        worth = load + self._noise[chosen] + places.sum(axis=1) * (1e6 if self._by_count else 0.0)
         best = int(worth.argmax())
         option = int(options[best])
         clients = self._seated(below, option, places[best])

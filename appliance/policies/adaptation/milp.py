@@ -41,7 +41,7 @@ class Program:
         """The best values for `objective`; `relaxed` drops the wholeness (a bound). One thread, so that equal input gives equal output."""
         import highspy
 
-        solver = highspy.Highs()
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
             ("threads", 1),

@@ -16,8 +16,11 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 
 CALL_WORK = 13_000
 """What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
+SINGLE_WORK, SORT_WORK = CALL_WORK // 4, CALL_WORK // 20
 LEAST_GAIN = 1e-8
+"""Below this, two divisions are worth the same."""
 ROOM_WORTH = 1e-6
+"""What a unit of capacity adds: of equal divisions the one with more room is better, because a later one may use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +74,18 @@ class PairSearch:
         room = ROOM_WORTH * float(self.options.capacity[held.option]) if held.clients else 0.0
         return len(held.clients) * self.mapped_worth + float(self.options.accuracy[held.option] * rate) + room
 
-    def best_single(self, clients: Sequence[int], allowed: Bools | None = None, load_min: float = 0.0) -> Held:
-        """One worker from `clients`, over the options allowed: with `load_min` the most accurate that carries so much, else the most clients."""
+    def best_single(self, clients: Sequence[int], allowed: Bools | None = None) -> Held:
+        """The most valuable single worker from `clients`, over the options allowed."""
+        self.work += SINGLE_WORK
         pool = self._pool(clients)
         value = pool.count * self.mapped_worth + self._accuracy * pool.load
-        if load_min > 0.0:
-            enough = pool.load >= load_min * (1.0 - 1e-9)
-            value = np.where(enough, self.mapped_worth * (1.0 + self._accuracy) - pool.load * 1e-3, pool.load * 1e-6)
         if allowed is not None:
             value = np.where(allowed[self.patterns.option], value, -1.0)
         best = int(value.argmax())
         option = int(self.patterns.option[best])
         chosen: list[int] = []
         for members, places in zip(pool.of_kind, pool.places[best], strict=True):
-            takers = [i for i in self._ordered(members, None) if self.options.tolerated[i, option]]
+            takers = [i for i in self._ordered(members) if self.options.tolerated[i, option]]
             chosen += takers[: int(places)]
         return Held(option, tuple(chosen)) if chosen and value[best] > 0.0 else EMPTY
 
@@ -116,7 +117,7 @@ class PairSearch:
             equal = np.flatnonzero(value >= value.flat[best] - LEAST_GAIN)
             best = int(equal[dice.randrange(len(equal))])
         row, column = divmod(best, len(columns))
-        return self._seated(pool, int(rows[row]), int(columns[column]), dice)
+        return self._seated(pool, int(rows[row]), int(columns[column]))
 
     def _pool(self, clients: Sequence[int]) -> _Pool:
         members = np.array(sorted(clients), dtype=np.int64)
@@ -168,14 +169,19 @@ class PairSearch:
             feasible &= pool.places[rows, rate][:, None] >= n - pool.places[columns, rate][None, :]
         accuracy, other = self._accuracy[rows][:, None], self._accuracy[columns][None, :]
         total = float(pool.kinds @ self.patterns.rates)
-        worth = pool.load[rows][:, None] * (accuracy - other) + (total * other + len(pool.clients) * self.mapped_worth) + self._room[rows][:, None] + self._room[columns][None, :]
+        worth = pool.load[rows][:, None] * (accuracy - other) + total * other
+        worth += self._room[rows][:, None] + self._room[columns][None, :] + len(pool.clients) * self.mapped_worth
         return np.where(feasible, worth, -1.0)
 
     def _value(self, pool: _Pool, rows: Ints) -> Floats:
         """float64[rows, rows]: worth of each pair, the first filled first."""
         options, at = np.unique(self.patterns.option[rows], return_inverse=True)
         accuracy, load = self._accuracy[rows], pool.load[rows]
-        value: Floats = (accuracy * load + self._room[rows])[:, None] - load[:, None] * accuracy[None, :] + self._room[rows][None, :]
+        value: Floats = (
+            (accuracy * load + self._room[rows])[:, None]
+            - load[:, None] * accuracy[None, :]
+            + self._room[rows][None, :]
+        )
         for rate, members in enumerate(pool.of_kind):
             tolerated = self._tolerated[members][:, options]
             both = tolerated.T @ tolerated
@@ -185,13 +191,13 @@ class PairSearch:
             value += seated * (self.mapped_worth + accuracy * self.patterns.rates[rate])[None, :]
         return value
 
-    def _seated(self, pool: _Pool, row: int, column: int, dice: random.Random | None) -> tuple[Held, Held]:
-        """Clients into the places of two patterns: those who tolerate only one of them first, and there."""
+    def _seated(self, pool: _Pool, row: int, column: int) -> tuple[Held, Held]:
+        """Clients into the places of two patterns: those who tolerate only one of them there; of the others, the most tolerant where few can be."""
         first, second = int(self.patterns.option[row]), int(self.patterns.option[column])
         ins: list[int] = []
         others: list[int] = []
         for rate, members in enumerate(pool.of_kind):
-            order = self._ordered(members, None)
+            order = self._ordered(members)
             in_first, in_second = self.options.tolerated[order, first], self.options.tolerated[order, second]
             only_first = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and not b]
             only_second = [i for i, a, b in zip(order, in_first, in_second, strict=True) if b and not a]
@@ -206,6 +212,7 @@ class PairSearch:
 
     def sorted_between(self, first: Held, second: Held) -> tuple[Held, Held]:
         """The same two workers with clients of equal rate exchanged so that the more demanding option has those who tolerate the most."""
+        self.work += SORT_WORK
         if self._takers[first.option] > self._takers[second.option]:
             other, one = self.sorted_between(second, first)
             return one, other
@@ -220,8 +227,6 @@ class PairSearch:
                 others = [i for i in others if i not in b] + order[len(a) :]
         return Held(first.option, tuple(sorted(ins))), Held(second.option, tuple(sorted(others)))
 
-    def _ordered(self, members: Ints, dice: random.Random | None) -> list[int]:
-        order: list[int] = sorted((int(i) for i in members), key=lambda i: int(self._rank[i]))
-        if dice:
-            dice.shuffle(order)
-        return order
+    def _ordered(self, members: Ints) -> list[int]:
+        """The least tolerant first."""
+        return sorted((int(i) for i in members), key=lambda i: int(self._rank[i]))

@@ -79,4 +79,5 @@ def _maximal(grid: Ints, load: Floats, takers: Ints, rates: Floats, capacity: fl
     fits = (load <= capacity) & (grid <= takers).all(axis=1)
     rows, carried = grid[fits], load[fits]
     full = (rows == takers) | (carried[:, None] + rates[None, :] > capacity)
-    return rows[full.all(axis=1)]
+    maximal: Ints = rows[full.all(axis=1)]
+    return maximal
