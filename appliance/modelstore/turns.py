@@ -1,7 +1,7 @@
 """Whose turn it is among imports: those that begin go before those that continue, and tenants that begin alternate.
 
 A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not: ten models uploaded at
-once all serve soon, and their other variants follow. Event-loop thread only.
+once all serve soon, then all are measured, and their other variants follow, part by part in rounds. Event-loop thread only.
 """
 
 import asyncio
@@ -44,9 +44,10 @@ class Turns:
             future.set_result(None)
 
     @property
-    def somebody_begins(self) -> bool:
-        """Whether a job waits for its first turn."""
-        return any(not future.done() for line in self._beginning.values() for future in line)
+    def somebody_waits(self) -> bool:
+        """Whether a job waits for a turn, its first or its next."""
+        lines = (*self._beginning.values(), self._continuing)
+        return any(not future.done() for line in lines for future in line)
 
     @property
     def continuing(self) -> _Line:
@@ -73,8 +74,8 @@ class Turn:
         self._is_held = False
 
     async def give_way(self) -> None:
-        """Let those begin who wait for it; returns when the turn is ours again."""
-        if self._turns.somebody_begins:
+        """Let all others have their turn who wait for it; returns when it is ours again."""
+        if self._turns.somebody_waits:
             self.end()
             await self.take(self._turns.continuing)
 

@@ -17,11 +17,11 @@ async def _job(turns: Turns, tenant: str, name: str, log: list[str], parts: int 
 
 @pytest.mark.anyio
 async def test_beginners_go_first() -> None:
-    """Every job has its first part before any that waits has its second; those that gave way go on in order."""
+    """Every job has its first part before any that waits has its second; then they go on in rounds."""
     turns = Turns(1)
     log: list[str] = []
-    await asyncio.gather(*(_job(turns, "a", name, log) for name in "xyz"))
-    assert log == ["x0", "y0", "z0", "z1", "x1", "y1"]
+    await asyncio.gather(*(_job(turns, "a", name, log, parts=3) for name in "xyz"))
+    assert log == ["x0", "y0", "z0", "x1", "y1", "z1", "x2", "y2", "z2"]
 
 
 @pytest.mark.anyio
