@@ -33,8 +33,8 @@ ALIKE = 1.2
 REASON_CHARACTERS_MAX = 300
 
 
-class Impossible(Exception):
-    """This precision cannot be made; the message is for the tenant."""
+class Impossible(BadModel):
+    """This precision cannot be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,13 @@ class Bench:
         """The network with plain fp32 weights."""
         inspection = self.order.inspection
         if facts.QUANTISED & set(inspection.ops):
-            raise Impossible("the uploaded model is quantised already")
+            raise Impossible(reason="the uploaded model is quantised already")
         if inspection.weights in ("fp16", "bf16"):
-            raise Impossible(f"the uploaded weights are {inspection.weights}; upload fp32 weights to have this made")
+            raise Impossible(
+                reason=f"the uploaded weights are {inspection.weights}; upload fp32 weights to have this made"
+            )
         if len(inspection.files) > 1:
-            raise Impossible("networks above 2 GB are served as they are")
+            raise Impossible(reason="networks above 2 GB are served as they are")
         plain = self.scratch / "source.onnx"  # a copy: the quantisers write their own files beside what they read
         if inspection.weights == "int8":
             quantise.widened(Path(inspection.model), plain)
@@ -134,7 +136,7 @@ class Bench:
         Raises: Impossible when all failed.
         """
         if not self.attempts:
-            raise Impossible("; ".join(dict.fromkeys(self.problems))[: 2 * REASON_CHARACTERS_MAX])
+            raise Impossible(reason="; ".join(dict.fromkeys(self.problems))[: 2 * REASON_CHARACTERS_MAX])
         alike = [attempt for attempt in self.attempts if attempt.error <= ALIKE * self.least_error + 1e-6]
         return min(alike, key=lambda attempt: attempt.run_ms)
 
