@@ -1,6 +1,7 @@
 """The way of a request: one answer each, in time or not at all, and nothing left behind."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -434,11 +435,16 @@ async def test_quick_run_that_fails_or_is_cancelled() -> None:
     async with bench.working():
         with pytest.raises(RunFailed):
             await bench.infer(-1)
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
         gone = asyncio.create_task(bench.infer(1))
         await pause(bench, 0.05)
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone
+        del gone
+        gc.collect()
+        assert complaints == []  # no error that nobody asked for
         await bench.infer(2)
     bench.assert_quiet()
 

@@ -150,6 +150,7 @@ def test_refuse_all() -> None:
         gone.answer.cancel()
         queue.refuse_all()
         assert isinstance(waiting.answer.exception(), ShuttingDown)
+        assert (waiting.state, gone.state) == (RequestState.FAILED, RequestState.FAILED)
         assert (len(queue), queue.lengths(), queue.take()) == (0, {}, None)
 
     run_virtual(story)

@@ -69,6 +69,17 @@ def test_use_keeps_it(sequences: Sequences, clock: HandClock) -> None:
         sequences.open(("t/a", "1"), start=False)
 
 
+def test_the_idle_one_goes_not_the_older_one(sequences: Sequences, clock: HandClock) -> None:
+    """The first sequence is still in use when the second has expired: the second makes room."""
+    sequences.open(("t/a", "1"), start=True)
+    sequences.open(("t/a", "2"), start=True)
+    clock.pass_s(9)
+    sequences.open(("t/a", "1"), start=False)
+    clock.pass_s(2)
+    sequences.open(("t/a", "3"), start=True)
+    sequences.open(("t/a", "1"), start=False)
+
+
 def test_running_sequence_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
     """A request that takes longer than the idle time keeps its sequence."""
 
