@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from appliance import log
 from appliance.api.access import ensure_admin_key
 from appliance.api.box import Box
+from appliance.api.corked import CorkedProtocol
 from appliance.api.gateway import Gateway
 from appliance.api.keyring import KeyRing
 from appliance.api.limits import BodyRules, Bounds, InFlight
@@ -348,7 +349,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         host=http.host,
         port=http.port,
         loop="uvloop",
-        http="httptools",
+        http=CorkedProtocol,
         ws="none",
         lifespan="on",
         access_log=False,
