@@ -9,7 +9,6 @@ from appliance.lab.problems.base import (
     LatencyByBatch,
     Malformed,
     Name,
-    NotNegative,
     Question,
     Shape,
     known,
@@ -47,7 +46,9 @@ class _Client(Shape):
     last_arrival_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
     last_result_frame: Frame | None = None
     last_result_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
-    arrivals: Annotated[list[tuple[Frame, Annotated[float, Field(ge=-1e12, le=1e12)]]], Field(max_length=4096)] = []
+    arrivals: (
+        Annotated[list[tuple[Frame, Annotated[float, Field(ge=-1e12, le=1e12)]]], Field(max_length=4096)] | None
+    ) = None
     variants: Annotated[list[_Variant], Field(max_length=64)] | None = None
 
 
@@ -58,7 +59,7 @@ class _Batch(Shape):
 
 
 class _Previous(Shape):
-    batches: Annotated[list[_Batch], Field(max_length=BATCHES_MAX)] = []
+    batches: Annotated[list[_Batch], Field(max_length=BATCHES_MAX)] | None = None
 
 
 class _Problem(Shape):
@@ -68,7 +69,7 @@ class _Problem(Shape):
     busy_until_ms: Annotated[float, Field(ge=0, le=1e12)] | None = None
     grace: Annotated[float, Field(ge=0, le=10)] = 0.1
     inference_ms: LatencyByBatch
-    clients: Annotated[list[_Client], Field(max_length=CLIENTS_MAX)] = []
+    clients: Annotated[list[_Client], Field(max_length=CLIENTS_MAX)]
     waiting: Annotated[list[_Client], Field(max_length=CLIENTS_MAX)] | None = None
     previous: _Previous | None = None
     policy: str = DEFAULT
@@ -120,7 +121,7 @@ def _check_client(key: str, client: _Client) -> None:
 
 
 def _input(written: _Problem) -> OffloadInput:
-    previous = written.previous.batches if written.previous else []
+    previous = (written.previous.batches or []) if written.previous else []
     return OffloadInput(
         fps=written.fps,
         now_ms=written.now_ms,
@@ -150,7 +151,7 @@ def _clients(written: Sequence[_Client]) -> tuple[Client, ...]:
             last_arrival_ms=c.last_arrival_ms,
             last_result_frame=c.last_result_frame,
             last_result_ms=c.last_result_ms,
-            arrivals=tuple(c.arrivals),
+            arrivals=tuple(c.arrivals or ()),
             variants=tuple(
                 Variant(v.name, v.accuracy_gap, v.uplink_ms, _table(v.inference_ms)) for v in c.variants or ()
             ),

@@ -13,7 +13,7 @@ from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, opening
 from appliance.policies.offload.verify import TIGHT, Verified, is_hopeless
 
-OVERLOAD_MAX = 1.5
+OVERLOAD_MAX = 1.2
 """Σ load beyond which a set is not even tried: the heaviest go at once. Loads assume full batches, so no packer comes near."""
 
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
@@ -102,8 +102,8 @@ class Admission:
 
     def _extend(self, base: Verified, candidates: list[int]) -> Verified:
         """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected number up or down, then by halves."""
-        best, low, high = base, 0, len(candidates)
-        guess, step = self._expected_number(base, candidates), 1
+        best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
+        guess, step, top = self._number_within(self._expected, base, candidates), 1, high
         while low < high:
             guess = max(low + 1, min(high, guess))
             plan = self._try(self._joined(base, candidates[:guess]))
@@ -111,9 +111,9 @@ class Admission:
                 best, low = plan, guess
             else:
                 high = guess - 1
-            bracketed = low > 0 and high < len(candidates)
+            bracketed = low > 0 and high < top
             guess, step = ((low + high + 1) // 2, step) if bracketed else (guess + step * (1 if low else -1), step * 2)
-        while low < len(candidates) and len(self._packers) > 1:
+        while low < top and len(self._packers) > 1:
             plan_or_none = self._second_chance(self._joined(base, candidates[: low + 1]))
             if plan_or_none is None or not self._is_admissible(plan_or_none, base):
                 break
@@ -132,10 +132,11 @@ class Admission:
             for i, stride in plan.strides.items()
         )
 
-    def _expected_number(self, base: Verified, candidates: list[int]) -> int:
+    def _number_within(self, load: float, base: Verified, candidates: list[int]) -> int:
+        """How many candidates join before Σ load passes `load`."""
         total = sum(self._load[i] for i in base.members)
         for number, i in enumerate(candidates):
             total += self._load[i]
-            if total > self._expected:
+            if total > load:
                 return number
         return len(candidates)

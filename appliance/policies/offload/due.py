@@ -16,9 +16,6 @@ from appliance.policies.offload.drop import EPSILON
 from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, Slot
 
-REST = 0.5
-"""Of its period that a client rests at least between two batches, however idle the box is: twice the frames that its SLA needs, no more."""
-
 
 @dataclass(slots=True)
 class Pace:
@@ -41,14 +38,19 @@ def pace(fleet: Fleet) -> Pace:
         of = [i for i in range(count) if fleet.network[i] == index] if len(fleet.networks) > 1 else list(range(count))
         if not of:
             continue
-        sizes = np.array(network.sizes)
-        latency = np.array([network.latency_ms[size] for size in network.sizes])
+        fillable = [size for size in network.sizes if size <= len(of)] or network.sizes[:1]
+        sizes = np.array(fillable)
+        latency = np.array([network.latency_ms[size] for size in fillable])
         fixed = np.array([fleet.up_ms[i] + fleet.down_ms[i] for i in of])
         allowed = np.array([fleet.allowed[i] for i in of])
         per_ms = fleet.frames_per_ms
         strides = (fixed[:, None] + latency * (1.0 + fleet.problem.grace)) * per_ms + 1.0
-        periods = np.minimum((2.0 * (allowed[:, None] - strides) + 1.0) / per_ms, fleet.problem.horizon_ms)
-        gain = np.where(periods > 1.0 / per_ms, periods * (sizes / latency), 1e-12)
+        # Where the mean wait leaves nothing, phases may still fall well: tried with one frame a period, down to no wait at all.
+        frames = np.maximum(
+            2.0 * (allowed[:, None] - strides) + 1.0, np.where(allowed[:, None] >= strides - 1.0, 1.0, 0.0)
+        )
+        periods = np.minimum(frames / per_ms, fleet.problem.horizon_ms)
+        gain = periods * (sizes / latency)
         best = gain.argmax(axis=1)
         rows = np.arange(len(of))
         for i, b, p, g in zip(
@@ -63,81 +65,132 @@ Entry = tuple[float, int, int]
 """(due ms, minus the batch size allowed, client): sorts by urgency; ties: the larger batch, then the place by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Shares of its period after which a client may join a batch of others, and after which it may lead one, however idle the box is."""
+
+    join: float
+    lead: float
+
+
 def pack_due(
-    fleet: Fleet, state: Opening, members: Sequence[int], batch: Sequence[int], period_ms: Sequence[float]
+    fleet: Fleet,
+    state: Opening,
+    members: Sequence[int],
+    batch: Sequence[int],
+    period_ms: Sequence[float],
+    patience: Patience,
 ) -> list[Slot]:
-    """Batches until the horizon is full. O(requests · (batch + clients that are passed over))."""
+    """Batches until the horizon is full. O(requests · (log clients + those that are passed over))."""
     grace, per_ms, frame_ms, end_ms = fleet.problem.grace, fleet.frames_per_ms, fleet.frame_ms, fleet.end_ms
-    up, of, networks = fleet.up_ms, fleet.network, fleet.networks
+    of, networks = fleet.network, fleet.networks
     earliest = state.earliest[:]
-    line, rested, lead = _line_up(fleet, state, members, batch, period_ms)
+    travel = [up + grace * networks[k].latency_ms[b] for up, k, b in zip(fleet.up_ms, of, batch, strict=True)]
+    up_frames = [up * per_ms - EPSILON for up in fleet.up_ms]
+    line, joins = _line_up(fleet, state, members, period_ms, batch, travel, patience)
+    join_ms = [patience.join * ms for ms in period_ms]
+    early_ms = [(1.0 - patience.lead) * ms for ms in period_ms]
+    early_max_ms = max([early_ms[i] for i in members], default=0.0)
+    join_early_ms = (1.0 - patience.join) * max([period_ms[i] for i in members], default=0.0) + EPSILON
+    shared = None if len(networks) == 1 else of
     slots: list[Slot] = []
     t = state.free_ms
     while t < end_ms and line:
         for leader in line:
-            if rested[leader[2]] <= t:
+            due, _, i = leader
+            if (due - early_ms[i] <= t and joins[i] <= t) or due - early_max_ms > t:
                 break
-        else:
-            t = min(rested[i] for _, _, i in line)
+        if due - early_ms[i] > t or joins[i] > t:
+            t = _next_lead_ms(line, joins, early_ms, early_max_ms)
             continue
-        network = networks[of[leader[2]]]
-        chosen = _fill(line, leader, rested, t, of)
+        network = networks[of[i]]
+        chosen = [leader] if leader[1] == -1 else _fill(line, leader, joins, t, t + join_early_ms, shared)
         size = network.fit(len(chosen)) or network.sizes[0]
-        if size > len(chosen):
-            t = min((rested[i] for _, _, i in line if rested[i] > t), default=end_ms)
+        if size > len(chosen):  # even the smallest batch needs more; somebody may join later
+            t = min((joins[i] for _, _, i in line if joins[i] > t), default=end_ms)
             continue
         latency = network.latency_ms[size]
-        arrive = t - grace * latency
+        arrive = (t - grace * latency) * per_ms
         requests = []
         for entry in chosen[:size]:
-            i = entry[2]
-            frame = max(int((arrive - up[i]) * per_ms + EPSILON), earliest[i])
-            requests.append((i, frame))
-            earliest[i] = frame + 1
-            rest = t + REST * period_ms[i]
-            sendable = (frame + 1) * frame_ms + up[i] + lead[i]
-            rested[i] = rest if rest > sendable else sendable
             line.remove(entry)
-            insort(line, (t + period_ms[i], entry[1], i))
+            _, wish, i = entry
+            frame = int(arrive - up_frames[i])
+            if frame < earliest[i]:  # noqa: PLR1730 -- max() is slower, and this loop is the policy's time
+                frame = earliest[i]
+            requests.append((i, frame))
+            earliest[i] = frame = frame + 1
+            sendable = frame * frame_ms + travel[i]
+            rested = t + join_ms[i]
+            joins[i] = rested if rested > sendable else sendable
+            insort(line, (t + period_ms[i], wish, i))
         slots.append((t, of[leader[2]], requests))
         t += latency
     return slots
 
 
 def _line_up(
-    fleet: Fleet, state: Opening, members: Sequence[int], batch: Sequence[int], period_ms: Sequence[float]
-) -> tuple[list[Entry], list[float], list[float]]:
-    """Who is due when, from the newest frame sent or shown; who may run again from when on; the grace by client. New clients are due at once."""
-    lead = [fleet.problem.grace * fleet.networks[k].latency_ms[b] for k, b in zip(fleet.network, batch, strict=True)]
+    fleet: Fleet,
+    state: Opening,
+    members: Sequence[int],
+    period_ms: Sequence[float],
+    batch: Sequence[int],
+    travel: Sequence[float],
+    patience: Patience,
+) -> tuple[list[Entry], list[float]]:
+    """Who is due when, from the newest frame sent or shown, and who may join a batch from when on. New clients are due at once."""
     line = []
-    rested = [0.0] * len(lead)
+    joins = [0.0] * len(travel)
+    frame_ms = fleet.frame_ms
     for i in members:
-        travel = fleet.up_ms[i] + lead[i]
-        soonest = due = state.earliest[i] * fleet.frame_ms + travel
+        soonest = due = state.earliest[i] * frame_ms + travel[i]
         newest = max(state.last[i], state.shown[i])
         if newest >= 0:
-            due = (newest + 0.5) * fleet.frame_ms + travel + period_ms[i]
-        rested[i] = max(soonest, due - (1.0 - REST) * period_ms[i])
+            due = (newest + 0.5) * frame_ms + travel[i] + period_ms[i]
+        joins[i] = max(soonest, due - (1.0 - patience.join) * period_ms[i])
         line.append((due, -batch[i], i))
     line.sort()
-    return line, rested, lead
+    return line, joins
 
 
-def _fill(line: list[Entry], leader: Entry, rested: list[float], t: float, of: Sequence[int]) -> list[Entry]:
-    """The leader and the most urgent others that allow its size; if there are too few, the largest smaller size that enough allow."""
-    size = -leader[1]
+def _fill(
+    line: list[Entry], leader: Entry, joins: list[float], t: float, due_max: float, of: Sequence[int] | None
+) -> list[Entry]:
+    """The leader and the most urgent others that allow its size; if there are too few, the largest smaller size that enough allow. Nobody joins who is due
+    after `due_max`. `of`: the network of each client, if they differ."""
+    most = leader[1]
+    missing = -most - 1
     chosen = [leader]
-    if size == 1:
-        return chosen
-    network = of[leader[2]]
+    smaller = []
     for entry in line:
-        if -entry[1] >= size and rested[entry[2]] <= t and entry is not leader and of[entry[2]] == network:
-            chosen.append(entry)
-            if len(chosen) == size:
-                return chosen
-    ready = [e for e in line if rested[e[2]] <= t and e is not leader and of[e[2]] == network]
-    allowed = sorted((-e[1] for e in ready), reverse=True)
-    smaller = 1
-    while smaller < min(size, len(ready) + 1) and allowed[smaller - 1] > smaller:
-        smaller += 1
-    return [leader, *[e for e in ready if -e[1] >= smaller][: smaller - 1]]
+        if entry[0] > due_max:
+            break
+        i = entry[2]
+        if joins[i] <= t and entry is not leader and (of is None or of[i] == of[leader[2]]):
+            if entry[1] <= most:
+                chosen.append(entry)
+                missing -= 1
+                if not missing:
+                    return chosen
+            else:
+                smaller.append(entry)
+    if not smaller:
+        return chosen
+    allowed = sorted([e[1] for e in smaller])
+    size = at_least = len(chosen)
+    for n, wish in enumerate(allowed, at_least + 1):
+        if -wish >= n:
+            size = n
+    if size == at_least:
+        return chosen
+    return [*chosen, *[e for e in smaller if -e[1] >= size]][:size]
+
+
+def _next_lead_ms(line: list[Entry], joins: list[float], early_ms: list[float], early_max_ms: float) -> float:
+    """When the first client may lead, while none may now."""
+    first = float("inf")
+    for due, _, i in line:
+        if due - early_max_ms >= first:
+            break
+        first = min(first, max(due - early_ms[i], joins[i]))
+    return first

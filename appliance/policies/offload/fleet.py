@@ -1,13 +1,14 @@
 """The clients of one problem as columns: what every packer reads in its inner loop, computed once a plan. Index = place by name."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from appliance.policies.offload.arrivals import predicted_uplink_ms
-from appliance.policies.offload.base import Client, OffloadInput
-from appliance.policies.offload.drop import EPSILON, first_frame_at
+from appliance.policies.offload.base import Client, OffloadInput, Variant
+from appliance.policies.offload.drop import EPSILON, first_frame_at, latency_frames, reference_stride
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,51 +63,82 @@ class Fleet:
         return self.problem.now_ms + self.problem.horizon_ms
 
 
-def fleet_of(problem: OffloadInput) -> Fleet:
-    """All clients of the problem on its own network; variants are another's matter (`joint`). O(N log N)."""
+Choice = Mapping[str, Variant]
+"""Client → the variant that it runs; a client that is not there runs the problem's own network."""
+
+
+def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
+    """All clients of the problem, each on its chosen variant; without a choice, on the variant with the smallest gap. O(N log N)."""
     served = {client.name for client in problem.clients}
     clients = tuple(sorted((*problem.clients, *problem.waiting), key=lambda c: c.name))
-    network = Network.of(None, problem.inference_ms)
+    if choice is None:
+        choice = most_accurate(clients)
     middle = (problem.now_ms + problem.horizon_ms / 2.0) * problem.fps / 1000.0
     up = [
         predicted_uplink_ms(c.arrivals, c.uplink_ms, problem.fps, middle) if c.arrivals else c.uplink_ms
         for c in clients
     ]
-    down = [c.downlink_ms for c in clients]
-    reference, allowed = references(problem, clients, up, [0.0] * len(clients))
+    count = len(clients)
+    network, gap = [0] * count, [0.0] * count
+    networks: tuple[Network, ...] = (Network.of(None, problem.inference_ms),)
+    reference = _references(problem, clients, up)
+    if choice:
+        networks += _variants(clients)
+        index = {n.name: k for k, n in enumerate(networks)}
+        for i, client in enumerate(clients):
+            variant = choice.get(client.name)
+            if variant is not None:
+                network[i], gap[i] = index[variant.name], variant.accuracy_gap
+                up[i] = max(0.0, up[i] - client.uplink_ms + variant.uplink_ms)
     return Fleet(
         problem=problem,
         frames_per_ms=problem.fps / 1000.0,
         display_from=first_frame_at(problem.now_ms, problem.fps),
         display_to=first_frame_at(problem.now_ms + problem.horizon_ms, problem.fps),
-        networks=(network,),
+        networks=networks,
         clients=clients,
-        network=[0] * len(clients),
+        network=network,
         up_ms=up,
-        down_ms=down,
+        down_ms=[c.downlink_ms for c in clients],
         reference=reference,
-        allowed=allowed,
-        gap=[0.0] * len(clients),
+        allowed=[_allowed(c, r, g) for c, r, g in zip(clients, reference, gap, strict=True)],
+        gap=gap,
         is_served=[c.name in served for c in clients],
     )
 
 
-def references(
-    problem: OffloadInput, clients: Sequence[Client], up_ms: Sequence[float], gap: Sequence[float]
-) -> tuple[list[float], list[float]]:
-    """Columns `reference` (its mean stride) and `allowed`. Without a latency for batch 1 the smallest batch stands for it."""
-    if not clients:
-        return [], []
+def most_accurate(clients: Iterable[Client]) -> dict[str, Variant]:
+    """The variant with the smallest gap (then name) of each client that has candidates."""
+    return {c.name: min(c.variants, key=lambda v: (v.accuracy_gap, v.name)) for c in clients if c.variants}
+
+
+def _variants(clients: Iterable[Client]) -> tuple[Network, ...]:
+    """All variants by name. Where clients disagree about a latency, the longest counts, for the sizes that all of them know."""
+    tables: dict[str, dict[int, float]] = {}
+    for client in clients:
+        for variant in client.variants:
+            table = tables.setdefault(variant.name, dict(variant.inference_ms))
+            if table != variant.inference_ms:
+                common = {n: max(ms, variant.inference_ms[n]) for n, ms in table.items() if n in variant.inference_ms}
+                tables[variant.name] = common or table
+    return tuple(Network.of(name, tables[name]) for name in sorted(tables))
+
+
+def _allowed(client: Client, reference: float, gap: float) -> float:
+    slo = client.accuracy_slo - gap
+    if client.drop_rate > 0.0:
+        return slo / client.drop_rate + reference
+    return float("inf") if slo >= 0.0 else -float("inf")
+
+
+def _references(problem: OffloadInput, clients: Sequence[Client], up_ms: Sequence[float]) -> list[float]:
+    """Mean stride of the reference setup by client. Without a latency for batch 1 the smallest batch stands for it."""
     one = problem.inference_ms.get(1) or problem.inference_ms[min(problem.inference_ms)]
     per_ms = problem.fps / 1000.0
-    network_ms = np.array(up_ms) + np.array([c.downlink_ms for c in clients])
-    interval = max(1.0, float(np.ceil(one * per_ms - EPSILON)))
-    reference = np.ceil((network_ms + one) * per_ms - EPSILON) + (interval - 1.0) / 2.0
-    rate = np.array([c.drop_rate for c in clients])
-    slo = np.array([c.accuracy_slo for c in clients]) - np.array(gap)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        allowed = np.where(rate > 0.0, slo / rate, np.where(slo >= 0.0, np.inf, -np.inf)) + reference
-    return reference.tolist(), allowed.tolist()
+    extra = reference_stride(0.0, one, problem.fps) - latency_frames(0.0, one, problem.fps)
+    return [
+        math.ceil((up + c.downlink_ms + one) * per_ms - EPSILON) + extra for c, up in zip(clients, up_ms, strict=True)
+    ]
 
 
 @dataclass(slots=True)

@@ -80,12 +80,15 @@ def _play(fleet: Fleet, state: Opening, i: int, results: list[tuple[int, int]]) 
 
 def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]], without: frozenset[int]) -> None:
     """Results of running batches, and the head: the batches that can no longer change, with the clients that are still here."""
-    problem, per_ms = fleet.problem, fleet.frames_per_ms
+    problem = fleet.problem
     place = {client.name: i for i, client in enumerate(fleet.clients) if i not in without}
     networks = {network.name: k for k, network in enumerate(fleet.networks)}
     ordered = sorted(problem.previous, key=lambda b: b.start_ms)
     planned = [b for b in ordered if b.start_ms >= problem.now_ms and b.variant in networks]
-    kept = max((k for k, b in enumerate(planned, 1) if _is_promised(fleet, place, b)), default=0)
+    orderable = {c.name: first_frame_at(problem.now_ms + c.downlink_ms, problem.fps) for c in fleet.clients}
+    kept = len(planned)
+    while kept and not _is_promised(planned[kept - 1], orderable):
+        kept -= 1
     for batch in ordered:
         members = [(place[name], frame) for name, frame in batch.requests if name in place]
         if batch.start_ms < problem.now_ms and members and batch.variant in networks:
@@ -93,8 +96,9 @@ def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]
             size = network.fit(len(batch.requests)) or network.sizes[0]
             _deliver(fleet, state, results, members, batch.start_ms + network.latency_ms[size])
     for batch in planned[:kept]:
-        members = [(place[name], frame) for name, frame in batch.requests if name in place]
-        network = fleet.networks[networks[batch.variant]]
+        index = networks[batch.variant]
+        members = [(place[n], f) for n, f in batch.requests if n in place and fleet.network[place[n]] == index]
+        network = fleet.networks[index]
         size = network.fit(len(members))
         members = members[:size]
         arrived = [1000.0 * frame / problem.fps + fleet.up_ms[i] for i, frame in members]
@@ -102,7 +106,7 @@ def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]
         if start >= fleet.end_ms:
             continue
         state.free_ms = start + network.latency_ms[size]
-        state.head.append((start, networks[batch.variant], members))
+        state.head.append((start, index, members))
         _deliver(fleet, state, results, members, state.free_ms)
 
 
@@ -114,8 +118,6 @@ def _deliver(
         state.last[i] = max(state.last[i], frame)
 
 
-def _is_promised(fleet: Fleet, place: dict[str, int], batch: Batch) -> bool:
-    now, fps = fleet.problem.now_ms, fleet.problem.fps
-    return any(
-        name in place and 1000.0 * frame / fps < now + fleet.down_ms[place[name]] for name, frame in batch.requests
-    )
+def _is_promised(batch: Batch, orderable: dict[str, int]) -> bool:
+    """Whether a member has captured its frame, or will have before a new order reaches it."""
+    return any([frame < orderable.get(name, 0) for name, frame in batch.requests])

@@ -1,5 +1,6 @@
 """A box over many scheduling periods: clients come, stay and go; every plan is carried out for one period, and the next one starts from what came of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -96,8 +97,8 @@ def play(
 
 
 def _carry_out(
-    batches: tuple[Batch, ...], serving: dict[str, Stay], table: dict[int, float], now: float
-) -> tuple[Batch, ...]:  # type: ignore[type-arg]
+    batches: tuple[Batch, ...], serving: dict[str, Stay], table: Mapping[int, float], now: float
+) -> tuple[Batch, ...]:
     """Run what starts within the period; what is still under way after it comes back."""
     then = now + PERIOD_MS
     for batch in batches:
@@ -126,7 +127,7 @@ def _snapshot(stay: Stay, now: float) -> Client:
     return replace(stay.client, last_result_frame=frame, last_result_ms=ms)
 
 
-def _close(stay: Stay, now: float, table: dict[int, float], played: Played) -> None:  # type: ignore[type-arg]
+def _close(stay: Stay, now: float, table: Mapping[int, float], played: Played) -> None:
     """Account for a client that goes: its realised drop over all frames displayed since its first result."""
     strides, newest, results = [], -1, sorted(stay.results)
     if not results:
