@@ -24,20 +24,24 @@ def refined(pipeline: Pipeline, assigned: Sequence[Assignment], exact_max: int =
 
 
 def rest_options(stage: Stage, assigned: Assignment) -> list[StagePlan]:
-    """Every configuration for the rest that whole instances leave; also with one whole instance fewer, so that the rest fills batches faster."""
+    """Every configuration for the rest that whole instances leave; also with one whole instance fewer, so that the rest fills batches faster, and
+    with one more, where the rests of several configurations are too much for one instance."""
     counts = {c: int(rate / c.throughput_rps * (1.0 + TOLERANCE)) for c, rate in assigned.items()}
     options = _with_rest(stage, counts)
-    for released, count in counts.items():
-        if count:
-            options += _with_rest(stage, {**counts, released: count - 1})
+    for changed, count in counts.items():
+        for other in (count - 1, count + 1):
+            if other >= 0:
+                options += _with_rest(stage, {**counts, changed: other})
     return options
 
 
 def _with_rest(stage: Stage, counts: Mapping[Configuration, int]) -> list[StagePlan]:
     fulls = tuple((c, count) for c, count in counts.items() if count)
     rest = stage.rate_rps - sum(count * c.throughput_rps for c, count in fulls)
-    if rest <= TOLERANCE * stage.rate_rps:
+    if abs(rest) <= TOLERANCE * stage.rate_rps:
         return [StagePlan(fulls, None)]
+    if rest < 0.0:
+        return []
     fitting = (c for c in stage.configurations if rest <= c.throughput_rps * (1.0 + TOLERANCE))
     return [StagePlan(fulls, (c, rest)) for c in fitting]
 

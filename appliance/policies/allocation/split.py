@@ -37,6 +37,8 @@ class Splitting:
 
 def split(pipeline: Pipeline) -> Splitting:
     """The cheapest plans, exact unless a stage has more promising ways than the search keeps."""
+    if not pipeline.stages:
+        return Splitting((), True, 0)
     if not pipeline.fits(critical_path_ms([stage.fastest_ms for stage in pipeline.stages], pipeline.edges)):
         return Splitting(None, True, 0)
     return Splitter(pipeline).run()

@@ -1,0 +1,106 @@
+"""What every allocation policy promises, on drawn pipelines with and without enough workers; the answers are checked by code of its own."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.lab.plan import plan_one
+from appliance.policies.allocation import ALLOCATION_POLICIES
+from tests.checkers.pipeline import broken
+from tests.instances import allocation as instances
+
+SMALL: dict[str, Any] = {"instances": 1.5, "batches": (1, 4), "concurrencies": (1, 3)}
+shapes = st.sampled_from(["single", "chain2", "chain3", "fork", "join", "diamond", "zigzag"])
+seeds = st.integers(0, 10_000)
+draws = st.sampled_from([instances.drawn, instances.scarce])
+
+
+def _plain(answer: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in answer.items() if key != "elapsed_ms"}
+
+
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force"}))
+@settings(max_examples=25, deadline=None)
+@given(draw=draws, seed=seeds, shape=shapes, cost_by=st.sampled_from(["price", "energy", "seconds"]))
+def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by: str) -> None:
+    """Rates, latencies, cost, critical path, shares and workers of a feasible answer hold when worked out anew."""
+    problem = {**draw(seed, shape, **SMALL), "policy": policy, "cost_by": cost_by}
+    answer = plan_one(problem)
+    if answer["feasible"]:
+        assert not broken(problem, answer)
+    else:
+        assert answer["cost"] is None
+        assert answer["allocations"] == answer["placement"] == []
+
+
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force"}))
+@settings(max_examples=10, deadline=None)
+@given(draw=draws, seed=seeds, shape=shapes)
+def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) -> None:
+    """Shuffled workers, modules, profiles, edges and existing workers give the very same answer; so does the same problem twice."""
+    problem = {**draw(seed, shape, **SMALL), "policy": policy}
+    dice = random.Random(seed)
+    shuffled = {**problem}
+    for key in ("workers", "modules", "edges", "existing"):
+        shuffled[key] = dice.sample(problem.get(key, []), len(problem.get(key, [])))
+    shuffled["modules"] = [
+        {**module, "profiles": dice.sample(module["profiles"], len(module["profiles"]))}
+        for module in shuffled["modules"]
+    ]
+    answer = _plain(plan_one(problem))
+    assert _plain(plan_one(shuffled)) == answer
+    assert _plain(plan_one(problem)) == answer
+
+
+@settings(max_examples=40, deadline=None)
+@given(draw=draws, seed=seeds, shape=st.sampled_from(["single", "chain2", "fork"]))
+def test_default_is_optimal(draw: Any, seed: int, shape: str) -> None:
+    """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it refuses."""
+    problem = draw(seed, shape, instances=1.2, batches=(1, 4), concurrencies=(1, 3))
+    best = plan_one({**problem, "policy": "brute-force"})
+    answer = plan_one(problem)
+    if answer["is_optimal"] and best["is_optimal"]:
+        assert answer["feasible"] == best["feasible"]
+        assert answer["cost"] == (pytest.approx(best["cost"], rel=1e-7) if best["feasible"] else None)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, shape=shapes)
+def test_more_is_never_dearer(seed: int, shape: str) -> None:
+    """One more worker of a type, or a longer SLO, never costs more nor turns an answer into a refusal."""
+    problem = instances.scarce(seed, shape, **SMALL)
+    first = problem["workers"][0]
+    more = {**problem, "workers": [{**first, "available": first["available"] + 1}, *problem["workers"][1:]]}
+    longer = {**problem, "slo_ms": problem["slo_ms"] * 1.2}
+    before = plan_one(problem)
+    for easier in (more, longer):
+        after = plan_one(easier)
+        if before["feasible"] and after["is_optimal"]:
+            assert after["feasible"]
+            assert after["cost"] <= before["cost"] * (1 + 1e-7)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force", "frontier"}))
+def test_default_is_never_dearer(policy: str) -> None:
+    """No yardstick finds something cheaper than the default policy, and most of them something dearer somewhere."""
+    dearer = 0
+    for shape in ("chain2", "chain3", "diamond"):
+        for seed in range(4):
+            problem = instances.drawn(seed, shape)
+            best, other = plan_one(problem), plan_one({**problem, "policy": policy})
+            if other["feasible"]:
+                assert best["cost"] <= other["cost"] * (1 + 1e-7)  # type: ignore[operator]
+                dearer += best["cost"] < other["cost"] * (1 - 1e-4)  # type: ignore[operator]
+    assert dearer
+
+
+def test_thirty_types() -> None:
+    """Thirty worker types and four modules: proven optimal, and never dearer than Scrooge's program."""
+    problem = instances.thirty(3)
+    answer = plan_one(problem)
+    assert not broken(problem, answer)
+    assert answer["is_optimal"]
+    assert answer["cost"] <= plan_one({**problem, "policy": "scrooge"})["cost"] * (1 + 1e-7)  # type: ignore[operator]

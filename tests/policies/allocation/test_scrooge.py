@@ -1,0 +1,91 @@
+"""Scrooge's two steps: capacity by the program, partial instances under W*, and another round without what is missing."""
+
+from appliance.lab.plan import plan_one
+from appliance.lab.problems import pipeline as reader
+from appliance.policies.allocation.base import TOLERANCE, AllocationInput, Existing, Module, Part, Profile, WorkerType
+from appliance.policies.allocation.configurations import StagePlan, critical_ms, pipeline_of, total_cost
+from appliance.policies.allocation.refine import cheapest, refined
+from appliance.policies.allocation.scrooge import Scrooge, capacities
+from tests.checkers.pipeline import broken
+from tests.instances import allocation as instances
+
+BIG, SMALL = Profile("w", 16, 1, 100.0, 160.0), Profile("w", 1, 1, 12.0, 70.0)
+"""160 a second in batches of 16 (W 200 ms), or 70 one by one (W 26.3 ms)."""
+
+
+def _problem(rate: float, slo_ms: float = 210.0) -> AllocationInput:
+    return AllocationInput(slo_ms, (WorkerType("w", 1.0),), (Module("A", rate, (BIG, SMALL)),))
+
+
+def test_first_step_alone_breaks_the_slo() -> None:
+    """180 a second: step 1 runs all in batches of 16, and the last 20 would wait 800 ms for one; refined, they run one by one (SC-12)."""
+    pipeline = pipeline_of(_problem(180.0))
+    assigned = capacities(pipeline, 210.0, {})
+    assert assigned is not None
+    ((big, rate),) = assigned[0].items()
+    assert (big.batch, round(rate, 6)) == (16, 180.0)
+    assert big.latency_at(20.0) > 210.0
+    plans = refined(pipeline, assigned)
+    assert plans is not None
+    assert plans[0].partial is not None
+    assert (plans[0].fulls[0][1], plans[0].partial[0].batch) == (1, 1)
+    assert pipeline.fits(critical_ms(pipeline, plans))
+
+
+def test_a_full_instance_is_released() -> None:
+    """325 a second on workers of 160: the last 5 would wait 3.2 s for a batch, so one full instance is released to a larger type, which takes 165."""
+    large = Profile("v", 16, 1, 200.0 / 3.0)
+    workers = WorkerType("w", 1.0), WorkerType("v", 1.8)
+    plan = Scrooge().plan(AllocationInput(210.0, workers, (Module("A", 325.0, (BIG, large)),)))
+    assert [(row.worker, round(row.rate_rps, 6), round(row.instances, 6)) for row in plan.allocations] == [
+        ("w", 160.0, 1.0),
+        ("v", 165.0, 0.6875),
+    ]
+
+
+def test_fallback_is_greedy() -> None:
+    """With no combinations allowed the search is greedy: it still fits, and costs at least what the exact choice does (SC-13)."""
+    dearer = 0
+    for seed in range(12):
+        written = reader._Problem.model_validate(instances.drawn(seed, "chain3"))
+        pipeline = pipeline_of(reader._input(written))
+        options = [
+            [StagePlan((), (c, stage.rate_rps)) for c in stage.configurations if c.throughput_rps >= stage.rate_rps]
+            for stage in pipeline.stages
+        ]
+        exact, greedy = cheapest(pipeline, options), cheapest(pipeline, options, exact_max=0)
+        assert (exact is None) == (greedy is None)
+        if exact is not None and greedy is not None:
+            assert pipeline.fits(critical_ms(pipeline, greedy))
+            assert total_cost(greedy) >= total_cost(exact) * (1 - TOLERANCE)
+            dearer += total_cost(greedy) > total_cost(exact) * (1 + 1e-6)
+    assert dearer
+
+
+def test_runs_again_without_the_missing_type() -> None:
+    """One Y, half taken: the program's sums fit, no placement does, so the second round does without Y (SC-16)."""
+    problem = instances.paper()
+    problem["workers"][1]["available"] = 2
+    problem["existing"] = [
+        {"worker": "Y", "index": i, "parts": [{"module": "other", "share": 0.1}], "loaded": []} for i in range(2)
+    ]
+    answer = plan_one({**problem, "policy": "scrooge"})
+    assert not broken(problem, answer)
+    assert "without Y" in str(answer["reason"])
+    assert {row["worker"] for row in answer["allocations"]} == {"X"}  # type: ignore[attr-defined]
+    best = plan_one(problem)
+    assert not broken(problem, best)
+    assert best["cost"] < answer["cost"]  # type: ignore[operator]
+
+
+def test_scarce_workers_bind_the_program() -> None:
+    """With one Y for all, its share of the work is at most one worker."""
+    problem = AllocationInput(
+        400.0,
+        (WorkerType("X", 5.0), WorkerType("Y", 1.0, 1)),
+        (Module("A", 150.0, (Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0))),),
+        existing=(Existing("Y", 0, (Part("other", 0.25),)),),
+    )
+    plan = Scrooge().plan(problem)
+    assert plan.feasible
+    assert sum(row.instances for row in plan.allocations if row.worker == "Y") <= 0.75 + 1e-9
