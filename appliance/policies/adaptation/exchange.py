@@ -22,6 +22,8 @@ PATTERNS_MAX = 8000
 RATE_KINDS_MAX = 8
 LEVELS_AHEAD = 3
 """How many levels of accuracy an upgrade tries at most."""
+CLIMB_AGAIN_MAX = 8
+"""With more workers than this another climb costs more than it finds; divisions of equal worth are drawn in its turn."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_MIN, WORK_PER_PAIR, WORK_MAX = 140, 5, 2000
@@ -37,9 +39,6 @@ class Board:
 
     def copy(self) -> "Board":
         return Board(list(self.workers), list(self.left))
-
-
-EMPTY_BOARD = Board([], [])
 
 
 class Exchange:
@@ -109,26 +108,27 @@ class _Search:
         self.divisions = 0
 
     def run(self) -> Board:
-        best = EMPTY_BOARD
-        for start in self._starts():
+        best = self.descended(self._starts())
+        return self.kicked(best) if self._problem.workers > 2 else best
+
+    def descended(self, starts: Sequence[Board]) -> Board:
+        """The best board after a descent from each start; the first of equals."""
+        for start in starts:
             self._descend(start, set())
-            best = max(best, start, key=self._value)
-        if self._problem.workers > 2:
-            best = self._kicked(best)
-        return best
+        return max(starts, key=self._value)
 
     # Starts
 
     def _starts(self) -> list[Board]:
         """Boards to descend from: the best rung of the ladder, by clients too where not all can be mapped, and the previous networks."""
-        starts = [self._climbed(by_count=False)]
+        starts = [self.climbed(by_count=False)]
         if starts[0].left:
-            starts += [self._climbed(by_count=True), self._greedy()]
+            starts += [self.climbed(by_count=True), self._greedy()]
         if any(self._problem.previous):
             starts.append(self._warm())
         return starts
 
-    def _climbed(self, by_count: bool, noise: Floats | None = None) -> Board:
+    def climbed(self, by_count: bool, noise: Floats | None = None) -> Board:
         ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, by_count, noise)
         rung: Rung | None = ladder.climb(self._work_max // 2)
         self._pairs.work += ladder.work
@@ -199,18 +199,19 @@ class _Search:
 
     # Kicks
 
-    def _kicked(self, best: Board) -> Board:
+    def kicked(self, best: Board) -> Board:
         """The best board after kicks, until the work is done."""
         settled: set[object] = set()
         tried: set[object] = set()
         for turn in itertools.count():
             if self._pairs.work >= self._work_max:
                 break
-            board = self._noisy(by_count=bool(best.left) and turn % 4 == 0) if turn % 2 == 0 else best.copy()
+            again = turn % 2 == 0 and self._problem.workers <= CLIMB_AGAIN_MAX
+            board = self._noisy(by_count=bool(best.left) and turn % 4 == 0) if again else best.copy()
             raised = self._upgrade(board, tried) if turn % 2 else None
             if raised is not None:
                 self._descend(board, settled, raised)
-            elif turn % 2:
+            elif not again:
                 self._shuffle(board)
                 best = board.copy() if self._value(board) >= self._value(best) - LEAST_GAIN else best
             self._descend(board, settled)
@@ -220,7 +221,7 @@ class _Search:
 
     def _noisy(self, by_count: bool) -> Board:
         spread = NOISE * float(self._rates.mean())
-        return self._climbed(by_count, np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
+        return self.climbed(by_count, np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
 
     def _upgrade(self, board: Board, tried: set[object]) -> int | None:
         """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when all were."""
