@@ -25,7 +25,7 @@ from appliance.modelstore.sandbox import is_memory_shortage
 COMPARED_FULL, COMPARED_SMALLER = 8, 4
 """Inputs of a comparison at full size, and at smaller ones together."""
 ATTEMPT_SECONDS_MAX = 120.0
-"""The converters are known to loop for ever on single networks."""
+"""Processor time; the converters are known to loop for ever on single networks."""
 SIZE_SHARE_MAX = 0.9
 """Of the fp32 file; a variant that saves less is not worth having."""
 ALIKE = 1.2
@@ -156,16 +156,16 @@ def _float_error(outputs: Mapping[str, np.ndarray], expected: Mapping[str, np.nd
 
 
 @contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the main thread after `seconds`."""
+def _time_limit(cpu_seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the main thread once this process has worked that long."""
 
     def stop(signum: int, frame: object) -> None:
-        raise TimeoutError(f"the converter took longer than {seconds:.0f} s")
+        raise TimeoutError(f"the converter took more than {cpu_seconds:.0f} s of processor time")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
