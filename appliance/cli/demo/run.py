@@ -174,6 +174,8 @@ def _show_summary(watch: Watch, applications: list[dict[str, object]]) -> None:
     for figures, entry in zip(watch.figures, applications, strict=True):
         told = figures.recognised[-1] if figures.recognised else ""
         print(f"  {figures.tenant}/{figures.name:<14} {entry['ok']} of {entry['requests']} answered   {told}")
+        for reason, times in figures.failures.most_common(2):
+            print(f"      {times} × {reason}")
 
 
 def _port(wanted: int | None) -> int:
