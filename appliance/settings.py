@@ -80,7 +80,7 @@ class QueueSettings(Section):
     media_threads: int = Field(2, ge=1, le=64)
     """Threads that decode pictures and sound and read outputs; more than the cores only adds waiting."""
     quick_us_max: float = Field(250.0, ge=0)
-    """A model whose measured P99 is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
+    """A model whose measured median is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
     sequences_max: int = Field(1024, ge=1)
     """States of stateful models kept at once."""
     sequence_idle_s: float = Field(60.0, gt=0)
@@ -145,6 +145,7 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
     processors: tuple[ProcessorSettings, ...] = (ProcessorSettings(),)
+    """Compute devices as a JSON list of objects with kind, name, workers, threads_per_run, device; one is used today."""
     queues: QueueSettings = QueueSettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
