@@ -144,7 +144,7 @@ class Settings(BaseSettings):
     """Folder of the database, blobs, prepared forms and keys."""
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
-    processors: tuple[ProcessorSettings, ...] = (ProcessorSettings(),)
+    processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=1)
     """Compute devices as a JSON list of objects with kind, name, workers, threads_per_run, device; one is used today."""
     queues: QueueSettings = QueueSettings()
     imports: ImportSettings = ImportSettings()
