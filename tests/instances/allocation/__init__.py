@@ -10,14 +10,19 @@ Problem = dict[str, Any]
 
 SHAPES: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {
     "single": (1, ()),
-    "chain2": (2, ((0, 1),)),
-    "chain3": (3, ((0, 1), (1, 2))),
     "fork": (3, ((0, 1), (0, 2))),
     "join": (3, ((0, 2), (1, 2))),
-    "chain4": (4, ((0, 1), (1, 2), (2, 3))),
     "diamond": (4, ((0, 1), (0, 2), (1, 3), (2, 3))),
     "zigzag": (4, ((0, 2), (0, 3), (1, 3))),
 }
+"""And `chainN`: N modules one after the other."""
+
+
+def _shape(name: str) -> tuple[int, tuple[tuple[int, int], ...]]:
+    if name.startswith("chain"):
+        count = int(name.removeprefix("chain"))
+        return count, tuple((i, i + 1) for i in range(count - 1))
+    return SHAPES[name]
 
 
 def paper(slo_ms: float = 300.0) -> Problem:
@@ -46,7 +51,7 @@ def drawn(
     """A random pipeline. Latency grows with the batch from a fixed part; concurrency lifts throughput, and latency more than that. Rates ask for
     about 0.2 to `instances` workers; the SLO is `slack` times the path of batch 1."""
     dice = random.Random(f"{seed}/{shape}/{types}/{batches}/{concurrencies}")
-    count, edges = SHAPES[shape]
+    count, edges = _shape(shape)
     workers = [{"name": f"t{i:02}", "cost": round(dice.uniform(0.8, 8.0), 2), "available": None} for i in range(types)]
     modules = [_module(dice, f"m{m}", workers, batches, concurrencies, instances) for m in range(count)]
     names = [module["name"] for module in modules]
