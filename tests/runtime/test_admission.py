@@ -65,6 +65,17 @@ def test_rate_allows_one_second_at_once() -> None:
         admission.enter("a", quota)
 
 
+def test_continuation_costs_no_token() -> None:
+    """The further steps of one call count as running, but not against the rate."""
+    admission = Admission(HandClock(), 1000)
+    quota = Quota(requests_per_s=1, concurrent_requests=3)
+    admission.enter("a", quota)
+    for _ in range(2):
+        admission.enter("a", quota, is_continuation=True)
+    with pytest.raises(QuotaExceeded, match="concurrent"):
+        admission.enter("a", quota, is_continuation=True)
+
+
 def test_rate_below_one_per_second() -> None:
     """One in ten seconds is a rate too."""
     clock = HandClock()

@@ -1,6 +1,7 @@
 """The memory manager: loads joined, pins kept, the budget never exceeded, and nothing left behind when things go wrong."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -230,6 +231,38 @@ async def test_used_bytes_never_count_a_promise() -> None:
     bench.assert_quiet()
 
 
+@story
+async def test_using_a_resident_build_keeps_it() -> None:
+    """A warm pin counts as use: the other one is the longest unused then."""
+    bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20)
+    await bench.use("a")
+    await bench.use("b", hold_ms=1)
+    held = bench.memory.pin_resident("a")
+    assert held is not None
+    bench.memory.unpin(held)
+    await bench.use("c")
+    assert bench.resident() == ["a", "c"]
+
+
+@story
+async def test_load_that_everybody_gave_up_on() -> None:
+    """It arrives all the same and is as good as used just now; if it fails, nobody complains about an error that nobody waits for."""
+    bench = MemoryBench({"a": Cost(10, load_ms=100), "b": Cost(10, load_ms=100, failures=[ValueError()])}, budget=20)
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    for name in "ab":
+        with pytest.raises(DeadlineExceeded):
+            await bench.use(name, deadline_ms=10)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 95_000_000)
+    assert [b["idle_ms"] for b in bench.memory.snapshot()["builds"] if b["state"] == "resident"] == [
+        pytest.approx(15, abs=0.1)
+    ]
+    gc.collect()
+    assert complaints == []
+    assert bench.memory.load_failures == 1
+    bench.assert_quiet()
+
+
 # -- unloading ---------------------------------------------------------------------------------------------------------
 
 
@@ -435,7 +468,11 @@ async def test_close_unloads_everything() -> None:
     loading = asyncio.create_task(bench.pin("d"))
     waiting = asyncio.create_task(bench.pin("e"))
     await settle()
+    start_ns = bench.clock.now_ns()
     await bench.memory.close()
+    assert (
+        elapsed_ms(bench, start_ns) < 100
+    )  # it waits for the load that a thread works on, not for the one without room
     assert bench.processor.memory == {}
     assert bench.memory.used_bytes == 0
     for task in (waiting, loading):
