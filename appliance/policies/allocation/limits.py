@@ -22,10 +22,11 @@ from appliance.policies.allocation.placement import Missing, capacity, place
 from appliance.policies.allocation.split import Splitter, Splitting, split
 from appliance.policies.allocation.stage_plans import StagePlans
 
-RAISES_MAX = 24
+RAISES_MAX = 9
 GROWTH = 3.0
-"""Prices are raised by this factor; then halved between the last two."""
-HALVINGS = 5
+"""Prices are raised so often at most, by this factor; where that is not enough, shares do not pack, and no price helps."""
+HALVINGS = 3
+"""Steps between the last price that was too low and the first that was enough."""
 ROWS_MAX = 1_500
 """Ways over all stages that the program chooses from; beyond it the dearest are left out and the answer is not proven."""
 BLOCK = 256
