@@ -1,9 +1,9 @@
 """Who is served: remove while an SLA breaks, add while none does (step 2c, AR-15, AR-16). The same for every policy; the packers are parameters.
 
 The paper leaves open whom. Here: a client whose SLA no plan could keep goes first; then the one that takes most of the processor, which makes room for the
-most others. If that mends nothing, the heaviest of those whose SLA breaks goes next. Those who are served stay before those who wait; among the waiting the
-cheapest come first. Ties: the name that comes last goes first. So the choice depends on slow quantities (drop rate, SLA, link), not on the phase of a
-request, and is the same a period later.
+most others. If that mends nothing, the heaviest of those whose SLA breaks goes next. Of the waiting the cheapest come first, and after them those who had
+to go, if there is room again. Ties: the name that comes last goes first. So the choice depends on slow quantities (drop rate, SLA, link), not on the phase
+of a request, and is the same a period later.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +15,11 @@ from appliance.policies.offload.verify import TIGHT, Verified, is_hopeless
 
 OVERLOAD_MAX = 1.2
 """Σ load beyond which a set is not even tried: the heaviest go at once. Loads assume full batches, so no packer comes near."""
+
+ROOMY = 0.7
+"""Share of the expected load below which a broken SLA is the client's own trouble, not the crowd's."""
+BLOCKING_MAX = 2
+"""Clients that a trial may show to be in trouble of their own; if more are, the plan is at fault."""
 
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
 
@@ -53,7 +58,7 @@ class Admission:
         base = self._keep(served)
         kept = set(base.members)
         left = [i for i in served if i not in kept]
-        best = self._extend(base, [*left, *(i for i in able if not fleet.is_served[i])])
+        best = self._extend(base, [*(i for i in able if not fleet.is_served[i]), *left])
         while self._forget({i for i in order if fleet.is_served[i]} - set(best.members)):
             best = self._keep(best.members)
         staying = sum(fleet.is_served[i] for i in best.members)
@@ -109,6 +114,10 @@ class Admission:
             plan = self._try(self._joined(base, candidates[:guess]))
             if self._is_admissible(plan, base):
                 best, low = plan, guess
+            elif blocking := self._blocking(plan, base):
+                candidates = [i for i in candidates if i not in blocking]
+                top = high = min(high, len(candidates))
+                continue
             else:
                 high = guess - 1
             bracketed = low > 0 and high < top
@@ -119,6 +128,12 @@ class Admission:
                 break
             best, low = plan_or_none, low + 1
         return best
+
+    def _blocking(self, plan: Verified, base: Verified) -> set[int]:
+        """Candidates that cannot be served now although the processor has room: only their SLAs break. They must not keep out those behind them."""
+        broken = set(plan.broken) - set(base.members)
+        has_room = sum(self._load[i] for i in plan.members) < ROOMY * self._expected
+        return broken if has_room and len(broken) == len(plan.broken) <= BLOCKING_MAX else set()
 
     def _joined(self, base: Verified, more: Sequence[int]) -> list[int]:
         return sorted([*base.members, *more], key=lambda i: (self._load[i], i))

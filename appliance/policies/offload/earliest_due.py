@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from appliance.policies.offload.admission import Admission, Decision, Packer
+from appliance.policies.offload.admission import ROOMY, Admission, Decision, Packer
 from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
@@ -27,7 +27,7 @@ class EarliestDue:
     """Most clients, like ARISE, with the most urgent client leading each batch (`due`).
 
     Where a set fails, the slack of those far below their SLA is given to those above it, twice; then ARISE's own order has a try, and its whole search
-    where clients would have to go. With variants, the most promising choices (`joint`) are planned and the one that serves most is taken; the first of
+    where clients would have to go, or wait although there is room. With variants, the most promising choices (`joint`) are planned and the one that serves most is taken; the first of
     those that tie, so that nobody changes networks for nothing. O(requests) a trial; ties as in `admission` and `due`.
     """
 
@@ -44,12 +44,17 @@ class EarliestDue:
     def _best_on(self, fleet: Fleet) -> "_Option":
         chosen = pace(fleet)
         decision = Admission(fleet, chosen.load, [leading(chosen), in_order], EXPECTED_LOAD, self._margin).decide()
-        if decision.removed:
+        if decision.removed or self._is_blocked(fleet, chosen, decision):
             settings = step1(fleet)
             other = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin).decide()
             if len(other.verified.members) > len(decision.verified.members):
                 return _Option(fleet, other, settings.interval, settings.batch)
         return _Option(fleet, decision, [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms], chosen.batch)
+
+    def _is_blocked(self, fleet: Fleet, chosen: Pace, decision: Decision) -> bool:
+        """Whether clients wait although the processor has room: a few with tight SLAs stand in the way of the search."""
+        members = decision.verified.members
+        return len(members) < len(fleet.clients) and sum(chosen.load[i] for i in members) < ROOMY * EXPECTED_LOAD
 
 
 class _Option:

@@ -1,0 +1,52 @@
+"""Instances of the joint choice: a zoo of three input sizes with their accuracy gaps, clients on both links, SLAs from 0.02 to 0.06."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from appliance.policies.offload.base import Client, OffloadInput, Variant
+from tests.instances.offload.scenes import LINKS, new_client
+
+LARGE = {1: 20.0, 2: 29.0, 3: 38.0, 4: 47.0, 6: 65.0, 8: 83.0}
+MEDIUM = {1: 9.0, 2: 12.5, 3: 16.0, 4: 19.5, 6: 26.5, 8: 33.5, 12: 47.5}
+SMALL = {1: 5.0, 2: 6.5, 3: 8.0, 4: 9.5, 6: 12.5, 8: 15.5, 12: 21.5, 16: 27.5}
+ZOO: Sequence[tuple[str, float, float, dict[int, float]]] = (
+    ("large", 0.0, 1.0, LARGE),
+    ("medium", 0.010, 0.5, MEDIUM),
+    ("small", 0.022, 0.25, SMALL),
+)
+"""Name, accuracy gap, share of the large frame's bytes, latency ms by batch."""
+
+
+def with_zoo(client: Client, travel_ms: float) -> Client:
+    """`travel_ms`: the part of the uplink that a smaller frame saves on."""
+    return replace(
+        client,
+        variants=tuple(
+            Variant(name, gap, client.uplink_ms - travel_ms * (1.0 - share), table) for name, gap, share, table in ZOO
+        ),
+    )
+
+
+def zoo_scene(seed: int, clients: int = 48) -> OffloadInput:
+    """An empty box before a crowd of which half is on 5G and half on LTE."""
+    random = Random(seed)
+    waiting = []
+    for i in range(clients):
+        link = ("5G", "LTE")[i % 2]
+        client = new_client(random, i, LINKS[link], (0.02, 0.06), (0.004, 0.009))
+        waiting.append(with_zoo(client, {"5G": 2.6, "LTE": 9.0}[link]))
+    return OffloadInput(
+        fps=60.0, now_ms=random.uniform(0.0, 100.0), horizon_ms=1000.0, inference_ms=LARGE, waiting=tuple(waiting)
+    )
+
+
+def only(problem: OffloadInput, variant: str) -> OffloadInput:
+    """The same crowd with one fixed variant for all."""
+
+    def fixed(client: Client) -> Client:
+        return replace(client, variants=tuple(v for v in client.variants if v.name == variant))
+
+    return replace(
+        problem, clients=tuple(map(fixed, problem.clients)), waiting=tuple(map(fixed, problem.waiting))
+    )
