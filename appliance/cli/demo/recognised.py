@@ -24,7 +24,8 @@ def in_words(task: str, answer: Answer) -> str:
 
 def _top_label(answer: Answer) -> str:
     best = answer["labels"][0]
-    return f"{best['label']} {best['score']:.0%}"
+    first_name = str(best["label"]).split(",", maxsplit=1)[0]  # ImageNet's labels list synonyms
+    return f"{first_name} {best['score']:.0%}"
 
 
 def _objects(answer: Answer) -> str:

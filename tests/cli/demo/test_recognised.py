@@ -10,7 +10,11 @@ from appliance.cli.demo.recognised import WORDS_MAX, Nearest, in_words
 @pytest.mark.parametrize(
     ("task", "answer", "words"),
     [
-        ("image-classification", {"labels": [{"label": "espresso", "score": 0.914}]}, "espresso 91%"),
+        (
+            "image-classification",
+            {"labels": [{"label": "mountain bike, off-roader", "score": 0.914}]},
+            "mountain bike 91%",
+        ),
         (
             "object-detection",
             {"objects": [{"label": "person"}, {"label": "car"}, {"label": "person"}]},
