@@ -1,5 +1,7 @@
 """The box's own policy: the cheapest pipeline by searching stages under bounds from one another; exact unless it says otherwise."""
 
+import math
+
 from appliance.policies.allocation.answer import answer, refusal
 from appliance.policies.allocation.base import AllocationInput, AllocationPlan
 from appliance.policies.allocation.configurations import pipeline_of
@@ -21,15 +23,21 @@ class Frontier:
     def plan(self, problem: AllocationInput) -> AllocationPlan:
         pipeline = pipeline_of(problem)
         found = split(pipeline)
-        facts: dict[str, float | int | bool] = {"is_optimal": found.is_exact, "candidates": found.rows}
+        facts = _facts(found.is_exact, found.bound, found.rows)
         if found.plans is None:
             return refusal(problem, NAME, (), facts)
         placement = place(pipeline, found.plans, problem.workers, problem.existing)
         if not isinstance(placement, Missing):
             return answer(problem, pipeline, found.plans, placement, NAME, facts)
         scarce = limited(problem, pipeline, placement.worker)
-        facts = {"is_optimal": scarce.is_exact, "candidates": scarce.rows}
+        facts = _facts(scarce.is_exact, scarce.bound, scarce.rows)
         if scarce.plans is None:
             return refusal(problem, NAME, (), facts)
         how = f"{NAME}, short of {placement.worker}"
         return answer(problem, pipeline, scarce.plans, scarce.placement, how, facts)
+
+
+def _facts(is_exact: bool, bound: float, candidates: int) -> dict[str, float | int | bool]:
+    """`bound`: no plan costs less; left out where none is possible."""
+    facts: dict[str, float | int | bool] = {"is_optimal": is_exact, "candidates": candidates}
+    return {**facts, "bound": bound} if math.isfinite(bound) else facts

@@ -37,12 +37,13 @@ PACKINGS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """The best plans found with their placement; None when there are none."""
+    """The best plans found with their placement; None when there are none. No pipeline costs less than `bound`."""
 
     plans: Plans | None
     placement: tuple[Placed, ...]
     is_exact: bool
     rows: int
+    bound: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -78,7 +79,7 @@ class _Scarcity:
             self._search()
         elif self._best.plans is not None:
             self._best = replace(self._best, is_exact=True)
-        return self._best
+        return replace(self._best, bound=self._best.cost if self._best.is_exact else min(self._bound, self._best.cost))
 
     def _raise_prices(self) -> None:
         """Prices until the pipeline can be placed, then as low as it still can."""
@@ -110,9 +111,9 @@ class _Scarcity:
         found = split(self._at(prices))
         if found.plans is None:
             return None
-        paid = sum(price * self._limit(worker) for worker, price in prices.items())
-        if found.is_exact and found.cost - paid > self._bound:
-            self._bound, self._bound_prices = found.cost - paid, dict(prices)
+        bound = found.bound - sum(price * self._limit(worker) for worker, price in prices.items())
+        if bound > self._bound:
+            self._bound, self._bound_prices = bound, dict(prices)
         return self._keep(found, self._pipeline)
 
     def _at(self, prices: Mapping[str, float]) -> Pipeline:
@@ -175,6 +176,7 @@ class _Scarcity:
             if placement.worker not in prices:
                 return placement.worker
             forbidden.append(choice.picks)
+        self._best = replace(self._best, is_exact=False)
         return None
 
     def _ways(self, prices: Mapping[str, float]) -> tuple[list[StagePlans], bool]:

@@ -24,11 +24,12 @@ from appliance.policies.allocation.stage_search import Rest, StageSearch
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """`plans` is None when nothing fits. `rows`: ways looked at in the end."""
+    """`plans` is None when nothing fits. No pipeline costs less than `bound`. `rows`: ways looked at in the end."""
 
     plans: Plans | None
     is_exact: bool
     rows: int
+    bound: float
 
     @property
     def cost(self) -> float:
@@ -38,9 +39,9 @@ class Splitting:
 def split(pipeline: Pipeline) -> Splitting:
     """The cheapest plans, exact unless a stage has more promising ways than the search keeps."""
     if not pipeline.stages:
-        return Splitting((), True, 0)
+        return Splitting((), True, 0, 0.0)
     if not pipeline.fits(critical_path_ms([stage.fastest_ms for stage in pipeline.stages], pipeline.edges)):
-        return Splitting(None, True, 0)
+        return Splitting(None, True, 0, np.inf)
     return Splitter(pipeline).run()
 
 
@@ -64,6 +65,7 @@ class Splitter:
         """Stage by stage: all ways that could beat the best pipeline so far, then the best pipeline again. Stages with little to try come first:
         what they need at least then prunes the others."""
         best = self._best()
+        floor = self._floor()
         exact = True
         waiting = set(range(len(self._known)))
         while waiting:
@@ -86,8 +88,15 @@ class Splitter:
             exact &= chosen.is_optimal
         rows = sum(len(known.cost) for known in self._known)
         if best.picks is None:
-            return Splitting(None, exact, rows)
-        return Splitting(tuple(k.plan(p) for k, p in zip(self._known, best.picks, strict=True)), exact, rows)
+            return Splitting(None, exact, rows, np.inf if exact else floor)
+        plans = tuple(k.plan(p) for k, p in zip(self._known, best.picks, strict=True))
+        return Splitting(plans, exact, rows, total_cost(plans) if exact else floor)
+
+    def _floor(self) -> float:
+        """What every stage costs at least within the SLO, were instances divisible."""
+        tree = self._exact_tree if self._exact_tree is not None else loosened(0, self._fastest, self._pipeline.edges)
+        front = combine(tree, self._lower, self._pipeline.slo_ms)
+        return np.inf if front.is_empty else float(front.cost[-1])
 
     def ways(self, index: int, cutoff: float) -> StagePlans:
         """Of one stage, those that could be part of a pipeline that costs less than `cutoff`, also those that take more of one worker type to take
