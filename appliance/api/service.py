@@ -35,7 +35,7 @@ acts in the tenant `default` unless the header `X-Tenant` names another. A tenan
 answers exactly as if it did not exist.
 
 **Errors** are problem documents (RFC 9457): `type` names the kind of error and stays the same, `detail` is one sentence for a person, and
-the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer carries `X-Request-Id`; the log knows it too.
+the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer of `/v1` carries `X-Request-Id`; the log knows it too.
 
 **Lists** come in pages: send `next_cursor` as `cursor` for the next one.
 """
