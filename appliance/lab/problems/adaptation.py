@@ -45,6 +45,7 @@ class _Problem(Shape):
     seed: int = 0
     policy: str = DEFAULT
     prefetch_per_worker: Annotated[int, Field(ge=1, le=NETWORKS_MAX)] = 5
+    time_limit_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
 
 
 def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
@@ -73,6 +74,7 @@ def _input(written: _Problem) -> AdaptationInput:
         previous=tuple(written.previous or ()),
         seed=written.seed,
         prefetch_per_worker=written.prefetch_per_worker,
+        time_limit_s=written.time_limit_s,
     )
 
 

@@ -39,17 +39,23 @@ class Jellyfish:
     def plan(self, problem: AdaptationInput) -> AdaptationPlan:
         if not problem.clients:
             return assemble(problem, (), "jellyfish")
-        search = _Search(problem)
-        state = search.start()
-        state = search.anneal(state, upgrade=False)
-        state = search.anneal(state, upgrade=True)
-        return assemble(problem, search.mapping(state), f"jellyfish, {search.visited} selections tried")
+        mapped, visited = annealed(problem)
+        return assemble(problem, mapped, f"jellyfish, {visited} selections tried")
+
+
+def annealed(problem: AdaptationInput, cooling: float = COOLING) -> tuple[tuple[Mapped, ...], int]:
+    """The mapping that Algorithm 2 ends with, and how many selections it looked at. The problem has clients."""
+    search = _Search(problem, cooling)
+    state = search.anneal(search.start(), upgrade=False)
+    state = search.anneal(state, upgrade=True)
+    return search.mapping(state), search.visited
 
 
 class _Search:
     """One run of Algorithm 2: the problem in canonical order, the dice, the cache of mappings."""
 
-    def __init__(self, problem: AdaptationInput) -> None:
+    def __init__(self, problem: AdaptationInput, cooling: float) -> None:
+        self._cooling = cooling
         self._problem = problem
         self._zoo = monotone(filtered(problem.networks))
         self._clients: Sequence[Client] = sorted(problem.clients, key=lambda c: c.name)
@@ -89,7 +95,7 @@ class _Search:
                 best, best_score = neighbour, found
             if self._accepts(found, score, best_score, temperature, upgrade):
                 state, score = neighbour, found
-            temperature *= COOLING
+            temperature *= self._cooling
         return best
 
     def _neighbour(self, state: State, upgrade: bool) -> State:

@@ -4,12 +4,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
+from appliance.policies.adaptation.exchange import Exchange
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.milp import Program, Solved
+from appliance.policies.adaptation.milp import Program
 from appliance.policies.adaptation.options import Options, options_of
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.adaptation.slots import fill
@@ -39,13 +40,23 @@ class Exact:
         best = model.program.solve(model.objective, problem.time_limit_s / 2)
         chosen = best if best.values else most
         proven = most.is_optimal and best.is_optimal
-        facts = {
-            "proven": float(proven),
-            "bound_mapped": float(most_bound),
-            "bound_objective": _objective_bound(most, best),
-        }
+        facts = {"proven": float(proven), "bound_mapped": float(most_bound)}
+        if most.is_optimal and math.isfinite(
+            best.bound
+        ):  # without a proven count it would be no bound for other counts
+            facts["bound_objective"] = best.bound
         how = "exact" if proven else "exact, stopped by its time limit"
-        return assemble(problem, model.mapping(chosen.values) if chosen.values else (), how, facts)
+        plan = assemble(problem, model.mapping(chosen.values) if chosen.values else (), how, facts)
+        return plan if proven else _better(plan, Exchange().plan(problem))
+
+
+def _better(stopped: AdaptationPlan, other: AdaptationPlan) -> AdaptationPlan:
+    """What was found until the time limit, or the heuristic's plan where that is better, with what was proven either way."""
+    if (len(other.unmapped), -other.objective) < (len(stopped.unmapped), -stopped.objective):
+        return replace(
+            other, facts=stopped.facts, reason=f"exact, stopped by its time limit with less than {other.reason}"
+        )
+    return stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +156,3 @@ def _seated(options: Options, patterns: Patterns, chosen: Sequence[int]) -> tupl
 
 def _mapped(options: Options, option: int, clients: Sequence[int]) -> Mapped:
     return Mapped(options.networks[option], options.batches[option], tuple(options.clients[i] for i in clients))
-
-
-def _objective_bound(most: Solved, best: Solved) -> float:
-    """Of Σ accuracy·rate among the plans that map as many as this one; without a proven count it is no bound for other counts."""
-    return best.bound if math.isfinite(best.bound) and most.is_optimal else math.nan

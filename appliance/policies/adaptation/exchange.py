@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from appliance.policies.adaptation.annealing import annealed
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.budgets import batch_for
@@ -19,11 +20,13 @@ from appliance.policies.adaptation.polish import polished
 
 PATTERNS_MAX = 8000
 """More would make pairs dear; rates are then rounded up to fewer kinds."""
-RATE_KINDS_MAX = 8
+RATE_KINDS_MAX = 6
 LEVELS_AHEAD = 3
 """How many levels of accuracy an upgrade tries at most."""
 CLIMB_AGAIN_MAX = 8
 """With more workers than this another climb costs more than it finds; divisions of equal worth are drawn in its turn."""
+FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
+"""With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_MIN, WORK_PER_PAIR, WORK_MAX = 140, 5, 2000
@@ -45,7 +48,8 @@ class Exchange:
     """Objective: most clients mapped, then Σ accuracy·rate; both at once by weights that keep the order.
 
     1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to
-       fewer kinds for the search, and what that loses is won back at the end where it can be (`polish`).
+       fewer kinds for the search, the paper's own way runs beside it,
+       and the better of the two is improved with the true rates (`polish`).
     2. Starts: a climb over networks with clients given out greedily (`ladder`), where not all can be mapped also by clients, and the previous networks.
     3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
        or two workers that is the optimum.
@@ -67,7 +71,7 @@ class Exchange:
         board = search.run()
         mapped = _mapped(options, board)
         if len(patterns.rates) < len(np.unique(options.rates)):
-            mapped = polished(options, mapped, problem.workers)
+            mapped = _with_true_rates(problem, options, mapped)
         return assemble(problem, mapped, f"exchange, {search.divisions} divisions between two workers tried")
 
 
@@ -84,6 +88,17 @@ def _patterns(options: Options) -> Patterns:
 
 def _work_max(workers: int) -> int:
     return CALL_WORK * min(WORK_MAX, max(WORK_MIN, WORK_PER_PAIR * workers * (workers - 1) // 2))
+
+
+def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:
+    """The better of what the search found with rounded rates and what the paper's own way finds, both polished."""
+    other, _ = annealed(problem, COOLING_FEW if problem.workers > FEW_WORKERS else COOLING_MANY)
+    candidates = [polished(options, found, problem.workers) for found in (mapped, other)]
+    return max(candidates, key=lambda ms: (sum(len(m.clients) for m in ms), sum(map(_worth, ms))))
+
+
+def _worth(mapped: Mapped) -> float:
+    return mapped.network.accuracy * sum(client.rate_rps for client in mapped.clients)
 
 
 def _mapped(options: Options, board: Board) -> list[Mapped]:

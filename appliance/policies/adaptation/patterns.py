@@ -10,7 +10,7 @@ from appliance.policies.adaptation.options import Floats, Options
 
 Ints = npt.NDArray[np.int64]
 
-GRID_PER_PATTERN = 16
+GRID_PER_PATTERN = 4
 """Of the combinations of counts that are tried, few are patterns; so many for each pattern allowed are looked at."""
 
 

@@ -1,0 +1,49 @@
+"""Latency budgets, the bandwidth estimate and the boundaries of eq. 5 and 6."""
+
+import pytest
+
+from appliance.policies.adaptation.base import Client, Network
+from appliance.policies.adaptation.budgets import (
+    batch_for,
+    fits_latency,
+    fits_rate,
+    harmonic_mean_bps,
+    latency_budget_ms,
+)
+
+
+def test_budget_is_the_slo_less_the_link() -> None:
+    """100 ms, a frame of 55.57 kbit at 10240 kbit/s: 5.43 ms on the link, 94.57 ms left, a network of at most 47.29 ms."""
+    network = Network("n", 0.5, 55.57 * 1024 / 8, {1: 47.28})
+    client = Client("c", 10, 100.0, 10240 * 1024)
+
+    budget = latency_budget_ms(client, network)
+
+    assert budget == pytest.approx(94.57, abs=0.005)
+    assert fits_latency(47.28, budget)
+    assert not fits_latency(47.30, budget)
+
+
+def test_bandwidth_is_the_harmonic_mean() -> None:
+    """20, 10 and 5 Mbit/s are 8.5714 Mbit/s; no sample, or a dead link, is none."""
+    assert harmonic_mean_bps([20e6, 10e6, 5e6]) == pytest.approx(8.5714e6, rel=1e-4)
+    assert harmonic_mean_bps([]) == 0.0
+    assert harmonic_mean_bps([5e6, 0.0]) == 0.0
+
+
+def test_both_constraints_hold_at_their_boundary() -> None:
+    """Exactly twice the latency fits, exactly the throughput fits, also where floats add up badly; a millionth more does not."""
+    assert fits_latency(50.0, 100.0)
+    assert not fits_latency(50.0001, 100.0)
+    assert fits_rate(0.1 + 0.2, 0.3)
+    assert not fits_rate(40.00001, 40.0)
+
+
+def test_batch_has_the_least_latency_that_carries_the_rate() -> None:
+    """40 requests per second need batch 2 (50 a second); with a tight client nothing serves them."""
+    network = Network("n", 0.5, 0, {1: 30.0, 2: 40.0, 4: 60.0})
+    easy, tight = Client("a", 40, 200.0, 1e6), Client("b", 1, 70.0, 1e6)
+
+    assert batch_for(network, [easy]) == 2
+    assert batch_for(network, [tight]) == 1
+    assert batch_for(network, [easy, tight]) is None

@@ -1,0 +1,84 @@
+"""Our own policy against the optimum, against Jellyfish, and where its parts could go wrong."""
+
+from dataclasses import replace
+
+import pytest
+
+from appliance.policies.adaptation.annealing import Jellyfish
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+from appliance.policies.adaptation.exact import Exact
+from appliance.policies.adaptation.exchange import Exchange
+from tests.instances.adaptation import drawn, overloaded
+
+
+def rank(plan: AdaptationPlan) -> tuple[int, float]:
+    """Larger is better: fewer unmapped first, then the objective."""
+    return -len(plan.unmapped), round(plan.objective, 6)
+
+
+@pytest.mark.parametrize("each", [4, 10])
+@pytest.mark.parametrize("zoo", ["yolo", "quick"])
+def test_two_workers_are_solved_exactly(each: int, zoo: str) -> None:
+    """With two workers one division is the whole problem: the optimum, overloaded or not."""
+    for seed in range(3):
+        for problem in (drawn(seed, 2, each, zoo=zoo), overloaded(seed, 2, each, zoo=zoo)):
+            assert rank(Exchange().plan(problem)) == rank(Exact().plan(problem))
+
+
+# Optima proven by `exact` (`scripts/bench planners_adaptation --exact` finds them again): seed, family, clients each, mapped, objective.
+PROVEN = [
+    (1, drawn, 6, 24, 133.38),
+    (2, overloaded, 6, 23, 121.9),
+    (0, drawn, 10, 40, 158.25),
+    (1, drawn, 10, 39, 156.1),
+    (2, overloaded, 10, 28, 132.0),
+]
+
+
+@pytest.mark.parametrize(("seed", "family", "each", "mapped", "objective"), PROVEN)
+def test_four_workers_come_close(seed: int, family: object, each: int, mapped: int, objective: float) -> None:
+    """Four workers: as many mapped as the optimum, and at least 99 % of its objective."""
+    problem: AdaptationInput = family(seed, 4, each)  # type: ignore[operator]
+
+    plan = Exchange().plan(problem)
+
+    assert len(problem.clients) - len(plan.unmapped) == mapped
+    assert 0.99 * objective <= plan.objective <= objective + 1e-6
+
+
+def test_never_fewer_than_jellyfish() -> None:
+    """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as the paper's way."""
+    many = tuple(7.0 + 1.37 * i for i in range(20))
+    for seed in range(3):
+        for problem in (drawn(seed, 4, 8), overloaded(seed, 4, 8), drawn(seed, 4, 8, rates=many)):
+            assert len(Exchange().plan(problem).unmapped) <= len(Jellyfish().plan(problem).unmapped)
+
+
+def test_previous_is_only_a_start() -> None:
+    """From the worst possible previous networks the plan is as good as from none; from its own networks nothing moves."""
+    problem = drawn(2, 4, 6)
+    cold = Exchange().plan(problem)
+    warm = Exchange().plan(replace(problem, previous=("yolo-608",) * 4))
+    again = Exchange().plan(replace(problem, previous=tuple(w.network for w in cold.workers)))
+
+    assert warm.objective >= 0.99 * cold.objective
+    assert [w.network for w in again.workers] == [w.network for w in cold.workers]
+
+
+def test_an_accurate_network_that_is_also_faster_is_used() -> None:
+    """No assumption about sizes: of a large, accurate, quick network and a small slow one the former serves all."""
+    quick, slow = Network("quick", 0.9, 5000.0, {1: 5.0}), Network("slow", 0.1, 100.0, {1: 50.0})
+    clients = tuple(Client(f"c{i}", 20.0, 200.0, 1e7) for i in range(5))
+
+    plan = Exchange().plan(AdaptationInput((slow, quick), 2, clients))
+
+    assert {w.network for w in plan.workers} == {"quick"}
+    assert plan.unmapped == ()
+
+
+def test_work_bounds_the_search_and_not_the_answer() -> None:
+    """With hardly any work allowed there is still a whole plan."""
+    plan = Exchange(work_max=1).plan(drawn(0, 8, 6))
+
+    assert plan.unmapped == ()
+    assert len(plan.workers) == 8
