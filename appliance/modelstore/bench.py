@@ -26,6 +26,8 @@ COMPARED_FULL, COMPARED_SMALLER = 8, 4
 """Inputs of a comparison at full size, and at smaller ones together."""
 ATTEMPT_SECONDS_MAX = 120.0
 """Processor time; the converters are known to loop for ever on single networks."""
+SOURCE_BYTES_MAX = 1_800_000_000
+"""What the converters read and write must fit one protobuf."""
 SIZE_SHARE_MAX = 0.9
 """Of the fp32 file; a variant that saves less is not worth having."""
 ALIKE = 1.2
@@ -75,14 +77,15 @@ class Bench:
             raise Impossible(
                 reason=f"the uploaded weights are {inspection.weights}; upload fp32 weights to have this made"
             )
-        if len(inspection.files) > 1:
-            raise Impossible(reason="networks above 2 GB are served as they are")
-        plain = self.scratch / "source.onnx"  # a copy: the quantisers write their own files beside what they read
+        if inspection.size_bytes > SOURCE_BYTES_MAX:
+            raise Impossible(reason="networks of this size are served as they are")
+        folder = self.scratch / "source"  # a copy: the quantisers write their own files beside what they read
+        folder.mkdir()
         if inspection.weights == "int8":
-            quantise.widened(Path(inspection.model), plain)
-        else:
-            shutil.copyfile(inspection.model, plain)
-        return plain
+            quantise.widened(Path(inspection.model), folder / "model.onnx")
+            return folder / "model.onnx"
+        copies = [shutil.copyfile(file, folder / Path(file).name) for file in inspection.files]
+        return copies[0]
 
     @property
     def least_error(self) -> float:
@@ -142,7 +145,7 @@ class Bench:
 
 
 def _check_size(path: Path, source: Path) -> None:
-    size, before = path.stat().st_size, source.stat().st_size
+    size, before = path.stat().st_size, sum(file.stat().st_size for file in source.parent.iterdir())
     if size > SIZE_SHARE_MAX * before:
         raise BadModel(
             reason=f"nothing gained, {size} bytes after {before}: most weights are where the converter does not go"

@@ -1,46 +1,29 @@
-"""The inspect stage: from a hostile file to a normalised copy that has been run, and everything known about it.
-
-Each rewriting step (opset conversion, folding by ONNX Runtime) is kept only when the rewritten graph computes what the one before did.
-"""
+"""The inspect stage: from a hostile file to a normalised copy that has been run, and everything known about it."""
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto
 
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.domain.catalogue import TaskSpec, TensorSpec
+from appliance.domain.catalogue import TaskSpec
 from appliance.domain.errors import BadModel
 from appliance.modelstore import graph as facts
 from appliance.modelstore import ladder, normalise
-from appliance.modelstore.feeds import axes_of, extents, synthetic
-from appliance.modelstore.orders import Extent, Inspection, InspectOrder, Size
+from appliance.modelstore.feeds import synthetic
+from appliance.modelstore.forms import Form, folded, normalised, ran
+from appliance.modelstore.orders import Inspection, InspectOrder, Size
 from appliance.modelstore.reading import check_declared, read
 from appliance.modelstore.running import Runner, TooSlow, largest_error
 
 Report = Callable[[float, str], None]
 BATCH_MAX = 8
-REWRITE_ERROR_MAX = 1e-3
-"""Between a graph and its rewritten form, relative: float32 with another order of sums."""
 BATCH_ERROR_MAX = 1e-2
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A graph that loads, and what it computed from which inputs."""
-
-    model: ModelProto
-    runner: Runner
-    inputs: tuple[TensorSpec, ...]
-    axes: Mapping[str, tuple[str, ...]]
-    extent: Extent
-    feeds: Mapping[str, np.ndarray]
-    outputs: Mapping[str, np.ndarray]
 
 
 def inspect(order: InspectOrder, report: Report) -> Inspection:
@@ -50,110 +33,54 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
     """
     report(0.05, "reading the file")
     uploaded = read(Path(order.source), order.tensor_bytes_max)
-    with tempfile.TemporaryDirectory() as scratch:
-        report(0.2, "running it for the first time")
-        form, notes = _normalised(uploaded, order, Path(scratch))
-        report(0.5, "folding constants")
-        form = _folded(form, order, Path(scratch))
+    origin = normalise.opset(uploaded), uploaded.ir_version, facts.weight_format(uploaded.graph)
+    report(0.2, "running it for the first time")
+    if facts.stored_bytes(uploaded.graph) > order.rewrite_bytes_max:
+        files = _written_apart(uploaded, Path(order.target))
+        del uploaded  # and with it the weights
+        model = _with_shapes_in_place(files[0], order)
+        form, notes = (
+            ran(model, Runner(files[0]), order.task),
+            ["a large network: kept as it is, weights in a file of their own"],
+        )
+    else:
+        form, notes = _rewritten(uploaded, order, report)
         files = normalise.write(form.model, Path(order.target))
-        report(0.7, "trying batches and input sizes")
-        sizes, dropped = _ladder(form, order)
-        described = _described(form, order.task)
+    report(0.7, "trying batches and input sizes")
+    sizes, dropped = _ladder(form, order)
     return replace(
-        described,
+        _described(form, order.task),
         model=str(files[0]),
         files=tuple(map(str, files)),
         size_bytes=sum(path.stat().st_size for path in files),
-        opset_uploaded=normalise.opset(uploaded),
-        ir_uploaded=uploaded.ir_version,
-        weights=facts.weight_format(uploaded.graph),
+        opset_uploaded=origin[0],
+        ir_uploaded=origin[1],
+        weights=origin[2],
         ladder=sizes,
         notes=(*notes, *dropped),
     )
 
 
-def _normalised(uploaded: ModelProto, order: InspectOrder, scratch: Path) -> tuple[Form, list[str]]:
-    """The model at a current opset when that computes the same, else at its own."""
-    converted, note = normalise.converted(uploaded)
-    if converted is uploaded:
-        return _tried(_tidied(uploaded, order), scratch / "own", order.task), [note] if note else []
-    own: Form | None = None
-    try:
-        own = _tried(_tidied(uploaded, order), scratch / "own", order.task)
-    except TooSlow:
-        raise
-    except BadModel:
-        pass  # an opset that ONNX Runtime does not load: the converted form must stand for itself
-    try:
-        return _tried(_tidied(converted, order), scratch / "converted", order.task, own), [note]
-    except BadModel:
-        if own is None:
-            raise
-        return own, [f"opset {normalise.opset(uploaded)} kept: the converted graph computes something else"]
+def _rewritten(uploaded: ModelProto, order: InspectOrder, report: Report) -> tuple[Form, list[str]]:
+    """At a current opset, constants folded."""
+    with tempfile.TemporaryDirectory() as scratch:
+        form, notes = normalised(uploaded, order, Path(scratch))
+        report(0.5, "folding constants")
+        return folded(form, order, Path(scratch)), notes
 
 
-def _tidied(model: ModelProto, order: InspectOrder) -> ModelProto:
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    normalise.tidy(copy)
-    shaped = normalise.with_shapes(copy)
-    check_declared(shaped.graph, order.tensor_bytes_max)
-    return shaped
+def _written_apart(uploaded: ModelProto, target: Path) -> tuple[Path, ...]:
+    """Tidied in place and written with external weights: every copy of the proto would cost as much memory as the network."""
+    normalise.tidy(uploaded)
+    return normalise.write(uploaded, target, is_external=True)
 
 
-def _folded(form: Form, order: InspectOrder, scratch: Path) -> Form:
-    """The graph with constants folded and normalisation layers merged, where ONNX Runtime's result is portable and computes the same.
-
-    Only for plain fp32: for other formats ONNX Runtime writes its own casts into the file.
-    """
-    graph = form.model.graph
-    formats = {tensor.data_type for tensor in facts.tensors(graph)}
-    special = formats & {TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT8, TensorProto.UINT8}
-    if special or facts.is_quantised(graph) or facts.stored_bytes(graph) >= normalise.EMBED_BYTES_MAX:
-        return form
-    try:
-        Runner(normalise.write(form.model, scratch / "plain")[0], write_to=scratch / "folded.onnx")
-        folded = onnx.load(scratch / "folded.onnx")
-        _restore_interface(folded, form.model)
-        if any(node.domain not in normalise.STANDARD_DOMAINS for node in facts.nodes(folded.graph)):
-            return form
-        return _tried(_tidied(folded, order), scratch / "tidied", order.task, form)
-    except BadModel:
-        return form
-
-
-def _restore_interface(folded: ModelProto, original: ModelProto) -> None:
-    """ONNX Runtime may forget names of free dimensions and metadata."""
-    for field in ("input", "output"):
-        del getattr(folded.graph, field)[:]
-        getattr(folded.graph, field).extend(getattr(original.graph, field))
-    del folded.metadata_props[:]
-    folded.metadata_props.extend(original.metadata_props)
-
-
-def _tried(model: ModelProto, folder: Path, task: TaskSpec, reference: Form | None = None) -> Form:
-    """Load the graph and run it, on the inputs of `reference` if given: then it must also compute the same.
-
-    Raises: BadModel.
-    """
-    runner = Runner(normalise.write(model, folder)[0])
-    inputs = tuple(facts.spec(value) for value in model.graph.input)
-    axes = axes_of(model.graph.input, task)
-    if reference is not None:
-        outputs = runner.run(reference.feeds)
-        if largest_error(outputs, reference.outputs) > REWRITE_ERROR_MAX:
-            raise BadModel(reason="the rewritten graph computes something else")
-        return replace(reference, model=model, runner=runner, outputs=outputs)
-    first: BadModel | None = None
-    for extent in extents(inputs, axes, task):
-        feeds = synthetic(inputs, axes, task, extent)
-        try:
-            return Form(model, runner, inputs, axes, extent, feeds, runner.run(feeds))
-        except TooSlow:
-            raise
-        except BadModel as error:
-            first = first or error
-    raise first or BadModel(reason="it cannot be run")
+def _with_shapes_in_place(path: Path, order: InspectOrder) -> ModelProto:
+    """Infer shapes in a file whose weights lie apart; the weights are not read."""
+    model = normalise.with_shapes(onnx.load(path, load_external_data=False))
+    check_declared(model.graph, order.tensor_bytes_max)
+    path.write_bytes(model.SerializeToString())
+    return model
 
 
 def _described(form: Form, task: TaskSpec) -> Inspection:

@@ -18,7 +18,6 @@ from appliance.modelstore import graph as facts
 OPSET_MIN, OPSET_MAX = 17, 21
 """17: per-channel QDQ and LayerNormalization; 21: loaded by every ONNX Runtime since 1.18 and by TensorRT 10."""
 IR_VERSION = 10
-EMBED_BYTES_MAX = 1_800_000_000
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
@@ -168,31 +167,27 @@ def _name_nodes(graph: GraphProto) -> None:
 
 
 def with_shapes(model: ModelProto) -> ModelProto:
-    """The model with inferred shapes; unchanged when inference fails or the model is too large for it."""
-    if facts.stored_bytes(model.graph) >= EMBED_BYTES_MAX:
-        return model
+    """The model with inferred shapes; unchanged when inference fails."""
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # its errors have no common type, and shapes are a help, not a need
         return model
 
 
-def write(model: ModelProto, folder: Path, name: str = "model") -> tuple[Path, ...]:
-    """Write `name`.onnx, with all weights in `name`.bin beside it when they are too large to embed. Returns the files, model first."""
+def write(model: ModelProto, folder: Path, name: str = "model", is_external: bool = False) -> tuple[Path, ...]:
+    """Write `name`.onnx, with all weights in `name`.bin beside it when `is_external`. Returns the files, model first.
+
+    An external write leaves the model without its weights.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.onnx"
-    if facts.stored_bytes(model.graph) < EMBED_BYTES_MAX:
+    if not is_external:
         path.write_bytes(model.SerializeToString())
         return (path,)
-    onnx.save_model(
-        model,
-        str(path),
-        save_as_external_data=True,
-        all_tensors_to_one_file=True,
-        location=f"{name}.bin",
-        size_threshold=1024,
-    )
-    return (path, folder / f"{name}.bin")
+    weights = path.with_suffix(".bin")
+    weights.unlink(missing_ok=True)  # onnx appends
+    onnx.save_model(model, path, save_as_external_data=True, location=weights.name, size_threshold=1024)
+    return (path, weights)
 
 
 def first_line(error: BaseException) -> str:

@@ -81,12 +81,14 @@ class InspectOrder:
 
     source: str
     target: str
-    """Folder for `model.onnx` and, above 2 GB, `model.bin`; made when missing."""
+    """Folder for `model.onnx` and, of a large network, `model.bin`; made when missing."""
     task: TaskSpec = field(default_factory=TaskSpec)
     ladder_max: int = 3
     """Most input sizes of a model with free height and width."""
     tensor_bytes_max: int = 2 * GIB
     """Largest single tensor that the graph may declare or produce for one request."""
+    rewrite_bytes_max: int = 600 * MIB
+    """Networks with more weights keep opset and constants: rewriting holds several copies in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class MadeVariant:
     width: int | None = None
     batch_max: int = 1
     files: tuple[str, ...] = ()
-    """`path` first, then its external data (only above 2 GB)."""
+    """`path` first, then its external data (large networks only)."""
     notes: str = ""
     """How it was made, a sentence for the tenant."""
 

@@ -14,10 +14,11 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from appliance.domain.errors import BadModel
 from appliance.modelstore import graph as facts
-from appliance.modelstore.normalise import EMBED_BYTES_MAX, STANDARD_DOMAINS, first_line, sort_nodes
+from appliance.modelstore.normalise import STANDARD_DOMAINS, first_line, sort_nodes
 
 FILE_BYTES_MAX = 2 * 2**30
 """Protobuf's own limit; larger weights come as external data."""
+CHECKED_BYTES_MAX = 1_800_000_000
 NODES_MAX = 100_000
 DEPTH_MAX = 8
 METADATA_BYTES_MAX = 4 * 2**20
@@ -54,7 +55,7 @@ def read(source: Path, tensor_bytes_max: int) -> ModelProto:
 
 def _check_by_onnx(model: ModelProto) -> None:
     """Raises: BadModel. Initialisers that are no inputs are common in old files, too, and harmless: the rule of IR 3 is waived."""
-    if facts.stored_bytes(model.graph) >= EMBED_BYTES_MAX:
+    if facts.stored_bytes(model.graph) >= CHECKED_BYTES_MAX:
         return  # the checker would serialise it, which protobuf refuses
     ir_version, model.ir_version = model.ir_version, max(4, model.ir_version)
     try:

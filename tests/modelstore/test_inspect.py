@@ -23,6 +23,7 @@ CLASSIFICATION = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=
 
 
 def inspected(made: onnx.ModelProto, folder: Path, task: TaskSpec | None = None, **more: int) -> Inspection:
+    folder.mkdir(exist_ok=True)
     order = InspectOrder(networks.write(made, folder), str(folder / "out"), task or TaskSpec(), **more)
     return inspect(order, lambda share, message: None)
 
@@ -109,6 +110,19 @@ def test_external_data_beside_the_model_is_taken_in(tmp_path: Path) -> None:
     expected = networks.run(networks.write(made, tmp_path, "plain.onnx"), x=x)[0]
     found = inspected(networks.with_external(made, "w3", "w3.bin", offset=4), tmp_path)
     assert found.files == (found.model,)
+    np.testing.assert_allclose(networks.run(found.model, x=x)[0], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_large_networks_keep_their_weights_in_a_file_apart(tmp_path: Path) -> None:
+    """Above the limit nothing is rewritten: a small file for the graph, one for the weights, the same answers."""
+    made = networks.classifier()
+    x = np.ones((1, 3, 32, 32), np.float32)
+    expected = networks.run(networks.write(made, tmp_path, "plain.onnx"), x=x)[0]
+    found = inspected(made, tmp_path, rewrite_bytes_max=1000)
+    assert [os.path.basename(file) for file in found.files] == ["model.onnx", "model.bin"]
+    assert os.path.getsize(found.model) < 10_000
+    assert found.size_bytes == sum(map(os.path.getsize, found.files))
+    assert found.weights_bytes == inspected(made, tmp_path / "small").weights_bytes
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], expected, rtol=1e-3, atol=1e-5)
 
 

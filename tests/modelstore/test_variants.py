@@ -187,6 +187,17 @@ def test_weights_that_are_int8_already_are_widened_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
+def test_weights_in_a_file_apart_are_converted_as_well(tmp_path: Path, precision: Precision) -> None:
+    """The converters read external data; what they make is one file again."""
+    upload = networks.write(networks.classifier(), tmp_path)
+    order = InspectOrder(upload, str(tmp_path / "out"), PICTURES, rewrite_bytes_max=1000)
+    inspection = inspect(order, lambda share, message: None)
+    made = make(MakeOrder(inspection, PICTURES, precision, str(tmp_path / "made")), lambda share, message: None)
+    assert made.variants[0].files == (made.variants[0].path,)
+    assert relative_error(made.variants[0].path, inspection.model, x=picture()) < 0.2
+
+
+@pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
 def test_what_cannot_be_made_says_why(tmp_path: Path, precision: Precision) -> None:
     """Half weights, quantised graphs, nothing to convert: an answer with a reason, no error."""
     half = networks.model(
