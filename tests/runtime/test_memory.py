@@ -8,6 +8,7 @@ import pytest
 
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, ShuttingDown
 from appliance.domain.states import ResidencyState
+from appliance.policies.eviction.base import EvictionInput, EvictionPlan
 from appliance.policies.eviction.none import NeverEvict
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.memory import MemoryBench
@@ -208,6 +209,45 @@ async def test_nobody_waits_any_more() -> None:
 
 
 @story
+async def test_what_a_load_gives_back_goes_to_who_waits() -> None:
+    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever holds the build."""
+    cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
+    for failures, deadline_ms in cases:
+        bench = MemoryBench({"a": Cost(10, 20, load_ms=100, failures=failures), "b": Cost(10, load_ms=10)}, budget=20)
+        first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
+        await settle()
+        start_ns = bench.clock.now_ns()
+        await bench.use("b")
+        assert elapsed_ms(bench, start_ns) == pytest.approx(110, abs=0.01)
+        await asyncio.gather(first, return_exceptions=True)
+        bench.assert_quiet()
+
+
+@story
+async def test_policy_that_breaks_the_rules_is_caught() -> None:
+    """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
+
+    class Wrong:
+        """Gives this plan whatever it is asked."""
+
+        def __init__(self, *victims: str) -> None:
+            self.victims = victims
+
+        def plan(self, problem: EvictionInput) -> EvictionPlan:
+            return EvictionPlan(self.victims, 10, True, "wrong")
+
+    for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
+        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, policy=wrong)
+        held = await bench.pin("a")
+        await bench.use("b")
+        with pytest.raises(AssertionError, match=words):
+            await bench.use("c")
+        assert bench.resident() == ["a", "b"]
+        bench.memory.unpin(held)
+        bench.assert_quiet()
+
+
+@story
 async def test_policy_that_never_evicts() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, policy=NeverEvict())
@@ -336,6 +376,19 @@ async def test_unload_while_loading() -> None:
 
 
 @story
+async def test_pin_during_the_second_unload_waits() -> None:
+    """A build that comes and goes repeatedly: each time the newcomer waits until it is really gone."""
+    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=20) for n in "ab"}, budget=10)
+    for _ in range(3):
+        await bench.use("a")
+        other = asyncio.create_task(bench.use("b"))
+        await settle()
+        assert bench.memory.residency("a").state is ResidencyState.UNLOADING  # type: ignore[union-attr]
+        await asyncio.gather(other, bench.use("a"))
+    bench.assert_quiet()
+
+
+@story
 async def test_two_unloads_at_once() -> None:
     """Both return when the build is gone; it is unloaded once."""
     bench = MemoryBench({"a": Cost()}, budget=10)
@@ -433,6 +486,18 @@ async def test_growing_figures_while_loading() -> None:
     await settle()
     assert bench.resident() == ["b"]
     assert bench.memory.used_bytes == 9
+
+
+@story
+async def test_growing_figures_of_a_load_that_nobody_waits_for() -> None:
+    """It arrives larger than it was: whoever is longest unused makes room at once, not with the next request."""
+    bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
+    await bench.use("a")
+    with pytest.raises(DeadlineExceeded):
+        await bench.use("b", deadline_ms=10)
+    bench.memory.update_figures("b", 9, 9)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 100_000_000)
+    assert bench.resident() == ["b"]
 
 
 @story
