@@ -29,6 +29,11 @@ Instant = Annotated[float, Field(ge=0, le=1e12)]
 Latency = Annotated[float, Field(ge=0, le=1e7)]
 
 
+# JSON has no tuples: a pair comes as a list, its parts as strict as ever.
+_Arrival = Annotated[tuple[Frame, Annotated[float, Field(ge=-1e12, le=1e12)]], Field(strict=False)]
+_Request = Annotated[tuple[Name, Frame], Field(strict=False)]
+
+
 class _Variant(Shape):
     name: Name
     accuracy_gap: Annotated[float, Field(ge=-1e6, le=1e6)]
@@ -55,7 +60,7 @@ class _Client(Shape):
 class _Batch(Shape):
     start_ms: Annotated[float, Field(ge=-1e12, le=1e12)]
     variant: Name | None = None
-    requests: Annotated[list[tuple[Name, Frame]], Field(max_length=4096)]
+    requests: Annotated[list[_Request], Field(max_length=4096)]
 
 
 class _Previous(Shape):

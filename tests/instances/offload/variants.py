@@ -12,10 +12,15 @@ MEDIUM = {1: 9.0, 2: 12.5, 3: 16.0, 4: 19.5, 6: 26.5, 8: 33.5, 12: 47.5}
 SMALL = {1: 5.0, 2: 6.5, 3: 8.0, 4: 9.5, 6: 12.5, 8: 15.5, 12: 21.5, 16: 27.5}
 ZOO: Sequence[tuple[str, float, float, dict[int, float]]] = (
     ("large", 0.0, 1.0, LARGE),
-    ("medium", 0.010, 0.5, MEDIUM),
-    ("small", 0.022, 0.25, SMALL),
+    ("medium", 0.030, 0.5, MEDIUM),
+    ("small", 0.045, 0.25, SMALL),
 )
 """Name, accuracy gap, share of the large frame's bytes, latency ms by batch."""
+
+
+TWO_TIERS = ((0.02, 0.02), (0.06, 0.06))
+"""Health care and tourism, to take the paper's examples: every other pair of clients needs the strict SLA."""
+UNIFORM = ((0.02, 0.06),)
 
 
 def with_zoo(client: Client, travel_ms: float) -> Client:
@@ -28,13 +33,13 @@ def with_zoo(client: Client, travel_ms: float) -> Client:
     )
 
 
-def zoo_scene(seed: int, clients: int = 48) -> OffloadInput:
-    """An empty box before a crowd of which half is on 5G and half on LTE."""
+def zoo_scene(seed: int, clients: int = 40, tiers: Sequence[tuple[float, float]] = TWO_TIERS) -> OffloadInput:
+    """An empty box before a crowd of which half is on 5G and half on LTE, over the tiers of SLAs in turn."""
     random = Random(seed)
     waiting = []
     for i in range(clients):
         link = ("5G", "LTE")[i % 2]
-        client = new_client(random, i, LINKS[link], (0.02, 0.06), (0.004, 0.009))
+        client = new_client(random, i, LINKS[link], tiers[i // 2 % len(tiers)], (0.004, 0.009))
         waiting.append(with_zoo(client, {"5G": 2.6, "LTE": 9.0}[link]))
     return OffloadInput(
         fps=60.0, now_ms=random.uniform(0.0, 100.0), horizon_ms=1000.0, inference_ms=LARGE, waiting=tuple(waiting)
@@ -47,6 +52,4 @@ def only(problem: OffloadInput, variant: str) -> OffloadInput:
     def fixed(client: Client) -> Client:
         return replace(client, variants=tuple(v for v in client.variants if v.name == variant))
 
-    return replace(
-        problem, clients=tuple(map(fixed, problem.clients)), waiting=tuple(map(fixed, problem.waiting))
-    )
+    return replace(problem, clients=tuple(map(fixed, problem.clients)), waiting=tuple(map(fixed, problem.waiting)))

@@ -1,0 +1,35 @@
+"""The arrival regression: levels, trends, outliers."""
+
+from random import Random
+
+import pytest
+
+from appliance.policies.offload.arrivals import predicted_uplink_ms
+
+FRAME_MS = 1000.0 / 60.0
+
+
+def test_without_arrivals_the_prior_stands() -> None:
+    """Nothing was seen, so the given uplink is all there is."""
+    assert predicted_uplink_ms((), 12.0, 60.0, 100.0) == 12.0
+
+
+def test_jitter_around_a_level_shows_no_trend() -> None:
+    """Ten arrivals at 20 ± 2 ms predict about 20 ms far ahead."""
+    random = Random(4)
+    arrivals = [(f, f * FRAME_MS + 20.0 + random.uniform(-2.0, 2.0)) for f in range(0, 60, 6)]
+    assert predicted_uplink_ms(arrivals, 5.0, 60.0, 120.0) == pytest.approx(20.0, abs=2.0)
+
+
+def test_a_steady_trend_is_followed() -> None:
+    """0.1 ms more a frame for 60 frames: 30 frames on it is 3 ms more."""
+    arrivals = [(f, f * FRAME_MS + 10.0 + 0.1 * f) for f in range(0, 66, 6)]
+    assert predicted_uplink_ms(arrivals, 5.0, 60.0, 90.0) == pytest.approx(19.0, abs=0.01)
+
+
+def test_two_outliers_in_ten_change_nothing() -> None:
+    """A frame that was late by half a second says nothing about the next one."""
+    arrivals = [(f, f * FRAME_MS + 15.0) for f in range(0, 60, 6)]
+    arrivals[3] = (arrivals[3][0], arrivals[3][1] + 500.0)
+    arrivals[7] = (arrivals[7][0], arrivals[7][1] + 300.0)
+    assert predicted_uplink_ms(arrivals, 5.0, 60.0, 90.0) == pytest.approx(15.0, abs=0.01)
