@@ -51,9 +51,7 @@ class _Client(Shape):
     last_arrival_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
     last_result_frame: Frame | None = None
     last_result_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
-    arrivals: (
-        Annotated[list[tuple[Frame, Annotated[float, Field(ge=-1e12, le=1e12)]]], Field(max_length=4096)] | None
-    ) = None
+    arrivals: Annotated[list[_Arrival], Field(max_length=4096)] | None = None
     variants: Annotated[list[_Variant], Field(max_length=64)] | None = None
 
 
