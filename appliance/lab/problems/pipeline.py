@@ -33,7 +33,7 @@ from appliance.policies.allocation.base import (
 from appliance.policies.allocation.dag import CyclicError, topological
 
 WORKERS_MAX = 256
-MODULES_MAX = 64
+MODULES_MAX = 32
 PROFILES_MAX = 4096
 EDGES_MAX = 4096
 EXISTING_MAX = 4096

@@ -1,6 +1,6 @@
 """Latency against cost: the points of a stage that no other point beats, and the cheapest choice of one for each stage within the SLO."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from appliance.policies.allocation.dag import Parallel, Tree
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+POINTS_MAX = 256
+"""Points of a thinned front."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +52,46 @@ def leaf(index: int, leaves: int, latency_ms: Floats, cost: Floats) -> Front:
     return Front(latency_ms[kept], cost[kept], picks)
 
 
-def combine(tree: Tree, leaves: Sequence[Front], slo_ms: float) -> Front:
-    """All choices of one point a leaf below `tree` that no other choice beats, within the SLO. Exact; polynomial in the sizes of the fronts."""
+Thinning = Callable[[Front], Front]
+
+
+def combine(tree: Tree, leaves: Sequence[Front], slo_ms: float, thin: Thinning = lambda front: front) -> Front:
+    """All choices of one point a leaf below `tree` that no other choice beats, within the SLO. Exact, unless `thin` takes points out between."""
     if isinstance(tree, int):
         front = leaves[tree]
         within = front.latency_ms <= slo_ms * (1.0 + TOLERANCE)
         return Front(front.latency_ms[within], front.cost[within], front.picks[within])
     merged: Front | None = None
     for part in tree.parts:
-        front = combine(part, leaves, slo_ms)
+        front = combine(part, leaves, slo_ms, thin)
         if merged is None:
             merged = front
         else:
-            merged = _beside(merged, front) if isinstance(tree, Parallel) else _behind(merged, front, slo_ms)
+            merged = thin(_beside(merged, front) if isinstance(tree, Parallel) else _behind(merged, front, slo_ms))
     assert merged is not None, "a nesting has parts"
     return merged
+
+
+def lowered(front: Front) -> Front:
+    """At most `POINTS_MAX` points, none of them above the front: for bounds."""
+    firsts, lasts = _groups(front)
+    return Front(front.latency_ms[firsts], front.cost[lasts], front.picks[lasts])
+
+
+def sampled(front: Front) -> Front:
+    """Some `POINTS_MAX` points of the front, its first and its last one among them."""
+    firsts, lasts = _groups(front)
+    kept = np.unique(np.concatenate((firsts[:1], lasts)))
+    return Front(front.latency_ms[kept], front.cost[kept], front.picks[kept])
+
+
+def _groups(front: Front) -> tuple[Ints, Ints]:
+    """The first and last point of at most `POINTS_MAX` groups of neighbours."""
+    count = len(front.cost)
+    if count <= POINTS_MAX:
+        return np.arange(count), np.arange(count)
+    ends = np.linspace(0, count, POINTS_MAX + 1).astype(np.int64)
+    return ends[:-1], ends[1:] - 1
 
 
 def _behind(left: Front, right: Front, slo_ms: float) -> Front:

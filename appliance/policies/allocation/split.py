@@ -17,9 +17,14 @@ from appliance.policies.allocation.dag import (
     longest_through,
     loosened,
 )
-from appliance.policies.allocation.fronts import Floats, Front, combine, leaf
+from appliance.policies.allocation.fronts import Floats, Front, combine, leaf, lowered, sampled
 from appliance.policies.allocation.stage_plans import StagePlans, floor_of, joined, simple_plans, table_of
 from appliance.policies.allocation.stage_search import Rest, StageSearch
+
+REORDERED_MAX = 6
+"""Stages up to which their order is settled anew after each; a longer pipeline keeps its first order."""
+UNTHINNED_MAX = 16
+"""Stages up to which fronts are merged point by point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,16 @@ class Splitter:
         what they need at least then prunes the others."""
         best = self._best()
         floor = self._floor()
-        exact = True
-        waiting = set(range(len(self._known)))
+        exact = len(self._known) <= UNTHINNED_MAX
+        waiting = list(range(len(self._known)))
+        is_small = len(waiting) <= REORDERED_MAX
         while waiting:
             cutoff = best.cost * (1.0 - TOLERANCE)
-            searches = {i: self._search(i, cutoff) for i in waiting}
-            i = min(waiting, key=lambda i: (searches[i].breadth, i))
-            waiting.remove(i)
-            found = searches[i].run()
+            if is_small or len(waiting) == len(self._known):
+                breadths = {i: self._search(i, cutoff).breadth for i in waiting}
+                waiting.sort(key=lambda i: (breadths[i], i))
+            i = waiting.pop(0)
+            found = self._search(i, cutoff).run()
             exact &= found.is_complete
             if not len(found.cost) and found.is_complete:
                 break
@@ -95,7 +102,7 @@ class Splitter:
     def _floor(self) -> float:
         """What every stage costs at least within the SLO, were instances divisible."""
         tree = self._exact_tree if self._exact_tree is not None else loosened(0, self._fastest, self._pipeline.edges)
-        front = combine(tree, self._lower, self._pipeline.slo_ms)
+        front = combine(tree, self._lower, self._pipeline.slo_ms, lowered)
         return np.inf if front.is_empty else float(front.cost[-1])
 
     def ways(self, index: int, cutoff: float) -> StagePlans:
@@ -111,7 +118,10 @@ class Splitter:
         return leaf(index, len(self._tables), known.latency_ms, known.cost)
 
     def _best(self) -> Choice:
-        front = combine(self._tree, self._upper, self._pipeline.slo_ms)
+        if len(self._upper) <= UNTHINNED_MAX:
+            front = combine(self._tree, self._upper, self._pipeline.slo_ms)
+        else:
+            front = combine(self._tree, self._upper, self._pipeline.slo_ms, sampled)
         if front.is_empty:
             return Choice(None, np.inf, True)
         return Choice(tuple(int(p) for p in front.picks[-1]), float(front.cost[-1]), True)
@@ -125,7 +135,7 @@ class Splitter:
         if tree == index:
             return np.zeros_like
         if isinstance(tree, Series) and index in tree.parts:
-            others = combine(Series(tuple(part for part in tree.parts if part != index)), self._lower, slo_ms)
+            others = combine(Series(tuple(part for part in tree.parts if part != index)), self._lower, slo_ms, lowered)
             return _lookup(slo_ms * (1.0 + 2.0 * TOLERANCE) - others.latency_ms[::-1], others.cost[::-1])
         steps = floor_of(self._tables[index])[0]
         return _lookup_steps(steps, [self._rest_at(index, tree, float(latency)) for latency in steps])
@@ -133,7 +143,7 @@ class Splitter:
     def _rest_at(self, index: int, tree: Tree, latency_ms: float) -> float:
         leaves = list(self._lower)
         leaves[index] = leaf(index, len(leaves), np.array([latency_ms]), np.zeros(1))
-        front = combine(tree, leaves, self._pipeline.slo_ms)
+        front = combine(tree, leaves, self._pipeline.slo_ms, lowered)
         return np.inf if front.is_empty else float(front.cost[-1])
 
 

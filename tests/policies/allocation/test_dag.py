@@ -20,7 +20,7 @@ from appliance.policies.allocation.dag import (
     loosened,
     topological,
 )
-from appliance.policies.allocation.fronts import combine, leaf
+from appliance.policies.allocation.fronts import POINTS_MAX, combine, leaf, lowered, sampled
 
 
 def _length(tree: Tree, latencies: list[float]) -> float:
@@ -94,3 +94,22 @@ def test_combining_is_exact(seed: int) -> None:
         assert front.cost[-1] == pytest.approx(min(fitting))
         picked = [points[i][p] for i, p in enumerate(front.picks[-1])]
         assert sum(cost for _, cost in picked) == pytest.approx(min(fitting))
+
+
+@given(st.integers(0, 10_000))
+def test_thinning_bounds(seed: int) -> None:
+    """A thinned front is never above the front for bounds, and made of its points for plans; both are short."""
+    dice = random.Random(seed)
+    latency = np.cumsum([dice.uniform(0.1, 1) for _ in range(2 * POINTS_MAX + seed % 300)])
+    cost = np.cumsum([dice.uniform(0.1, 1) for _ in latency])[::-1]
+    front = leaf(0, 1, latency, cost)
+    below, some = lowered(front), sampled(front)
+    assert len(below.cost) <= POINTS_MAX
+    assert len(some.cost) <= POINTS_MAX + 1
+    for ms in latency:
+        exact, bound, other = (f.cheapest_within(float(ms)) for f in (front, below, some))
+        assert exact is not None
+        assert bound is not None
+        assert below.cost[bound] <= front.cost[exact]
+        assert other is None or some.cost[other] >= front.cost[exact]
+    assert (some.latency_ms[0], some.cost[-1]) == (latency[0], cost[-1])
