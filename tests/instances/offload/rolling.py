@@ -69,7 +69,7 @@ def play(
             now_ms=now,
             horizon_ms=1000.0,
             inference_ms=table,
-            clients=tuple(_snapshot(stay, now) for stay in serving.values()),
+            clients=tuple(snapshot(stay, now) for stay in serving.values()),
             waiting=tuple(waiting.values()),
             busy_until_ms=busy,
             previous=batches,
@@ -88,7 +88,7 @@ def play(
             played.removals += len(plan.removed)
             played.admissions += len(plan.admitted)
         still_running = [b for b in running if b.start_ms + table[len(b.requests)] > now]
-        batches = _carry_out((*still_running, *plan.batches), serving, table, now)
+        batches = carry_out((*still_running, *plan.batches), serving, table, now)
         now += PERIOD_MS
     for stay in serving.values():
         _close(stay, now, table, played)
@@ -96,7 +96,7 @@ def play(
     return played
 
 
-def _carry_out(
+def carry_out(
     batches: tuple[Batch, ...], serving: dict[str, Stay], table: Mapping[int, float], now: float
 ) -> tuple[Batch, ...]:
     """Run what starts within the period; what is still under way after it comes back."""
@@ -118,7 +118,7 @@ def _carry_out(
     return tuple(b for b in batches if b.start_ms + table[len(b.requests)] + 50.0 > then)
 
 
-def _snapshot(stay: Stay, now: float) -> Client:
+def snapshot(stay: Stay, now: float) -> Client:
     """The client with its newest result that has arrived."""
     come = [(frame, ms) for ms, frame in stay.results if ms <= now]
     if not come:

@@ -59,11 +59,17 @@ def new_client(
 
 
 def waiting_scene(
-    seed: int, network: str, link: str, sla: str, clients: int = 80, rates: tuple[float, float] = RATES
+    seed: int,
+    network: str,
+    link: str,
+    sla: str | tuple[float, float],
+    clients: int = 80,
+    rates: tuple[float, float] = RATES,
 ) -> OffloadInput:
     """An empty box and a crowd at its door."""
     random = Random(seed)
-    waiting = tuple(new_client(random, i, LINKS[link], SLAS[sla], rates) for i in range(clients))
+    bounds = SLAS[sla] if isinstance(sla, str) else sla
+    waiting = tuple(new_client(random, i, LINKS[link], bounds, rates) for i in range(clients))
     return OffloadInput(
         fps=60.0,
         now_ms=random.uniform(0.0, 100.0),
