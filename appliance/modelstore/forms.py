@@ -20,6 +20,8 @@ from appliance.modelstore.orders import Extent, InspectOrder
 from appliance.modelstore.reading import check_declared
 from appliance.modelstore.running import Runner, TooSlow, largest_error
 
+BATCH_ERROR_MAX = 1e-2
+BATCH_SYMBOL = "batch"
 REWRITE_ERROR_MAX = 1e-3
 """Between a graph and its rewritten form, relative: float32 with another order of sums."""
 
@@ -124,3 +126,44 @@ def ran(model: ModelProto, runner: Runner, task: TaskSpec, reference: Form | Non
         except BadModel as error:
             first = first or error
     raise first or BadModel(reason="it cannot be run")
+
+
+def batch_freed(form: Form, task: TaskSpec, scratch: Path) -> Form:
+    """The graph with a free batch axis where it declares a batch of 1 but does not depend on it: most exporters fix it by default."""
+    names = {tensor.name for tensor in form.inputs if tensor.name not in task.constants}
+    fixed = {tensor.name for tensor in form.inputs if form.axes[tensor.name][:1] == ("batch",) and tensor.shape[0] == 1}
+    if task.state or not names or names != fixed:
+        return form
+    model = ModelProto()
+    model.CopyFrom(form.model)
+    del model.graph.value_info[:]
+    for value in (*model.graph.input, *model.graph.output):
+        shape = value.type.tensor_type.shape
+        if (value.name in names or value.name in form.outputs) and shape.dim and shape.dim[0].dim_value == 1:
+            shape.dim[0].dim_param = BATCH_SYMBOL
+    try:
+        freed = tried(normalise.with_shapes(model), scratch / "freed", task, form)
+    except BadModel:
+        return form
+    freed = replace(freed, inputs=tuple(facts.spec(value) for value in model.graph.input))
+    return freed if is_batchable(freed, task) else form
+
+
+def is_batchable(form: Form, task: TaskSpec) -> bool:
+    """Whether two inputs stacked on axis 0 give the two answers stacked on axis 0; declared shapes are not to be trusted here."""
+    batched = [tensor.name for tensor in form.inputs if tensor.name not in task.constants]
+    free = {tensor.name: bool(tensor.shape) and tensor.shape[0] < 0 for tensor in form.inputs}
+    if task.state or not all(free[name] and form.axes[name][0] == "batch" for name in batched):
+        return False
+    other = synthetic(form.inputs, form.axes, task, form.extent, seed=1)
+    both = {
+        name: np.concatenate([value, other[name]]) if name in batched else value for name, value in form.feeds.items()
+    }
+    try:
+        second, together = form.runner.run(other), form.runner.run(both)
+    except BadModel:
+        return False
+    if any(value.ndim == 0 or value.shape[0] != 1 for value in form.outputs.values()):
+        return False
+    expected = {name: np.concatenate([value, second[name]]) for name, value in form.outputs.items()}
+    return largest_error(together, expected) <= BATCH_ERROR_MAX

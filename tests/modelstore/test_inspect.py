@@ -52,9 +52,28 @@ def test_a_convolution_net_is_described_and_computes_the_same(tmp_path: Path) ->
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], networks.run(upload, x=x)[0], rtol=1e-3, atol=1e-4)
 
 
+def test_a_batch_of_one_is_freed_where_the_graph_does_not_depend_on_it(tmp_path: Path) -> None:
+    """Most exporters declare a batch of 1; several inputs at once are tried, and kept when the answers are the same."""
+    fixed = networks.classifier()
+    fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    fixed.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+    found = inspected(fixed, tmp_path, CLASSIFICATION)
+    assert (found.inputs[0].shape[0], found.outputs[0].shape[0], found.batch_max) == (-1, -1, 8)
+    assert networks.run(found.model, x=np.ones((3, 3, 64, 64), np.float32))[0].shape == (3, 5)
+    assert any("batches are free" in note for note in found.notes)
+    flat = networks.model(
+        [helper.make_node("Reshape", ["x", "one"], ["y"])],
+        {"x": (1, 2, 2)},
+        {"y": (1, 4)},
+        {"one": np.array([1, -1])},
+    )
+    found = inspected(flat, tmp_path)
+    assert (found.inputs[0].shape, found.batch_max, found.notes) == ((1, 2, 2), 1, ())
+
+
 def test_a_fixed_batch_is_not_stacked(tmp_path: Path) -> None:
-    """A graph for one input at a time says so, whatever its shapes declare."""
-    assert inspected(networks.relu(shape=(1, 4)), tmp_path).batch_max == 1
+    """A graph whose answers depend on what else is in the batch says so, whatever its shapes declare."""
+    assert inspected(networks.relu(shape=(10, 4)), tmp_path).batch_max == 1
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], keepdims=1), helper.make_node("Sub", ["x", "m"], ["y"])]
     mixing = networks.model(nodes, {"x": ("n", 4)}, {"y": ("n", 4)})
     assert inspected(mixing, tmp_path).batch_max == 1, "the mean runs over the batch, too"
