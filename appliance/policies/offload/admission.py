@@ -53,12 +53,14 @@ class Admission:
     def decide(self) -> Decision:
         fleet, load = self._fleet, self._load
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
-        able = [i for i in order if load[i] < float("inf") and not is_hopeless(fleet, self._state, i)]
-        served = [i for i in able if fleet.is_served[i]]
-        base = self._keep(served)
+        served = [i for i in order if fleet.is_served[i] and load[i] < float("inf")]
+        base = self._try(served) if sum([load[i] for i in served]) <= OVERLOAD_MAX else None
+        if base is None or base.broken:
+            base = self._keep([i for i in served if not is_hopeless(fleet, self._state, i)])
         kept = set(base.members)
-        left = [i for i in served if i not in kept]
-        best = self._extend(base, [*(i for i in able if not fleet.is_served[i]), *left])
+        waiting = [i for i in order if not fleet.is_served[i] and load[i] < float("inf")]
+        able = [i for i in waiting if not is_hopeless(fleet, self._state, i)]
+        best = self._extend(base, [*able, *(i for i in served if i not in kept)])
         while self._forget({i for i in order if fleet.is_served[i]} - set(best.members)):
             best = self._keep(best.members)
         staying = sum(fleet.is_served[i] for i in best.members)

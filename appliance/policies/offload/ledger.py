@@ -58,7 +58,9 @@ def opening(fleet: Fleet, without: frozenset[int] = frozenset()) -> Opening:
     if problem.previous:
         _take_over(fleet, state, results, without)
     for i in range(count):
-        _play(fleet, state, i, sorted(results[i]))
+        if len(results[i]) > 1:
+            results[i].sort()
+        _play(fleet, state, i, results[i])
         state.earliest[i] = max(state.earliest[i], state.last[i] + 1)
     return state
 
