@@ -29,7 +29,7 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_PER_PAIR, WORK_MAX = 140, 5, 2000
+WORK_MIN, WORK_PER_PAIR, WORK_MAX = 180, 7, 2000
 """The bound on work in calls of `best_pair` (about 0.3 ms): at least, per pair of workers, at most."""
 
 

@@ -69,11 +69,12 @@ def _tolerated(clients: Sequence[Client], networks: Sequence[Network], latency: 
 
 def _undominated(accuracy: Floats, carried: Floats, tolerated: Bools) -> list[int]:
     """Indices of the options that no other dominates; the first of equals. Options that nobody tolerates go too."""
-    share = tolerated.astype(np.float32)
-    shared = share.T @ share
-    size = shared.diagonal()
-    covers = shared >= size[None, :]  # [o, p]: all who tolerate p tolerate o
+    # Bits and no matrix product: its threads cost more than they save at this size.
+    bits = np.packbits(tolerated.T, axis=1)
+    covers = np.ones((len(accuracy), len(accuracy)), dtype=np.bool_)  # [o, p]: all who tolerate p tolerate o
+    for byte in bits.T:
+        covers &= (byte[None, :] & ~byte[:, None]) == 0
     better = covers & (accuracy[:, None] >= accuracy[None, :]) & (carried[:, None] >= carried[None, :])
     mutual = better & better.T
     beaten = (better & ~mutual).any(axis=0) | np.triu(mutual, 1).any(axis=0)
-    return [int(o) for o in np.flatnonzero(~beaten & (size > 0))]
+    return [int(o) for o in np.flatnonzero(~beaten & bits.any(axis=1))]

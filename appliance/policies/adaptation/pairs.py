@@ -65,8 +65,8 @@ class PairSearch:
         size = options.tolerated.sum(axis=1)
         self._takers = options.tolerated.sum(axis=0)
         self._rank = np.lexsort((np.arange(len(size)), size)).argsort()
-        # Equal sums of these marks: equal tolerance within a pool (but for a collision in 2^40, which costs a duplicate its chance).
-        self._mark = np.random.default_rng(0).integers(1, 1 << 40, len(size))
+        # Equal sums of these marks: equal tolerance within a pool (but for a collision in 2^64, which costs a duplicate its chance).
+        self._mark = _marks(len(size))
 
     def value(self, held: Held) -> float:
         """What a worker's clients are worth, with the rates that are planned with."""
@@ -230,3 +230,11 @@ class PairSearch:
     def _ordered(self, members: Ints) -> list[int]:
         """The least tolerant first."""
         return sorted((int(i) for i in members), key=lambda i: int(self._rank[i]))
+
+
+def _marks(count: int) -> Ints:
+    """int64[count]: fixed numbers without pattern (splitmix64), so that sums of different ones differ."""
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return (mixed ^ (mixed >> np.uint64(31))).view(np.int64)
