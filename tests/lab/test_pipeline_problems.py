@@ -38,7 +38,7 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         ("workers/1/available", 1.5, "workers[1].available: must be a whole number"),
         ("modules/1/name", "A", "modules[1].name: 'A' is there twice"),
         ("modules/0/rate_rps", -80, "modules[0].rate_rps: must be >= 0"),
-        ("modules/0/rate_rps", 1e9, "modules[0].rate_rps: needs more than 1e+06 instances of profiles[0]"),
+        ("modules/0/rate_rps", 1e9, "modules[0].rate_rps: needs more than 10000 instances of profiles[0]"),
         ("modules/0/ballooning", 0, "modules[0].ballooning: must be > 0"),
         ("modules/0/profiles", [], "modules[0].profiles: must have at least 1"),
         ("modules/0/profiles/1/worker", "Z", "modules[0].profiles[1].worker: 'Z' is not one of: X, Y"),

@@ -37,7 +37,7 @@ MODULES_MAX = 32
 PROFILES_MAX = 4096
 EDGES_MAX = 4096
 EXISTING_MAX = 4096
-INSTANCES_MAX = 1e6
+INSTANCES_MAX = 1e4
 """Full instances that one module may need of its weakest configuration."""
 
 

@@ -86,6 +86,7 @@ class _Bins:
     def __init__(self, worker: WorkerType, existing: Sequence[Existing]) -> None:
         self._bins = [_Bin(e.index, room_of(e), frozenset(e.loaded)) for e in sorted(existing, key=lambda e: e.index)]
         self._indices = {e.index for e in existing}
+        self._next = 0
         self._new_left = None if worker.available is None else max(0, worker.available - len(existing))
 
     def used(self) -> list[_Bin]:
@@ -103,20 +104,22 @@ class _Bins:
             b.room, b.parts = room, parts
         del self._bins[len(before) :]
         self._indices = {b.index for b in self._bins}
+        self._next = 0
         self._new_left = new_left
         return self._pack(partials)
 
     def _fill_whole(self, fulls: Sequence[Part]) -> bool:
+        idle = sorted((b for b in self._bins if b.is_empty), key=lambda b: (len(b.loaded), b.index))
         waiting: list[Part] = []
         for part in fulls:
-            loaded = next((b for b in self._bins if b.is_empty and part.module in b.loaded), None)
+            loaded = next((b for b in idle if part.module in b.loaded), None)
             if loaded is None:
                 waiting.append(part)
             else:
                 loaded.take(part)
+                idle.remove(loaded)
         for part in waiting:
-            running = [b for b in self._bins if b.is_empty]
-            target = min(running, key=lambda b: (len(b.loaded), b.index)) if running else self._open()
+            target = idle.pop(0) if idle else self._open()
             if target is None:
                 return False
             target.take(part)
@@ -172,7 +175,8 @@ class _Bins:
             if self._new_left == 0:
                 return None
             self._new_left -= 1
-        index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
-        self._indices.add(index)
-        self._bins.append(_Bin(index, 1.0, is_new=True))
+        while self._next in self._indices:
+            self._next += 1
+        self._indices.add(self._next)
+        self._bins.append(_Bin(self._next, 1.0, is_new=True))
         return self._bins[-1]
