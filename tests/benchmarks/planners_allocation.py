@@ -73,7 +73,7 @@ def growth(title: str, rows: Iterable[tuple[str, list[Problem]]]) -> None:
         answers = [decide(problem) for problem in problems]
         times = sorted(spent for _, spent in answers)
         proven = sum(bool(plan.facts["is_optimal"]) for plan, _ in answers)
-        late = times[min(len(times) - 1, int(0.95 * len(times)))]
+        late = times[-(-95 * len(times) // 100) - 1]
         print(f"| {name} | {statistics.median(times):.1f} | {late:.1f} | {times[-1]:.1f} | {proven} of {len(times)} |")
     print()
 
