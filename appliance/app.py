@@ -30,6 +30,7 @@ from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
 from appliance.modelstore.builds import Builds
+from appliance.modelstore.housekeeping import Housekeeping
 from appliance.modelstore.importer import Importer, ImportOptions
 from appliance.modelstore.repository import Change
 from appliance.modelstore.sandbox import ChildLimits
@@ -204,7 +205,9 @@ class Appliance:
         """Workers first, imports next, then what was in memory before the last stop, hottest first."""
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
         tasks.append(asyncio.create_task(importer.run(), name="importer"))
-        tasks.append(asyncio.create_task(uploads.run(), name="sweep uploads"))
+        chores = Housekeeping(store, uploads, self.settings.imports.jobs_kept_days)
+        chores.start()
+        stack.callback(chores.stop)
         tasks.append(asyncio.create_task(engine.prefetch(await store.resident()), name="warm up"))
         tasks.append(asyncio.create_task(self._remember(store, memory), name="remember residents"))
 

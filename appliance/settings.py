@@ -106,6 +106,8 @@ class ImportSettings(Section):
     """Input sizes made of a model with free height and width."""
     nice: int = Field(10, ge=0, le=19)
     """Politeness of the children towards serving."""
+    jobs_kept_days: int = Field(30, ge=1)
+    """Days after which a finished job is forgotten."""
     eval_samples_max: int = Field(64, ge=1)
     """Samples per accuracy measurement."""
     calibration_samples_max: int = Field(32, ge=1)

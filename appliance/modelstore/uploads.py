@@ -22,7 +22,6 @@ from appliance.modelstore.store import Store
 from appliance.modelstore.tables import UploadRow
 from appliance.modelstore.tenants import tenant_row
 
-SWEEP_EVERY_NS = 3600 * 10**9
 IDLE = timedelta(hours=24)
 
 
@@ -135,12 +134,6 @@ class Uploads:
                 (self.folder / id).unlink(missing_ok=True)
 
             await self._database.write(work)
-
-    async def run(self) -> None:
-        """Sweep every hour, for ever; a background task of the box."""
-        while True:
-            await self._clock.sleep_until_ns(self._clock.now_ns() + SWEEP_EVERY_NS)
-            await self.sweep()
 
     async def sweep(self) -> list[str]:
         """Delete uploads that were idle too long or whose file was taken; returns their ids. (Files without a row go at start.)"""
