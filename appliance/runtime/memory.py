@@ -202,7 +202,6 @@ class MemoryManager:
     def _start_load(self, build: Residency) -> asyncio.Future[None]:
         build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build), name=f"load {build.build_id}")
-        task.add_done_callback(_consume)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         build.loading = task
@@ -382,9 +381,3 @@ class MemoryManager:
             "used_bytes": self.used_bytes,
             "applications": list(self._users_of(build.build_id)),
         }
-
-
-def _consume(task: asyncio.Task[None]) -> None:
-    """A failed load whose waiters all gave up is no unhandled error: it was counted and announced."""
-    if not task.cancelled():
-        task.exception()

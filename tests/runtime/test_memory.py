@@ -80,9 +80,12 @@ async def test_load_reserves_its_peak() -> None:
 async def test_too_large_for_the_budget() -> None:
     """A peak above the budget is refused at once and nobody is evicted for it."""
     bench = MemoryBench({"a": Cost(10), "big": Cost(10, 21)}, budget=20)
-    await bench.use("a")
+    held = await bench.pin("a")
+    start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory) as caught:
         await bench.use("big")
+    assert elapsed_ms(bench, start_ns) == 0
+    bench.memory.unpin(held)
     assert (caught.value.need_bytes, caught.value.budget_bytes) == (21, 20)
     assert bench.resident() == ["a"]
     bench.assert_quiet()
