@@ -21,6 +21,9 @@ ROOMY = 0.7
 BLOCKING_MAX = 2
 """Clients that a trial may show to be in trouble of their own; if more are, the plan is at fault."""
 
+SMALL = 12
+"""Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs little."""
+
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
 
 
@@ -124,7 +127,7 @@ class Admission:
                 high = guess - 1
             bracketed = low > 0 and high < top
             guess, step = ((low + high + 1) // 2, step) if bracketed else (guess + step * (1 if low else -1), step * 2)
-        while low < top and len(self._packers) > 1:
+        while low < top and len(best.members) < SMALL:
             plan_or_none = self._second_chance(self._joined(base, candidates[: low + 1]))
             if plan_or_none is None or not self._is_admissible(plan_or_none, base):
                 break

@@ -32,7 +32,7 @@ class EarliestDue:
     """
 
     def __init__(self, margin: float = 0.0) -> None:
-        """`margin`: share of every SLA kept free at an admission; 0.02 costs about 5 % of the clients and saves two removals in three."""
+        """`margin`: share of every SLA kept free at an admission, against removals later (docs/benchmarks/offload.md has what it costs)."""
         self._margin = margin
 
     def plan(self, problem: OffloadInput) -> OffloadPlan:
