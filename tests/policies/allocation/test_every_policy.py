@@ -104,3 +104,17 @@ def test_thirty_types() -> None:
     assert not broken(problem, answer)
     assert answer["is_optimal"]
     assert answer["cost"] <= plan_one({**problem, "policy": "scrooge"})["cost"] * (1 + 1e-7)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("shape", "most", "gap"),
+    [("chain3", 250.0, 0.01), ("chain18", 3.0, 0.15)],
+)
+def test_large_problems_tell_their_bound(shape: str, most: float, gap: float) -> None:
+    """Hundreds of workers a module, or eighteen modules: the plan keeps every rule and is near the bound it tells."""
+    fine: dict[str, Any] = {"batches": (1, 2, 4, 8, 16, 32), "concurrencies": (1, 2, 4), "instances": most}
+    problem = instances.drawn(0, shape, **fine)
+    answer = plan_one(problem)
+    assert not broken(problem, answer)
+    assert answer["is_optimal"] is False
+    assert answer["bound"] <= answer["cost"] <= answer["bound"] * (1 + gap)  # type: ignore[operator]
