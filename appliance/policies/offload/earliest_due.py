@@ -18,15 +18,16 @@ PATIENT = Patience(join=0.65, lead=0.8)
 """First try: batches wait until they fill, and no client sends much more than its SLA needs."""
 EAGER = Patience(join=0.5, lead=0.5)
 """Mending: the processor rests only where nobody could use it."""
-ROUNDS = 2
-"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others."""
+ROUNDS = 1
+"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time adds half a percent of clients and a
+quarter of the time of a search."""
 SLACK_FRAMES_MAX = 10.0
 
 
 class EarliestDue:
     """Most clients, like ARISE, with the most urgent client leading each batch (`due`).
 
-    Where a set fails, the slack of those far below their SLA is given to those above it, twice; then ARISE's own order has a try, and its whole search
+    Where a set fails, the slack of those far below their SLA is given to those above it, once; then ARISE's own order has a try, and its whole search
     where clients would have to go, or wait although there is room. With variants, the most promising choices (`joint`) are planned and the one that
     serves most is taken; the first of those that tie, so that nobody changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
     """
