@@ -102,8 +102,8 @@ def upload_large(live: LiveBox, name: str, model: Path, *, task: str = "tensor",
                 f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}
             ).raise_for_status()
             offset += len(piece)
-        data = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
-        answer = http.post("/v1/models", data=data)
+        fields = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
+        answer = http.post("/v1/models", files={key: (None, value) for key, value in fields.items()})
         answer.raise_for_status()
         job: str = answer.json()["id"]
         return job
