@@ -29,8 +29,10 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_PER_PAIR, WORK_MAX = 180, 7, 2000
-"""The bound on work in calls of `best_pair` (about 0.3 ms): at least, per pair of workers, at most."""
+WORK_MIN, WORK_MAX = 190, 2000
+"""The bound on work in calls of `best_pair` (about 0.2 ms): 190 up to 7 workers, 217 for 8, 1228 for 16."""
+TRUE_RATES_MAX = 20_000
+"""Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,8 @@ class Exchange:
         search = _Search(problem, options, patterns, self._work_max or _work_max(problem.workers))
         board = search.run()
         mapped = _mapped(options, board)
-        if len(patterns.rates) < len(np.unique(options.rates)):
+        is_rounded = len(patterns.rates) < len(np.unique(options.rates))
+        if is_rounded and problem.workers * len(problem.clients) <= TRUE_RATES_MAX:
             mapped = _with_true_rates(problem, options, mapped)
         return assemble(problem, mapped, f"exchange, {search.divisions} divisions between two workers tried")
 
@@ -87,7 +90,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, WORK_PER_PAIR * workers * (workers - 1) // 2))
+    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(1.2 * workers**2.5)))
 
 
 def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:

@@ -16,7 +16,7 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 
 CALL_WORK = 13_000
 """What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
-SINGLE_WORK, SORT_WORK = CALL_WORK // 4, CALL_WORK // 20
+SINGLE_WORK, SORT_WORK, PATTERN_WORK = CALL_WORK // 4, CALL_WORK // 20, 5
 LEAST_GAIN = 1e-8
 """Below this, two divisions are worth the same."""
 ROOM_WORTH = 1e-6
@@ -97,7 +97,7 @@ class PairSearch:
         With dice, one of the best divisions at random, also when it is worth as much as the present one. Cost: about 0.2 ms plus 25 ns per pair of
         patterns that remains, counted in `work`.
         """
-        self.work += CALL_WORK
+        self.work += CALL_WORK + PATTERN_WORK * len(self.patterns.option)
         if not len(clients):
             return None
         pool = self._pool(clients)

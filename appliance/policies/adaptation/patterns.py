@@ -10,7 +10,7 @@ from appliance.policies.adaptation.options import Floats, Options
 
 Ints = npt.NDArray[np.int64]
 
-GRID_PER_PATTERN = 4
+GRID_PER_PATTERN = 2
 """Of the combinations of counts that are tried, few are patterns; so many for each pattern allowed are looked at."""
 
 
@@ -37,10 +37,12 @@ def patterns_of(options: Options, rates: Floats, most: int) -> Patterns | None:
     members = np.stack([kind == r for r in range(len(rates))])
     takers = (members.astype(np.int64) @ options.tolerated.astype(np.int64)).T  # int64[O, R]
     limit = np.minimum(takers, options.capacity[:, None] // rates[None, :]).astype(np.int64)
-    if math.prod(int(n) + 1 for n in limit.max(axis=0)) > GRID_PER_PATTERN * most:
+    # The counts of all rates but the least are tried; of that one, which has the most, as many as fit.
+    if math.prod(int(n) + 1 for n in limit.max(axis=0)[1:]) > GRID_PER_PATTERN * most:
         return None
-    grid = np.indices(tuple(limit.max(axis=0) + 1)).reshape(len(rates), -1).T
-    load = grid @ rates
+    grid = np.indices(tuple(limit.max(axis=0)[1:] + 1)).reshape(len(rates) - 1, -1).T
+    grid = grid if len(rates) > 1 else np.zeros((1, 0), dtype=np.int64)
+    load = grid @ rates[1:]
     found: list[tuple[Ints, Ints]] = []
     count = 0
     for option in range(len(options.batches)):
@@ -75,9 +77,11 @@ def coarse_rates(options: Options, kinds: int) -> Floats:
 
 
 def _maximal(grid: Ints, load: Floats, takers: Ints, rates: Floats, capacity: float) -> Ints:
-    """The rows of the grid that fit and to which no client can be added."""
-    fits = (load <= capacity) & (grid <= takers).all(axis=1)
-    rows, carried = grid[fits], load[fits]
+    """The rows of the grid that fit, with as many of the least rate as fit beside, and to which no client can be added."""
+    fits = (load <= capacity) & (grid <= takers[1:]).all(axis=1)
+    least = np.minimum(takers[0], (capacity - load[fits]) // rates[0]).astype(np.int64)
+    rows = np.column_stack((least, grid[fits]))
+    carried = load[fits] + least * rates[0]
     full = (rows == takers) | (carried[:, None] + rates[None, :] > capacity)
     maximal: Ints = rows[full.all(axis=1)]
     return maximal
