@@ -202,6 +202,7 @@ class MemoryManager:
     def _start_load(self, build: Residency) -> asyncio.Future[None]:
         build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build), name=f"load {build.build_id}")
+        task.add_done_callback(_consume)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         build.loading = task
@@ -381,3 +382,9 @@ class MemoryManager:
             "used_bytes": self.used_bytes,
             "applications": list(self._users_of(build.build_id)),
         }
+
+
+def _consume(task: asyncio.Task[None]) -> None:
+    """A failed load whose waiters all gave up is no unhandled error: it was counted and announced."""
+    if not task.cancelled():
+        task.exception()

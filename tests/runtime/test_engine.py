@@ -63,6 +63,11 @@ async def test_cold_then_warm() -> None:
     assert (cold.variant_id, cold.variant) == ("t/app:v", "v")
     assert (cold.warm, ms(cold.load_ns), ms(cold.compute_ns), ms(cold.queue_ns)) == (False, 100, 10, 0)
     assert (warm.warm, ms(warm.load_ns), ms(warm.compute_ns), ms(warm.queue_ns)) == (True, 0, 10, 0)
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert (figures.outcomes, figures.cold, figures.warm, figures.inferences) == ({"done": 2}, 1, 1, 2)
+    assert {part: ms(figures.histograms[part].sum_ns) for part in ("queue", "load", "compute")} == {
+        "queue": 0, "load": 100, "compute": 20,
+    }  # fmt: skip
     bench.assert_quiet()
 
 
@@ -600,14 +605,18 @@ async def test_retiring_a_model_ends_its_load() -> None:
 
 @story
 async def test_new_application_of_an_old_name_is_available() -> None:
-    """An explicit unload ends with its application."""
+    """An explicit unload ends with its application, and so do its figures and sequences."""
     bench = EngineBench()
     app = bench.add({"v": Cost()})
     await bench.engine.unload(app)
+    bench.telemetry.failed((app.id, "v", "t"), "failed")
+    bench.sequences.open((app.id, "t/s"), start=True)
     bench.catalogue.remove_application(app.id)
     bench.engine.forget_application(app.id)
     bench.catalogue.put_application(app)
     assert bench.engine.is_available(app)
+    assert bench.telemetry.of_application(app.id) == {}
+    assert len(bench.sequences) == 0
 
 
 @story
