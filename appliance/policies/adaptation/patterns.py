@@ -40,8 +40,8 @@ def patterns_of(options: Options, rates: Floats, most: int) -> Patterns | None:
     # The counts of all rates but the least are tried; of that one, which has the most, as many as fit.
     if math.prod(int(n) + 1 for n in limit.max(axis=0)[1:]) > GRID_PER_PATTERN * most:
         return None
-    grid = np.indices(tuple(limit.max(axis=0)[1:] + 1)).reshape(len(rates) - 1, -1).T
-    grid = grid if len(rates) > 1 else np.zeros((1, 0), dtype=np.int64)
+    most_of = tuple(limit.max(axis=0)[1:] + 1)
+    grid = np.indices(most_of).reshape(len(most_of), math.prod(most_of)).T
     load = grid @ rates[1:]
     found: list[tuple[Ints, Ints]] = []
     count = 0
