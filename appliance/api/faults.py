@@ -64,7 +64,9 @@ async def _http(request: Request, exc: Exception) -> Response:
 def _methods(request: Request) -> set[str]:
     """What the path can be asked with; the framework itself names only those of the first route that fits."""
     routes = [route for router in request.app.state.routers for route in router.routes if isinstance(route, APIRoute)]
-    return {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods or ()}
+    return {
+        method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods or ()
+    }
 
 
 async def _gone(request: Request, _: Exception) -> Response:
