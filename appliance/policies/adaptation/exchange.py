@@ -29,8 +29,8 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_MAX = 190, 2000
-"""The bound on work in calls of `best_pair` (about 0.2 ms): 190 up to 7 workers, 217 for 8, 1228 for 16."""
+WORK_MIN, WORK_MAX = 175, 2000
+"""The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
@@ -90,7 +90,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(1.2 * workers**2.5)))
+    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(1.1 * workers**2.5)))
 
 
 def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:

@@ -4,7 +4,8 @@ The paper's two sub-problems (§IV-B, §IV-C) with other means: no annealing but
 dynamic program but the patterns of the level; and boards that begin with the same workers share the work.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 
 RUNG_WORK = 2_500
 """What one worker costs, in the unit of `pairs.CALL_WORK`."""
+
+MOVES = ((1,), (2,), (1, -1), (1, -2), (2, -1), (1, -1, -1), (1, 1, -1), (-1,))
+"""By how many levels one, two or three workers move together, in the order of trying; a worker alone goes down where that lets it carry more."""
 
 State = tuple[int, ...]
 """Levels of the workers, descending; a level is an index into the distinct accuracies, ascending."""
@@ -94,19 +98,25 @@ class Ladder:
         return (low,) * self._workers
 
     def _neighbours(self, state: State) -> Iterator[State]:
-        """One worker up a level or two; one up and another down; one down (with a better fit it may carry more)."""
+        """The states that are one of MOVES away, each once."""
         distinct = sorted(set(state), reverse=True)
-        for step in (1, 2):
-            for up in distinct:
-                if up + step < self.levels:
-                    yield _moved(state, up, up + step)
-        for up in distinct:
-            for down in distinct:
-                if up + 1 < self.levels and down > 0 and (up != down or state.count(up) > 1):
-                    yield _moved(_moved(state, down, down - 1), up, up + 1)
-        for down in distinct:
-            if down > 0:
-                yield _moved(state, down, down - 1)
+        seen = {state}
+        for steps in MOVES:
+            for sources in itertools.product(distinct, repeat=len(steps)):
+                moved = self._moved(state, sources, steps)
+                if moved is not None and moved not in seen:
+                    seen.add(moved)
+                    yield moved
+
+    def _moved(self, state: State, sources: Sequence[int], steps: Sequence[int]) -> State | None:
+        """The state with one worker of each source level moved by its step; None where there is no such worker or level."""
+        moved = list(state)
+        for source, step in zip(sources, steps, strict=True):
+            if source not in moved or not 0 <= source + step < self.levels:
+                return None
+            moved.remove(source)
+        moved += [source + step for source, step in zip(sources, steps, strict=True)]
+        return tuple(sorted(moved, reverse=True))
 
     def _next(self, below: Rung, level: int) -> Rung:
         self.work += RUNG_WORK
@@ -135,9 +145,3 @@ class Ladder:
 
 def _better(found: Rung, best: Rung) -> bool:
     return (found.mapped, found.objective) > (best.mapped, best.objective + 1e-9)
-
-
-def _moved(state: State, source: int, target: int) -> State:
-    moved = list(state)
-    moved[moved.index(source)] = target
-    return tuple(sorted(moved, reverse=True))
