@@ -36,7 +36,7 @@ from appliance.modelstore.repository import Change
 from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
-from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.room import ROOM_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.admission import Admission
 from appliance.runtime.catalogue import Catalogue
@@ -126,7 +126,7 @@ class Appliance:
         memory = MemoryManager(
             clock=clock,
             loader=Loader(builds, processor),
-            policy=EVICTION_POLICIES[settings.policies.eviction](),
+            policy=ROOM_POLICIES[settings.policies.room](),
             budget_bytes=memory_budget(settings),
             wait_ms_max=settings.memory.wait_ms_max,
             events=telemetry,

@@ -13,7 +13,7 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, OutOfMemory, ShuttingDown
 from appliance.domain.states import ResidencyState
-from appliance.policies.eviction.base import EvictionInput, EvictionPlan, EvictionPolicy, ResidentBuild
+from appliance.policies.room.base import RoomProblem, RoomPlan, RoomPolicy, ResidentBuild
 from appliance.runtime.loader import Loader
 from appliance.runtime.ports import DecisionSink, EventSink
 from appliance.runtime.residency import Residency
@@ -32,7 +32,7 @@ class MemoryManager:
         *,
         clock: Clock,
         loader: Loader,
-        policy: EvictionPolicy,
+        policy: RoomPolicy,
         budget_bytes: int,
         wait_ms_max: float,
         events: EventSink,
@@ -287,19 +287,19 @@ class MemoryManager:
             for victim in self._plan("", 0, free).victims:
                 self._evict(self._builds[victim], "")
 
-    def _plan(self, newcomer: str, need: int, free: int) -> EvictionPlan:
+    def _plan(self, newcomer: str, need: int, free: int) -> RoomPlan:
         resident = tuple(
             ResidentBuild(b.build_id, b.bytes, b.last_used_ns, b.pins > 0, self._users_of(b.build_id))
             for b in sorted(self._builds.values(), key=lambda b: b.build_id)
             if b.state is _S.RESIDENT
         )
-        problem = EvictionInput(self._clock.now_ns(), newcomer, need, free, resident)
+        problem = RoomProblem(self._clock.now_ns(), newcomer, need, free, resident)
         plan = self._policy.plan(problem)
         self._check(plan, problem)
         self._decisions.record("eviction", {"input": problem, "plan": plan})
         return plan
 
-    def _check(self, plan: EvictionPlan, problem: EvictionInput) -> None:
+    def _check(self, plan: RoomPlan, problem: RoomProblem) -> None:
         victims = [self._builds[v] for v in plan.victims]
         assert len({v.build_id for v in victims}) == len(victims), "a victim twice"
         assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"

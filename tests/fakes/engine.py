@@ -25,7 +25,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
-from appliance.policies.eviction.lru import LeastRecentlyUsed
+from appliance.policies.room.lru import LeastRecentlyUsed
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.admission import Admission
 from appliance.runtime.catalogue import Catalogue

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from appliance.clock import LoopClock
-from appliance.policies.eviction.base import EvictionPolicy
-from appliance.policies.eviction.lru import LeastRecentlyUsed
+from appliance.policies.room.base import RoomPolicy
+from appliance.policies.room.lru import LeastRecentlyUsed
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.residency import Residency
@@ -21,7 +21,7 @@ class MemoryBench:
         costs: Mapping[str, Cost],
         budget: int,
         *,
-        policy: EvictionPolicy | None = None,
+        policy: RoomPolicy | None = None,
         wait_ms_max: float = 1000,
         watched: bool = True,
     ) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, ShuttingDown
 from appliance.domain.states import ResidencyState
-from appliance.policies.eviction.base import EvictionInput, EvictionPlan
-from appliance.policies.eviction.none import NeverEvict
+from appliance.policies.room.base import RoomProblem, RoomPlan
+from appliance.policies.room.none import NeverEvict
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -236,8 +236,8 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
         def __init__(self, *victims: str) -> None:
             self.victims = victims
 
-        def plan(self, problem: EvictionInput) -> EvictionPlan:
-            return EvictionPlan(self.victims, 10, True, "wrong")
+        def plan(self, problem: RoomProblem) -> RoomPlan:
+            return RoomPlan(self.victims, 10, True, "wrong")
 
     for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
         bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, policy=wrong)

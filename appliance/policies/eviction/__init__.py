@@ -3,10 +3,5 @@
 from collections.abc import Callable, Mapping
 
 from appliance.policies.eviction.base import EvictionPolicy
-from appliance.policies.eviction.lru import LeastRecentlyUsed
-from appliance.policies.eviction.none import NeverEvict
 
-EVICTION_POLICIES: Mapping[str, Callable[[], EvictionPolicy]] = {
-    "lru": LeastRecentlyUsed,
-    "none": NeverEvict,
-}
+EVICTION_POLICIES: Mapping[str, Callable[[], EvictionPolicy]] = {}

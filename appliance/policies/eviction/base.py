@@ -1,46 +1,115 @@
-"""The eviction family: which builds leave memory, and for what, so that a wanted build fits.
+"""The eviction family (Edge-MultiAI §III-B): which variant of which application is in memory, so that a request finds one.
 
 A policy reads no clock, draws no random number and does nothing; the memory manager checks the plan and enacts it as one transaction.
+Equal problems get equal plans; ties break by name.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Literal, Protocol
+
+Outcome = Literal["warm", "cold", "failed"]
+Intent = Literal["serve", "procure", "rebalance"]
 
 
 @dataclass(frozen=True, slots=True)
-class ResidentBuild:
-    """A build in memory at the time of the decision."""
+class Option:
+    """A variant in an application's zoo."""
 
-    build_id: str
+    name: str
     bytes: int
-    last_used_ns: int
-    pinned: bool
-    """In use by queued or running requests: never a victim."""
-    applications: tuple[str, ...] = ()
+    peak_bytes: int
+    """Needed while it loads; never less than `bytes`."""
+    accuracy: float
+    """In the unit of its source, the same for all variants of an application."""
+    load_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionInput:
-    """`need_bytes` must become free in addition to `free_bytes`, for `build_id`."""
+class Wish:
+    """A planner asks that a variant be kept (or brought) until a time; higher priorities are heard first (X-04)."""
+
+    variant: str
+    until_ns: int
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationState:
+    """An application at the time of the decision."""
+
+    name: str
+    options: tuple[Option, ...]
+    resident: str | None
+    pinned: bool = False
+    """Its resident variant is in use by queued or running requests, or is being loaded: never a victim."""
+    last_request_ns: int | None = None
+    next_request_ns: int | None = None
+    """When the next request is predicted; None = not expected."""
+    unexpected_probability: float = 0.0
+    """P(a request of this application | the requester is active), EM-19."""
+    rate_rps: float | None = None
+    """Requests per second lately, where it is known."""
+    tenant: str = "default"
+    weight: float = 1.0
+    accuracy_min: float = 0.0
+    """No variant below this accuracy will do, where the zoo has one that reaches it."""
+    wishes: tuple[Wish, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShare:
+    """Memory that a tenant's applications can count on, and may not exceed."""
+
+    name: str
+    guarantee_bytes: int = 0
+    ceiling_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ResidencyProblem:
+    """Everything a policy may know.
+
+    `serve`: a request of `request` has come; if none of its variants is resident, choose one and make room. `procure`: its window opens; bring its best
+    variant, room permitting (no request waits). `rebalance`: nobody in particular asks (`request` is None); the policy may use what memory is free.
+    """
 
     now_ns: int
-    build_id: str
-    need_bytes: int
-    free_bytes: int
-    resident: tuple[ResidentBuild, ...]
+    memory_bytes: int
+    history_window_ns: int
+    """H: an application requested within it is no candidate of iWS-BFE (EM-15)."""
+    delta_ns: int
+    """Δ: half the width of a window (EM-06)."""
+    applications: tuple[ApplicationState, ...]
+    request: str | None
+    intent: Intent = "serve"
+    tenants: tuple[TenantShare, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, ApplicationState]:
+        return {a.name: a for a in self.applications}
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionPlan:
-    """Victims in the order of leaving; `sufficient` says whether the wanted build fits afterwards. An insufficient plan has no victims."""
+class Change:
+    """`application` goes from variant `before` to `after`; None = not in memory."""
 
-    victims: tuple[str, ...]
-    freed_bytes: int
-    sufficient: bool
+    application: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyPlan:
+    """`serve` is the variant that will answer; a failed plan changes nothing. For `procure` and `rebalance`, `warm` means nothing was missing."""
+
+    outcome: Outcome
+    serve: str | None
+    changes: tuple[Change, ...]
     reason: str
 
 
 class EvictionPolicy(Protocol):
-    """`plan` is total: it returns an insufficient plan where nothing can be done. Ties break by build id."""
+    """`plan` is total: where nothing can be done it returns a failed plan (`serve`) or one without changes (`procure`, `rebalance`)."""
 
-    def plan(self, problem: EvictionInput) -> EvictionPlan: ...
+    def plan(self, problem: ResidencyProblem) -> ResidencyPlan: ...

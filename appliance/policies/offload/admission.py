@@ -25,6 +25,8 @@ SMALL = 12
 """Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs little."""
 
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
+Resumer = Callable[[Fleet, Opening, Sequence[int]], Verified | None]
+"""None: nothing to go on with."""
 
 
 @dataclass(slots=True)
@@ -41,15 +43,17 @@ class Admission:
     """One search. Trials: one if all is well and nobody waits, else about 2·log₂ of the candidates more, and one or two a removal."""
 
     def __init__(
-        self, fleet: Fleet, load: Sequence[float], packers: Sequence[Packer], expected: float, margin: float = 0.0
+        self, fleet: Fleet, load: Sequence[float], packers: Sequence[Packer], expected: float, margin: float = 0.0, resume: Resumer | None = None
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
-        where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others."""
+        where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
+        `resume`: how to go on with the previous plan, tried before all else."""
         self._fleet = fleet
         self._load = load
         self._packers = packers
         self._expected = expected
         self._margin = margin
+        self._resume = resume
         self._state = opening(fleet)
         self._trials = 0
 
@@ -57,7 +61,10 @@ class Admission:
         fleet, load = self._fleet, self._load
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
         served = [i for i in order if fleet.is_served[i] and load[i] < float("inf")]
-        base = self._try(served) if sum([load[i] for i in served]) <= OVERLOAD_MAX else None
+        base = self._resume(fleet, self._state, served) if self._resume else None
+        self._trials += base is not None
+        if base is None or base.broken:
+            base = self._try(served) if sum([load[i] for i in served]) <= OVERLOAD_MAX else None
         if base is None or base.broken:
             base = self._keep([i for i in served if not is_hopeless(fleet, self._state, i)])
         kept = set(base.members)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from appliance.policies.offload.admission import ROOMY, Admission, Decision, Packer
+from appliance.policies.offload.admission import ROOMY, Admission, Decision, Packer, Resumer
 from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
@@ -11,6 +11,7 @@ from appliance.policies.offload.fleet import Fleet, fleet_of, step1
 from appliance.policies.offload.joint import choices
 from appliance.policies.offload.ledger import Opening
 from appliance.policies.offload.verify import Verified, verified
+from appliance.policies.offload.warm import resumed
 
 EXPECTED_LOAD = 0.86
 """Σ load that the packer usually carries. Only where the search for admissions starts."""
@@ -44,7 +45,8 @@ class EarliestDue:
 
     def _best_on(self, fleet: Fleet) -> "_Option":
         chosen = pace(fleet)
-        decision = Admission(fleet, chosen.load, [leading(chosen), in_order], EXPECTED_LOAD, self._margin).decide()
+        packers = [leading(chosen), in_order]
+        decision = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resuming(chosen)).decide()
         if decision.removed or self._is_blocked(fleet, chosen, decision):
             settings = step1(fleet)
             other = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin).decide()
@@ -72,6 +74,20 @@ class _Option:
 def in_order(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:
     """ARISE's own packing, in order of arrival."""
     return adjusting(step1(fleet))(fleet, state, members)
+
+
+def resuming(chosen: Pace) -> Resumer:
+    """Go on with the previous plan, and pack by urgency what it does not reach."""
+
+    def go_on(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified | None:
+        found = resumed(fleet, state, members)
+        if found is None:
+            return None
+        slots, after = found
+        new = pack_due(fleet, after, members, chosen.batch, chosen.period_ms, PATIENT)
+        return verified(fleet, state, members, [*slots, *new])
+
+    return go_on
 
 
 def leading(chosen: Pace) -> Packer:

@@ -4,6 +4,7 @@ Overlap (§4.4.2 (1), AR-17): batches of the previous plan stay as they are whil
 reach it, its frame; later ones are planned anew. A promised frame is never ordered twice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.policies.offload.base import Batch
@@ -31,6 +32,8 @@ class Opening:
     head: list[Slot]
     free_ms: float
     """When the processor is free after the head."""
+    rest: Sequence[Batch] = ()
+    """Batches of the previous plan after the head: free to change, and the way to go on if nothing did."""
 
 
 def opening(fleet: Fleet, without: frozenset[int] = frozenset()) -> Opening:
@@ -91,6 +94,7 @@ def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]
     kept = len(planned)
     while kept and not _is_promised(planned[kept - 1], orderable):
         kept -= 1
+    state.rest = planned[kept:]
     for batch in ordered:
         members = [(place[name], frame) for name, frame in batch.requests if name in place]
         if batch.start_ms < problem.now_ms and members and batch.variant in networks:

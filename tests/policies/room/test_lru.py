@@ -1,11 +1,11 @@
 """Least recently used: the longest unused leave first, and no more of them than needed."""
 
-from appliance.policies.eviction.base import EvictionInput, EvictionPlan, ResidentBuild
-from appliance.policies.eviction.lru import LeastRecentlyUsed
+from appliance.policies.room.base import RoomProblem, RoomPlan, ResidentBuild
+from appliance.policies.room.lru import LeastRecentlyUsed
 
 
-def plan(need: int, free: int, *resident: ResidentBuild) -> EvictionPlan:
-    return LeastRecentlyUsed().plan(EvictionInput(100, "new", need, free, resident))
+def plan(need: int, free: int, *resident: ResidentBuild) -> RoomPlan:
+    return LeastRecentlyUsed().plan(RoomProblem(100, "new", need, free, resident))
 
 
 def build(name: str, size: int, used: int, pinned: bool = False) -> ResidentBuild:
@@ -30,7 +30,7 @@ def test_ties_break_by_name() -> None:
 def test_too_little_even_then() -> None:
     """It says how much would still be missing, and names no victim."""
     answer = plan(30, 5, build("a", 10, 1), build("b", 50, 2, pinned=True))
-    assert answer == EvictionPlan((), 0, False, "15 bytes are missing even without every unpinned build")
+    assert answer == RoomPlan((), 0, False, "15 bytes are missing even without every unpinned build")
 
 
 def test_fits_as_it_is() -> None:

@@ -1,12 +1,12 @@
 """Least recently used: the classic baseline."""
 
-from appliance.policies.eviction.base import EvictionInput, EvictionPlan
+from appliance.policies.room.base import RoomProblem, RoomPlan
 
 
 class LeastRecentlyUsed:
     """Unload unpinned builds, longest unused first, until the wanted one fits; O(n log n). Ties: build id."""
 
-    def plan(self, problem: EvictionInput) -> EvictionPlan:
+    def plan(self, problem: RoomProblem) -> RoomPlan:
         missing = problem.need_bytes - problem.free_bytes
         victims: list[str] = []
         freed = 0
@@ -17,7 +17,7 @@ class LeastRecentlyUsed:
                 victims.append(build.build_id)
                 freed += build.bytes
         if freed < missing:
-            return EvictionPlan((), 0, False, f"{missing - freed} bytes are missing even without every unpinned build")
-        return EvictionPlan(
+            return RoomPlan((), 0, False, f"{missing - freed} bytes are missing even without every unpinned build")
+        return RoomPlan(
             tuple(victims), freed, True, f"{len(victims)} least recently used builds free {freed} bytes"
         )

@@ -1,0 +1,1 @@
+"""Registry of forecasters."""

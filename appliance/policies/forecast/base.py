@@ -1,0 +1,23 @@
+"""The forecast family (Edge-MultiAI §III-A): when an application's next request comes, from when the earlier ones came."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The next arrival after now, and how far off (standard deviation) such predictions are."""
+
+    next_ns: int
+    spread_ns: int
+
+
+class Forecaster(Protocol):
+    """Pure: the same history and time give the same prediction. An instance is immutable; what training finds makes a new one."""
+
+    name: str
+
+    def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
+        """The first arrival after `now_ns`, given past ones (ascending, none after now); None with too little history. Looks at the last 64 at most."""
+        ...

@@ -1,0 +1,41 @@
+"""Warm start: the previous plan goes on as it is, and only what it does not reach any more is packed.
+
+Between two plans little changes: no client comes or goes, links stay what they were. Then the batches of the previous plan that have not begun are still a
+plan that keeps every SLA, but for the part of the horizon that is new. What comes of it is verified like any other plan; where it breaks an SLA, or the
+previous plan no longer fits, everything is packed anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from appliance.policies.offload.fleet import Fleet
+from appliance.policies.offload.ledger import Opening, Slot
+
+GRACE_LEFT = 0.5
+"""Share of the grace period by which frames must still precede their batch; where links got slower by more, batches are to move."""
+
+
+def resumed(fleet: Fleet, state: Opening, members: Sequence[int]) -> tuple[list[Slot], Opening] | None:
+    """The rest of the previous plan and the state after it; None where a batch of it cannot stay exactly as it is. O(requests)."""
+    place = {fleet.clients[i].name: i for i in members}
+    networks = {network.name: k for k, network in enumerate(fleet.networks)}
+    frame_ms, up_ms, of = fleet.frame_ms, fleet.up_ms, fleet.network
+    earliest, last, free_ms = state.earliest[:], state.last[:], state.free_ms
+    slots: list[Slot] = []
+    for start, variant, requests in state.rest:
+        k = networks.get(variant, -1)
+        latency = fleet.networks[k].latency_ms.get(len(requests)) if k >= 0 else None
+        if latency is None or start < free_ms or start >= fleet.end_ms:
+            return None
+        arrived_ms = start - GRACE_LEFT * fleet.problem.grace * latency
+        placed = []
+        for name, frame in requests:
+            i = place.get(name, -1)
+            if i < 0 or of[i] != k or frame < earliest[i] or frame * frame_ms + up_ms[i] > arrived_ms:
+                return None
+            placed.append((i, frame))
+            last[i] = frame
+            earliest[i] = frame + 1
+        slots.append((start, k, placed))
+        free_ms = start + latency
+    return (slots, replace(state, earliest=earliest, last=last, free_ms=free_ms)) if slots else None
