@@ -43,7 +43,13 @@ class Admission:
     """One search. Trials: one if all is well and nobody waits, else about 2·log₂ of the candidates more, and one or two a removal."""
 
     def __init__(
-        self, fleet: Fleet, load: Sequence[float], packers: Sequence[Packer], expected: float, margin: float = 0.0, resume: Resumer | None = None
+        self,
+        fleet: Fleet,
+        load: Sequence[float],
+        packers: Sequence[Packer],
+        expected: float,
+        margin: float = 0.0,
+        resume: Resumer | None = None,
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
         where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
@@ -78,7 +84,7 @@ class Admission:
 
     def _forget(self, gone: set[int]) -> bool:
         """Take clients that are no longer served out of the head. True if that changed it."""
-        if not any(i in gone for _, _, requests in self._state.head for i, _ in requests):
+        if not gone or not any(i in gone for _, _, requests in self._state.head for i, _ in requests):
             return False
         self._state = opening(self._fleet, frozenset(gone))
         return True
@@ -119,6 +125,8 @@ class Admission:
 
     def _extend(self, base: Verified, candidates: list[int]) -> Verified:
         """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected number up or down, then by halves."""
+        if not candidates:
+            return base
         best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
         guess, step, top = self._number_within(self._expected, base, candidates), 1, high
         while low < high:

@@ -13,30 +13,23 @@ def assemble(fleet: Fleet, decision: Decision, interval: Sequence[int], batch: S
     names = [client.name for client in fleet.clients]
     variants = [network.name for network in fleet.networks]
     members = sorted(decision.verified.members)
-    frames: dict[int, list[int]] = {i: [] for i in members}
+    frames: list[list[int]] = [[] for _ in names]
     batches = []
     for start, network, requests in (*decision.state.head, *decision.verified.slots):
         batches.append(Batch(start, variants[network], tuple([(names[i], frame) for i, frame in requests])))
         for i, frame in requests:
             frames[i].append(frame)
-    strides = decision.verified.strides
-    served = tuple(
-        [
-            Served(
-                names[i],
-                interval[i],
-                batch[i],
-                variants[fleet.network[i]],
-                tuple(frames[i]),
-                drop_of(fleet, i, strides[i]),
-            )
-            for i in members
-        ]
-    )
+    strides, of = decision.verified.strides, fleet.network
+    served = [
+        Served(names[i], interval[i], batch[i], variants[of[i]], tuple(frames[i]), drop_of(fleet, i, strides[i]))
+        for i in members
+    ]
     is_member = set(members)
     admitted = tuple([names[i] for i in members if not fleet.is_served[i]])
     removed = tuple([name for i, name in enumerate(names) if fleet.is_served[i] and i not in is_member])
-    return OffloadPlan(served, admitted, removed, tuple(batches), _reason(fleet, decision, admitted, removed, how))
+    return OffloadPlan(
+        tuple(served), admitted, removed, tuple(batches), _reason(fleet, decision, admitted, removed, how)
+    )
 
 
 def _reason(fleet: Fleet, decision: Decision, admitted: Sequence[str], removed: Sequence[str], how: str) -> str:

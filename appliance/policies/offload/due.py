@@ -86,12 +86,16 @@ def pack_due(
     of, networks = fleet.network, fleet.networks
     earliest = state.earliest[:]
     travel = [up + grace * networks[k].latency_ms[b] for up, k, b in zip(fleet.up_ms, of, batch, strict=True)]
-    up_frames = [up * per_ms - EPSILON for up in fleet.up_ms]
+    join = patience.join
+    habits = [
+        (up * per_ms - EPSILON, way, join * ms, ms, -b)
+        for up, way, ms, b in zip(fleet.up_ms, travel, period_ms, batch, strict=True)
+    ]
     line, joins = _line_up(fleet, state, members, period_ms, batch, travel, patience)
-    join_ms = [patience.join * ms for ms in period_ms]
     early_ms = [(1.0 - patience.lead) * ms for ms in period_ms]
-    early_max_ms = max([early_ms[i] for i in members], default=0.0)
-    join_early_ms = (1.0 - patience.join) * max([period_ms[i] for i in members], default=0.0) + EPSILON
+    period_max_ms = max([period_ms[i] for i in members], default=0.0)
+    early_max_ms = (1.0 - patience.lead) * period_max_ms
+    join_early_ms = (1.0 - join) * period_max_ms + EPSILON
     shared = None if len(networks) == 1 else of
     slots: list[Slot] = []
     t = state.free_ms
@@ -112,18 +116,20 @@ def pack_due(
         latency = network.latency_ms[size]
         arrive = (t - grace * latency) * per_ms
         requests = []
-        for entry in chosen[:size]:
+        for entry in chosen if size == len(chosen) else chosen[:size]:
             line.remove(entry)
-            _, wish, i = entry
-            frame = int(arrive - up_frames[i])
+            i = entry[2]
+            up, way, rest, period, wish = habits[i]
+            frame = int(arrive - up)
             if frame < earliest[i]:  # noqa: PLR1730 -- max() is slower, and this loop is the policy's time
                 frame = earliest[i]
             requests.append((i, frame))
-            earliest[i] = frame = frame + 1
-            sendable = frame * frame_ms + travel[i]
-            rested = t + join_ms[i]
-            joins[i] = rested if rested > sendable else sendable
-            insort(line, (t + period_ms[i], wish, i))
+            frame += 1
+            earliest[i] = frame
+            sendable = frame * frame_ms + way
+            rest += t
+            joins[i] = rest if rest > sendable else sendable
+            insort(line, (t + period, wish, i))
         slots.append((t, of[leader[2]], requests))
         t += latency
     return slots

@@ -6,9 +6,10 @@ reach it, its frame; later ones are planned anew. A promised frame is never orde
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
-from appliance.policies.offload.base import Batch
-from appliance.policies.offload.drop import first_frame_at
+from appliance.policies.offload.base import Batch, Client
+from appliance.policies.offload.drop import EPSILON
 from appliance.policies.offload.fleet import Fleet
 
 NONE = -1
@@ -38,43 +39,48 @@ class Opening:
 
 def opening(fleet: Fleet, without: frozenset[int] = frozenset()) -> Opening:
     """The state of all clients, with the results of what is under way; those `without` leave the head. O(N + previous requests)."""
-    problem = fleet.problem
-    now, fps = problem.now_ms, problem.fps
-    count = len(fleet.clients)
+    problem, clients, per_ms = fleet.problem, fleet.clients, fleet.frames_per_ms
+    now, count = problem.now_ms, len(fleet.clients)
+    hears = [ceil((now + down) * per_ms - EPSILON) for down in fleet.down_ms]
+    results = [_newest(client, per_ms) for client in clients]
     state = Opening(
         [NONE] * count,
+        [fleet.display_from] * count,
         [0] * count,
-        [0] * count,
-        [0] * count,
-        [0] * count,
-        [NONE] * count,
+        [fleet.display_to] * count,
+        hears,
+        [NONE if client.last_frame is None else client.last_frame for client in clients],
         [],
         max(now, problem.busy_until_ms),
     )
-    results: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    for i, client in enumerate(fleet.clients):
-        if client.last_result_ms is not None and client.last_result_frame is not None:
-            results[i].append((first_frame_at(client.last_result_ms, fps), client.last_result_frame))
-        if client.last_frame is not None:
-            state.last[i] = client.last_frame
-        state.earliest[i] = max(first_frame_at(now + fleet.down_ms[i], fps), state.last[i] + 1, 0)
     if problem.previous:
         _take_over(fleet, state, results, without)
-    for i in range(count):
-        if len(results[i]) > 1:
-            results[i].sort()
-        _play(fleet, state, i, results[i])
-        state.earliest[i] = max(state.earliest[i], state.last[i] + 1)
+    for i, come in enumerate(results):
+        if come:
+            _play(fleet, state, i, come)
+    state.earliest = [max(heard, last + 1, 0) for heard, last in zip(hears, state.last, strict=True)]
     return state
 
 
+def _newest(client: Client, per_ms: float) -> list[tuple[int, int]]:
+    """(display, frame) of the newest result that is there, if any."""
+    if client.last_result_ms is None or client.last_result_frame is None:
+        return []
+    return [(ceil(client.last_result_ms * per_ms - EPSILON), client.last_result_frame)]
+
+
 def _play(fleet: Fleet, state: Opening, i: int, results: list[tuple[int, int]]) -> None:
-    """Fold results, (display, frame) in order of display, into the columns of client i."""
+    """Fold results, (display, frame), into the columns of client i."""
+    if len(results) > 1:
+        results.sort()
     shown, since, total, counted = NONE, fleet.display_from, 0, fleet.display_to
     for display, frame in results:
         if frame <= shown:
             continue
-        display = min(max(display, fleet.display_from), fleet.display_to)
+        if display < fleet.display_from:
+            display = fleet.display_from
+        elif display > fleet.display_to:
+            display = fleet.display_to
         if shown == NONE:
             counted = display
         else:
@@ -90,14 +96,14 @@ def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]
     networks = {network.name: k for k, network in enumerate(fleet.networks)}
     ordered = sorted(problem.previous, key=lambda b: b.start_ms)
     planned = [b for b in ordered if b.start_ms >= problem.now_ms and b.variant in networks]
-    orderable = {c.name: first_frame_at(problem.now_ms + c.downlink_ms, problem.fps) for c in fleet.clients}
-    kept = len(planned)
-    while kept and not _is_promised(planned[kept - 1], orderable):
-        kept -= 1
+    orderable = {client.name: frame for client, frame in zip(fleet.clients, state.earliest, strict=True)}
+    kept = _promised(planned, orderable)
     state.rest = planned[kept:]
     for batch in ordered:
+        if batch.start_ms >= problem.now_ms:
+            break
         members = [(place[name], frame) for name, frame in batch.requests if name in place]
-        if batch.start_ms < problem.now_ms and members and batch.variant in networks:
+        if members and batch.variant in networks:
             network = fleet.networks[networks[batch.variant]]
             size = network.fit(len(batch.requests)) or network.sizes[0]
             _deliver(fleet, state, results, members, batch.start_ms + network.latency_ms[size])
@@ -119,11 +125,17 @@ def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]
 def _deliver(
     fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]], members: list[tuple[int, int]], end_ms: float
 ) -> None:
+    per_ms, down_ms, last = fleet.frames_per_ms, fleet.down_ms, state.last
     for i, frame in members:
-        results[i].append((first_frame_at(end_ms + fleet.down_ms[i], fleet.problem.fps), frame))
-        state.last[i] = max(state.last[i], frame)
+        results[i].append((ceil((end_ms + down_ms[i]) * per_ms - EPSILON), frame))
+        last[i] = max(last[i], frame)
 
 
-def _is_promised(batch: Batch, orderable: dict[str, int]) -> bool:
-    """Whether a member has captured its frame, or will have before a new order reaches it."""
-    return any([frame < orderable.get(name, 0) for name, frame in batch.requests])
+def _promised(planned: Sequence[Batch], orderable: dict[str, int]) -> int:
+    """How many batches, from the first on, hold: to the last with a member that has captured its frame, or will have before a new order reaches it."""
+    top = max(orderable.values(), default=0)
+    for kept in range(len(planned), 0, -1):
+        for name, frame in planned[kept - 1].requests:
+            if frame < top and frame < orderable.get(name, 0):
+                return kept
+    return 0

@@ -1,0 +1,83 @@
+"""The warm start: the previous plan goes on where nothing changed, and is packed anew where something did."""
+
+from dataclasses import replace
+
+from appliance.policies.offload.base import Batch, OffloadInput
+from appliance.policies.offload.earliest_due import EarliestDue
+from appliance.policies.offload.fleet import fleet_of
+from appliance.policies.offload.ledger import opening
+from appliance.policies.offload.warm import resumed
+from tests.checkers.offload import check
+from tests.instances.offload.rolling import Stay, carry_out, snapshot
+from tests.instances.offload.scenes import waiting_scene
+
+
+def _second_period() -> OffloadInput:
+    """Twelve clients after 200 ms of their first plan, carried out as planned; nobody at the door."""
+    first = waiting_scene(3, "depth", "5G", "mixed", clients=12)
+    plan = EarliestDue().plan(first)
+    stays = {c.name: Stay(c, 1e18) for c in first.waiting if c.name in plan.admitted}
+    now = first.now_ms + 200.0
+    batches = carry_out(plan.batches, stays, first.inference_ms, first.now_ms)
+    running = [b for b in batches if b.start_ms < now]
+    busy = max((b.start_ms + first.inference_ms[len(b.requests)] for b in running), default=0.0)
+    clients = tuple(snapshot(stay, now) for stay in stays.values())
+    return replace(first, now_ms=now, clients=clients, waiting=(), busy_until_ms=busy, previous=batches)
+
+
+def _rest(problem: OffloadInput) -> list[Batch] | None:
+    fleet = fleet_of(problem)
+    found = resumed(fleet, opening(fleet), range(len(fleet.clients)))
+    if found is None:
+        return None
+    names = [c.name for c in fleet.clients]
+    return [Batch(start, None, tuple((names[i], f) for i, f in requests)) for start, _, requests in found[0]]
+
+
+def test_the_previous_plan_goes_on_where_nothing_changed() -> None:
+    """Every batch of it that has not begun is in the next plan, unmoved, and the plan keeps every SLA."""
+    problem = _second_period()
+    following = EarliestDue().plan(problem)
+    to_come = [b for b in problem.previous if b.start_ms >= problem.now_ms]
+    assert len(to_come) > 5
+    assert list(following.batches[: len(to_come)]) == to_come
+    assert len(following.batches) > len(to_come)
+    assert check(problem, following).faults == ()
+
+
+def test_the_rest_is_what_follows_the_promised_head() -> None:
+    """Together they are the previous plan from now on."""
+    problem = _second_period()
+    head = opening(fleet_of(problem)).head
+    rest = _rest(problem)
+    assert rest
+    to_come = [b for b in problem.previous if b.start_ms >= problem.now_ms]
+    assert to_come[len(head) :] == rest
+
+
+def test_a_client_that_left_ends_the_previous_plan() -> None:
+    """Its batches would have holes; the plan made anew keeps every SLA."""
+    problem = _second_period()
+    fewer = replace(problem, clients=problem.clients[1:])
+    assert _rest(fewer) is None
+    assert check(fewer, EarliestDue().plan(fewer)).faults == ()
+
+
+def test_a_slower_link_ends_the_previous_plan() -> None:
+    """Frames that now come 8 ms later would miss their batches."""
+    problem = _second_period()
+    slow = replace(problem.clients[0], uplink_ms=problem.clients[0].uplink_ms + 8.0)
+    changed = replace(problem, clients=(slow, *problem.clients[1:]))
+    assert _rest(changed) is None
+    assert check(changed, EarliestDue().plan(changed)).faults == ()
+
+
+def test_a_tighter_sla_is_never_broken_by_going_on() -> None:
+    """The previous plan still fits, but would break the new SLA of one client: packed anew, or the client goes."""
+    problem = _second_period()
+    before = {s.name: s.expected_drop for s in EarliestDue().plan(problem).clients}
+    name = max(before, key=lambda n: before[n])
+    clients = tuple(replace(c, accuracy_slo=0.8 * before[name]) if c.name == name else c for c in problem.clients)
+    changed = replace(problem, clients=clients)
+    assert _rest(changed)
+    assert check(changed, EarliestDue().plan(changed)).faults == ()
