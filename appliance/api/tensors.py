@@ -1,15 +1,17 @@
 """Tensors of the Open Inference Protocol on the wire: JSON and the binary extension, in both directions.
 
 Hand-checked rather than modelled: this is the hot path. A binary tensor is a view into the request's body (copied only where the bytes are not
-aligned for its type), so it crosses the server without a copy.
+aligned for its type), so it crosses the server without a copy. The JSON in front of binary tensors is the same in every request of a client:
+what it says, once checked, is remembered by its bytes.
 """
 
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -19,6 +21,9 @@ from appliance.tasks.datatypes import dtype_of, word_of
 
 _DIMENSIONS_MAX = 32
 _ELEMENTS_MAX = 1 << 40
+_REMEMBERED = 128
+_REMEMBERED_BYTES_MAX = 1024
+"""How many headers are remembered, and how long each may be: a few MB at the worst."""
 _JSON_TYPES: Mapping[str, tuple[frozenset[type], str]] = {
     "f": (frozenset({int, float}), "numbers"),
     "i": (frozenset({int}), "whole numbers"),
@@ -49,25 +54,14 @@ def parse_infer(body: bytes | bytearray, json_length: int | None) -> InferCall:
     length = len(body) if json_length is None else json_length
     if not 0 < length <= len(body):
         raise BadTensor(reason=f"Inference-Header-Content-Length {length} does not fit a body of {len(body)} bytes")
-    try:
-        header = orjson.loads(body if length == len(body) else memoryview(body)[:length])
-    except orjson.JSONDecodeError as error:
-        raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
-    if not isinstance(header, dict):
-        raise BadTensor(reason="the request must be a JSON object")
-    parameters = _mapping(header.get("parameters"), "parameters")
-    outputs, binary = _requested_outputs(header.get("outputs"))
-    call_id = header.get("id")
-    if call_id is not None and type(call_id) not in (str, int):
-        raise BadTensor(reason="id: must be a string")
-    return InferCall(
-        str(call_id) if call_id is not None and call_id != "" else None,
-        _inputs(header.get("inputs"), body, length),
-        outputs,
-        binary,
-        parameters.get("binary_data_output") is True,
-        parameters,
-    )
+    if length == len(body):
+        header = _header(body)
+    elif length <= _REMEMBERED_BYTES_MAX:
+        header = _remembered_header(bytes(body[:length]))
+    else:
+        header = _header(body[:length])
+    inputs = _inputs(header.inputs, body, length)
+    return InferCall(header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters)
 
 
 def encode_infer(
@@ -97,27 +91,105 @@ def encode_infer(
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def _inputs(listed: Any, body: bytes | bytearray, offset: int) -> dict[str, np.ndarray]:
+class _Described(NamedTuple):
+    """An input as the JSON describes it. `size` None: its values are `data`; `dtype` None: its bytes need more than a view."""
+
+    where: str
+    name: str
+    word: str
+    shape: list[int]
+    elements: int
+    size: int | None
+    dtype: "np.dtype[Any] | None"
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The JSON part of a request, checked. Shared by all requests that begin with the same bytes: nobody may change it."""
+
+    id: str | None
+    inputs: list[_Described]
+    outputs: list[str] | None
+    binary: dict[str, bool]
+    binary_default: bool
+    parameters: Mapping[str, Any]
+
+
+def _header(text: bytes | bytearray) -> _Header:
+    try:
+        header = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
+    if not isinstance(header, dict):
+        raise BadTensor(reason="the request must be a JSON object")
+    parameters = _mapping(header.get("parameters"), "parameters")
+    outputs, binary = _requested_outputs(header.get("outputs"))
+    call_id = header.get("id")
+    if call_id is not None and type(call_id) not in (str, int):
+        raise BadTensor(reason="id: must be a string")
+    return _Header(
+        str(call_id) if call_id is not None and call_id != "" else None,
+        _described_inputs(header.get("inputs")),
+        outputs,
+        binary,
+        parameters.get("binary_data_output") is True,
+        parameters,
+    )
+
+
+_remembered_header = lru_cache(_REMEMBERED)(_header)
+
+
+def _described_inputs(listed: Any) -> list[_Described]:
     if not isinstance(listed, list) or not listed:
         raise BadTensor(reason="inputs: must be a list of at least one tensor")
+    inputs = [_described(described, f"inputs[{index}]") for index, described in enumerate(listed)]
+    names: set[str] = set()
+    for each in inputs:
+        if each.name in names:
+            raise BadTensor(reason=f"{each.where}: {each.name!r} appears twice")
+        names.add(each.name)
+    return inputs
+
+
+def _described(described: Any, where: str) -> _Described:
+    if not isinstance(described, dict):
+        raise BadTensor(reason=f"{where}: must be an object")
+    name, word = described.get("name"), described.get("datatype")
+    if not isinstance(name, str) or not isinstance(word, str):
+        raise BadTensor(reason=f"{where}: name and datatype must be strings")
+    shape, count = _shape(described.get("shape"), where)
+    size = _mapping(described.get("parameters"), f"{where}.parameters").get("binary_data_size")
+    if size is None:
+        return _Described(where, name, word, shape, count, None, None, described.get("data"))
+    if type(size) is not int or size < 0:
+        raise BadTensor(reason=f"{where}: binary_data_size does not fit: it must be a whole number ≥ 0")
+    if word == "BYTES":
+        return _Described(where, name, word, shape, count, size, None, None)
+    dtype = dtype_of(word)
+    if size != count * dtype.itemsize:
+        raise BadTensor(
+            reason=f"{where}: {size} bytes for shape {shape} of {word}, which takes {count * dtype.itemsize}"
+        )
+    return _Described(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None)
+
+
+def _inputs(described: list[_Described], body: bytes | bytearray, offset: int) -> dict[str, np.ndarray]:
     inputs: dict[str, np.ndarray] = {}
-    for index, described in enumerate(listed):
-        where = f"inputs[{index}]"
-        if not isinstance(described, dict):
-            raise BadTensor(reason=f"{where}: must be an object")
-        name, word = described.get("name"), described.get("datatype")
-        if not isinstance(name, str) or not isinstance(word, str):
-            raise BadTensor(reason=f"{where}: name and datatype must be strings")
-        if name in inputs:
-            raise BadTensor(reason=f"{where}: {name!r} appears twice")
-        shape, count = _shape(described.get("shape"), where)
-        size = _mapping(described.get("parameters"), f"{where}.parameters").get("binary_data_size")
+    for where, name, word, shape, count, size, dtype, data in described:
         if size is None:
-            inputs[name] = _from_json(described.get("data"), word, shape, count, where)
+            inputs[name] = _from_json(data, word, shape, count, where)
             continue
-        if type(size) is not int or not 0 <= size <= len(body) - offset:
+        if size > len(body) - offset:
             raise BadTensor(reason=f"{where}: binary_data_size does not fit the {len(body) - offset} bytes left")
-        inputs[name] = _from_bytes(memoryview(body)[offset : offset + size], word, shape, count, where)
+        if dtype is not None:
+            array = np.frombuffer(body, dtype, count, offset).reshape(shape)
+            inputs[name] = array if array.flags.aligned else array.copy()
+        elif word == "BYTES":
+            inputs[name] = _unpack_bytes(memoryview(body)[offset : offset + size], shape, count, where)
+        else:  # any byte may come for a BOOL, and a bool that is neither 0 nor 1 is both true and false
+            inputs[name] = np.not_equal(np.frombuffer(body, np.uint8, count, offset), 0).reshape(shape)
         offset += size
     if offset != len(body):
         raise BadTensor(reason=f"{len(body) - offset} bytes of the body belong to no tensor")
@@ -135,20 +207,6 @@ def _shape(shape: Any, where: str) -> tuple[list[int], int]:
     if (count or prod(filter(None, shape))) > _ELEMENTS_MAX:  # one zero does not make the other sizes small
         raise BadTensor(reason=f"{where}: shape {shape} is too large")
     return shape, count
-
-
-def _from_bytes(data: memoryview, word: str, shape: list[int], count: int, where: str) -> np.ndarray:
-    if word == "BYTES":
-        return _unpack_bytes(data, shape, count, where)
-    dtype = dtype_of(word)
-    if len(data) != count * dtype.itemsize:
-        raise BadTensor(
-            reason=f"{where}: {len(data)} bytes for shape {shape} of {word}, which takes {count * dtype.itemsize}"
-        )
-    if word == "BOOL":  # any byte may come, and a bool that is neither 0 nor 1 is both true and false
-        return np.not_equal(np.frombuffer(data, np.uint8), 0).reshape(shape)
-    array = np.frombuffer(data, dtype).reshape(shape)
-    return array if array.flags.aligned else array.copy()
 
 
 def _from_json(data: Any, word: str, shape: list[int], count: int, where: str) -> np.ndarray:

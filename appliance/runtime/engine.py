@@ -38,6 +38,11 @@ _SURPRISE = 20
 _SURPRISES_MAX = 3
 """... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
 
+_Placed = tuple[Servable, Residency, bool, int]
+"""A pinned build for a request: (servable, residency, warm, nanoseconds of loading)."""
+_Run = tuple[dict[str, Any], int, int]
+"""A run: (outputs, start, end)."""
+
 
 class Engine:
     """Serves requests on one processor's workers. Event-loop thread only."""
@@ -64,7 +69,7 @@ class Engine:
         self._sequences = sequences
         self._telemetry = telemetry
         self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
-        self._quick_worker = Worker(clock, processor, queue, memory.unpin, is_quick=True)
+        self._processor = processor
         self._quick_ns_max = quick_ns_max
         self._unavailable: set[str] = set()
         self._running: Counter[str] = Counter()
@@ -112,38 +117,55 @@ class Engine:
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         placed_ns = self._clock.now_ns()
-        servable, residency, warm, load_ns = await self._place(request, entry)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        candidates = self._candidates(request, entry)
+        placed = self._pin_resident(candidates)
+        servable, residency, warm, load_ns = placed or await self._load(request, entry, candidates)
         batch = _batch(request)
-        job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=servable.expected_of(batch))
+        expected_ns = servable.expected_of(batch)
+        start_ns = self._clock.now_ns()
+        if self._is_quick(request, residency, expected_ns, start_ns):
+            outputs, start_ns, end_ns = await self._run_at_once(request, residency, start_ns)
+        else:
+            outputs, start_ns, end_ns = await self._run_in_turn(request, servable, residency, expected_ns)
+        queue_ns = start_ns - placed_ns - load_ns
+        compute_ns = end_ns - start_ns
+        name = servable.variant.name
+        key = (request.application_id, name, request.tenant)
+        self._telemetry.done(key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=batch)
+        return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
+
+    def _is_quick(self, request: Request, residency: Residency, expected_ns: int | None, now_ns: int) -> bool:
+        """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
+        if expected_ns is None or expected_ns > self._quick_ns_max or residency.surprises >= _SURPRISES_MAX:
+            return False
+        return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
+
+    async def _run_at_once(self, request: Request, residency: Residency, start_ns: int) -> _Run:
+        """Run here and now, and release the build."""
         try:
-            if self._is_quick(job):
-                await self._quick_worker.serve(job)
-                is_surprise = job.finished_ns - job.started_ns > _SURPRISE * self._quick_ns_max
-                residency.surprises = residency.surprises + 1 if is_surprise else 0
-            else:
-                self._queue.put(job)
+            outputs = await self._processor.run(residency.handle, request.inputs, request.outputs, True)
+        finally:
+            self._memory.unpin(residency)
+        end_ns = self._clock.now_ns()
+        is_surprise = end_ns - start_ns > _SURPRISE * self._quick_ns_max
+        residency.surprises = residency.surprises + 1 if is_surprise else 0
+        return outputs, start_ns, end_ns
+
+    async def _run_in_turn(
+        self, request: Request, servable: Servable, residency: Residency, expected_ns: int | None
+    ) -> _Run:
+        """Wait for a worker, and release the build after the run."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=expected_ns)
+        try:
+            self._queue.put(job)
             outputs = await answer
         finally:
             if job.state is RequestState.RUNNING:  # the caller went away: the build stays pinned until the run is over
                 job.is_abandoned = True
             else:
                 self._memory.unpin(residency)
-        queue_ns = job.started_ns - placed_ns - load_ns
-        compute_ns = job.finished_ns - job.started_ns
-        name = servable.variant.name
-        key = (request.application_id, name, request.tenant)
-        self._telemetry.done(key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=batch)
-        return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
-
-    def _is_quick(self, job: Job) -> bool:
-        """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
-        if job.expected_ns is None or job.expected_ns > self._quick_ns_max or job.residency.surprises >= _SURPRISES_MAX:
-            return False
-        if self._queue.is_late(job):
-            return False
-        job.to(RequestState.QUEUED)
-        return True
+        return outputs, job.started_ns, job.finished_ns
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
@@ -166,13 +188,16 @@ class Engine:
             result.outputs = {name: result.outputs[name] for name in wanted}
         return result
 
-    async def _place(self, request: Request, entry: Entry) -> tuple[Servable, Residency, bool, int]:
-        """A pinned build for the request: (servable, residency, warm, nanoseconds of loading)."""
-        candidates = self._candidates(request, entry)
+    def _pin_resident(self, candidates: list[Servable]) -> _Placed | None:
+        """The most wanted candidate that is in memory, pinned."""
         for servable in candidates:
             residency = self._memory.pin_resident(servable.build_id)
             if residency is not None:
                 return servable, residency, True, 0
+        return None
+
+    async def _load(self, request: Request, entry: Entry, candidates: list[Servable]) -> _Placed:
+        """The most wanted candidate that finds room, loaded and pinned."""
         warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
         start_ns = self._clock.now_ns()
         refused: ApplianceError | None = None

@@ -21,15 +21,12 @@ class Worker:
         processor: Processor,
         queue: Queue,
         release: Callable[[Residency], None],
-        *,
-        is_quick: bool = False,
     ) -> None:
-        """`release` unpins the build of a run whose caller went away; `is_quick`: for runs that take no thread (`serve` only)."""
+        """`release` unpins the build of a run whose caller went away."""
         self._clock = clock
         self._processor = processor
         self._queue = queue
         self._release = release
-        self._is_quick = is_quick
         self.busy_ns = 0
         self.runs = 0
 
@@ -50,10 +47,8 @@ class Worker:
         outputs: dict[str, Any] | None = None
         error: Exception | None = None
         try:
-            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, self._is_quick)
+            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, False)
         except asyncio.CancelledError:
-            if self._is_quick:  # in the caller's own task: nobody is left to be told
-                job.answer.cancel()
             self._settle(job, None, ShuttingDown())
             raise
         except Exception as caught:

@@ -427,3 +427,25 @@ def test_arrays_of_any_layout(array: np.ndarray, binary: bool) -> None:
     assert got.shape == array.shape
     wanted = [v.decode() if isinstance(v, bytes) else v for v in array.ravel().tolist()]
     assert got.ravel().tolist() == wanted
+
+
+def test_requests_with_the_same_header_keep_their_own_data() -> None:
+    """What the JSON says is remembered between requests, the values never are; a changed header is read anew."""
+    header = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": 8}}]}
+    first = parse(header, np.array([1, 2], np.float32).tobytes())
+    second = parse(header, np.array([3, 4], np.float32).tobytes())
+    assert (first.inputs["x"].tolist(), second.inputs["x"].tolist()) == ([1, 2], [3, 4])
+    with pytest.raises(BadTensor, match="belong to no tensor"):
+        parse(header, bytes(9))
+    with pytest.raises(BadTensor, match="does not fit"):
+        parse(header, bytes(7))
+    header["inputs"][0]["datatype"] = "INT32"
+    assert parse(header, np.array([5, 6], np.int32).tobytes()).inputs["x"].tolist() == [5, 6]
+
+
+def test_a_long_header_is_read_too() -> None:
+    """A header that is too long to remember gives the same answer."""
+    size = {"binary_data_size": 4}
+    header = {"inputs": [{"name": f"x{i}", "datatype": "FP32", "shape": [1], "parameters": size} for i in range(20)]}
+    got = parse(header, np.arange(20, dtype=np.float32).tobytes())
+    assert [float(array[0]) for array in got.inputs.values()] == list(range(20))
