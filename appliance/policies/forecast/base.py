@@ -1,6 +1,6 @@
 """The forecast family (Edge-MultiAI §III-A): when an application's next request comes, from when the earlier ones came."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +16,15 @@ class Prediction:
 class Forecaster(Protocol):
     """Pure: the same history and time give the same prediction. An instance is immutable; what training finds makes a new one."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As in the registry."""
+        ...
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
         """The first arrival after `now_ns`, given past ones (ascending, none after now); None with too little history. Looks at the last 64 at most."""
         ...
+
+
+Fit = Callable[[Sequence[int], int], Forecaster | None]
+"""(arrivals_ns, seed) → a forecaster for this history; None where the history is too short to learn from."""

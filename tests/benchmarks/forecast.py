@@ -1,0 +1,102 @@
+"""Forecasting: error by pattern and forecaster, which one is chosen, and the time of a prediction and of training.
+
+Errors are means over `--seeds` histories of `--arrivals` each: |predicted - actual| of the last third, in shares of the mean gap there, after learning
+from the first two thirds. Memory: the same in MB on series of one sample a second, horizon three seconds. Times are of this machine, best of 20 rounds.
+"""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from statistics import fmean
+
+from appliance.policies.forecast import FORECASTERS
+from appliance.policies.forecast.choice import Choice, choose
+from appliance.policies.forecast.companions import Companions
+from appliance.policies.forecast.memory_rnn import MEMORY_FORECASTERS, choose_memory
+from appliance.policies.forecast.residuals import Residuals
+from tests.policies.forecast.arrivals import PATTERNS, poisson
+from tests.policies.forecast.test_memory import SECOND, falling, sawtooth, steady
+
+
+def relative(choice: Choice, history: list[int]) -> dict[str, float]:
+    gap_ns = (history[-1] - history[-choice.held_out - 1]) / choice.held_out
+    return {name: error / gap_ns for name, error in choice.errors_ns.items()}
+
+
+def errors(seeds: range, count: int) -> None:
+    print(f"## Error in mean gaps, {count} arrivals\n")
+    print("| pattern | " + " | ".join(FORECASTERS) + " | chosen of " + str(len(seeds)) + " |")
+    print("| --- |" + " --- |" * (len(FORECASTERS) + 1))
+    for name, pattern in PATTERNS.items():
+        found, chosen = [], Counter[str]()
+        for seed in seeds:
+            history = pattern(Random(seed), count)
+            choice = choose(history, seed, FORECASTERS)
+            found.append(relative(choice, history))
+            chosen[choice.forecaster.name] += 1
+        means = [f"{fmean(one[key] for one in found):.3f}" if key in found[0] else "-" for key in FORECASTERS]
+        print(f"| {name} | {' | '.join(means)} | {_counted(chosen)} |", flush=True)
+    print()
+
+
+def memory_errors(seeds: range) -> None:
+    print("## Available memory, error in MB\n")
+    print("| series | " + " | ".join(MEMORY_FORECASTERS) + " | chosen |\n| --- |" + " --- |" * 3)
+    for series in (falling, sawtooth, steady):
+        choices = [choose_memory(series(Random(seed), 240), 3 * SECOND, seed) for seed in seeds]
+        means = [f"{fmean(c.errors_bytes[name] for c in choices) / 1e6:.1f}" for name in MEMORY_FORECASTERS]
+        chosen = _counted(Counter(c.forecaster.name for c in choices))
+        print(f"| {series.__name__} | {' | '.join(means)} | {chosen} |", flush=True)
+    print()
+
+
+def times() -> None:
+    history, memory = poisson(Random(0), 600), sawtooth(Random(0), 500)
+    latest, now_ns = history[-64:], history[-1] + 1
+    print("## Times\n\n| what | µs |\n| --- | --- |")
+    for name, fit in FORECASTERS.items():
+        forecaster = fit(history, 0)
+        assert forecaster is not None
+        _row(f"predict, {name}", lambda f=forecaster: f.predict(latest, now_ns), 300)  # type: ignore[misc]
+    for name, memory_fit in MEMORY_FORECASTERS.items():
+        predictor = memory_fit(memory, 3 * SECOND, 0)
+        assert predictor is not None
+        _row(f"predict memory, {name}", lambda p=predictor: p.predict(memory[-64:], 3 * SECOND), 300)  # type: ignore[misc]
+    residuals, companions = Residuals(1), Companions()
+    _row("residual added", lambda: residuals.add("a", 5, 9), 300)
+    _row("Δ", residuals.delta_ns, 300)
+    _row("window observed", lambda: companions.observe("a", {"b", "c"}), 300)
+    _row("P(r | active)", lambda: companions.probability("b", "a"), 300)
+    _row("train, rnn, the most rows", lambda: FORECASTERS["rnn"](history, 0), 1, rounds=5)
+    _row("choose, 200 arrivals", lambda: choose(history[:200], 0, FORECASTERS), 1, rounds=5)
+    _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"](memory, 3 * SECOND, 0), 1, rounds=5)
+
+
+def _row(what: str, call: Callable[[], object], calls: int, rounds: int = 20) -> None:
+    spent = []
+    for _ in range(rounds):
+        start = time.process_time()
+        for _ in range(calls):
+            call()
+        spent.append((time.process_time() - start) / calls)
+    print(f"| {what} | {min(spent) * 1e6:,.1f} |", flush=True)
+
+
+def _counted(chosen: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in chosen.most_common())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--arrivals", type=int, default=240)
+    options = parser.parse_args()
+    errors(range(options.seeds), options.arrivals)
+    memory_errors(range(options.seeds))
+    times()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""P(r_j | A_i ∈ A*): a conditional on who is active, with its prior."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.forecast.companions import WINDOWS_MAX, Companions
+
+WINDOWS = st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.sampled_from("abcd"))), max_size=60)
+
+
+def test_prior_before_anything_is_seen() -> None:
+    """One in twenty."""
+    assert Companions().probability("b", "a") == pytest.approx(0.05)
+
+
+def test_b_follows_a() -> None:
+    """B comes in each window of A and never in C's: likely beside A, unlikely beside C, though its marginal rate is a half."""
+    companions = Companions()
+    for _ in range(30):
+        companions.observe("a", {"b"})
+        companions.observe("c", ())
+    assert companions.probability("b", "a") > 0.9
+    assert companions.probability("b", "c") < 0.06
+    assert companions.probability("d", "a") < 0.02
+
+
+def test_posterior_by_hand() -> None:
+    """Two windows of a, b in one of them: m = 2/22, P = (4·m + 1) / 6."""
+    companions = Companions()
+    companions.observe("a", {"b"})
+    companions.observe("a", ())
+    assert companions.probability("b", "a") == pytest.approx((4 * 2 / 22 + 1) / 6)
+
+
+def test_new_active_application_starts_at_the_base_rate() -> None:
+    """Nothing known of x's windows: b's share in those of all the others, its own aside."""
+    companions = Companions()
+    for k in range(40):
+        companions.observe("a", {"b"} if k % 2 else ())
+        companions.observe("b", ())
+    assert companions.probability("b", "x") == pytest.approx((1 + 20) / (20 + 40))
+
+
+def test_habits_may_change() -> None:
+    """After as many windows without b as are remembered, nothing of the old habit is left."""
+    companions = Companions()
+    for _ in range(100):
+        companions.observe("a", {"b"})
+    for _ in range(WINDOWS_MAX):
+        companions.observe("a", ())
+    fresh = Companions()
+    for _ in range(WINDOWS_MAX):
+        fresh.observe("a", ())
+    assert companions.probability("b", "a") == fresh.probability("b", "a")
+
+
+@given(WINDOWS)
+def test_always_a_probability(seen: list[tuple[str, set[str]]]) -> None:
+    """Strictly between 0 and 1 for any pair of two, 0 beside itself."""
+    companions = Companions()
+    for active, came in seen:
+        companions.observe(active, came)
+    for j in "abcd":
+        for i in "abcdx":
+            assert companions.probability(j, i) == 0.0 if i == j else 0.0 < companions.probability(j, i) < 1.0
+
+
+@given(WINDOWS)
+def test_order_of_windows_does_not_matter(seen: list[tuple[str, set[str]]]) -> None:
+    """While none is forgotten, the same windows in another order teach the same."""
+    shuffled = sorted(seen, key=lambda window: (window[0], sorted(window[1])))
+    one, other = Companions(), Companions()
+    for active, came in seen:
+        one.observe(active, came)
+    for active, came in shuffled:
+        other.observe(active, came)
+    assert all(one.probability(j, i) == other.probability(j, i) for j in "abcd" for i in "abcd")
+
+
+@given(WINDOWS)
+def test_forgotten_applications_leave_no_trace(seen: list[tuple[str, set[str]]]) -> None:
+    """Forgetting d leaves what would be known had d never been there."""
+    one, other = Companions(), Companions()
+    for active, came in seen:
+        one.observe(active, came)
+        if active != "d":
+            other.observe(active, came - {"d"})
+    one.forget("d")
+    assert all(one.probability(j, i) == other.probability(j, i) for j in "abcd" for i in "abcd")

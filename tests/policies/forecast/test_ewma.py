@@ -1,0 +1,23 @@
+"""Exponentially weighted inter-arrival times, in figures worked by hand."""
+
+from appliance.policies.forecast.base import Prediction
+from appliance.policies.forecast.ewma import Ewma
+
+
+def test_weights_by_hand() -> None:
+    """Gaps 100, 200 with weight a half: mean 150, variance ½·(0 + 50·100)."""
+    assert Ewma(weight=0.5).predict([0, 100, 300], 300) == Prediction(450, 50)
+
+
+def test_follows_a_change_of_rate() -> None:
+    """Ten gaps after a change from 100 to 1000, the prediction is within 3 % of the new gap."""
+    history = [*range(0, 6_000, 100), *range(6_900, 16_900, 1_000)]
+    prediction = Ewma().predict(history, history[-1])
+    assert prediction is not None
+    assert abs(prediction.next_ns - history[-1] - 1_000) < 30
+
+
+def test_late_requests_are_expected_at_any_moment() -> None:
+    """3 late of a gap of 100: 3 from now; 500 late: a whole gap from now."""
+    assert Ewma().predict([0, 100, 200], 303) == Prediction(306, 0)
+    assert Ewma().predict([0, 100, 200], 800) == Prediction(900, 0)

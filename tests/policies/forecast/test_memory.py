@@ -1,0 +1,124 @@
+"""The memory predictor: falling memory is followed down, memory not yet free is not promised."""
+
+from collections.abc import Callable
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.forecast.memory import MemoryForecaster, MemorySample, Trend, lows, steps_of
+from appliance.policies.forecast.memory_rnn import (
+    MEMORY_FORECASTERS,
+    SAMPLES_MIN,
+    MemoryRnn,
+    choose_memory,
+    mean_error_bytes,
+    trained,
+)
+
+SECOND = 1_000_000_000
+MB = 1_000_000
+
+
+def samples(available: list[int]) -> list[MemorySample]:
+    """One a second."""
+    return [MemorySample(k * SECOND, value) for k, value in enumerate(available)]
+
+
+def falling(draw: Random, count: int) -> list[MemorySample]:
+    return samples([max(0, 4_000 - 5 * k + draw.randint(-3, 3)) * MB for k in range(count)])
+
+
+def sawtooth(draw: Random, count: int) -> list[MemorySample]:
+    """Another process takes 100 MB a second for eight seconds, then gives all back at once: the network can tell where in the cycle it is."""
+    return samples([(2_000 - 100 * (k % 8) + draw.randint(-2, 2)) * MB for k in range(count)])
+
+
+def steady(draw: Random, count: int) -> list[MemorySample]:
+    return samples([(2_000 + draw.randint(-20, 20)) * MB for _ in range(count)])
+
+
+@cache
+def fitted(name: str) -> MemoryForecaster:
+    forecaster = MEMORY_FORECASTERS[name](falling(Random(0), SAMPLES_MIN), 5 * SECOND, 0)
+    assert forecaster is not None
+    return forecaster
+
+
+def test_trend_follows_a_fall() -> None:
+    """Ten bytes a second less: 50 less in five seconds."""
+    prediction = Trend().predict(samples([1_000 - 10 * k for k in range(40)]), 5 * SECOND)
+    assert prediction is not None
+    assert abs(prediction.low_bytes - (1_000 - 390 - 50)) <= 1
+    assert prediction.spread_bytes < 20
+
+
+def test_trend_promises_nothing() -> None:
+    """Rising memory counts as what is there now."""
+    prediction = Trend().predict(samples([100 + 10 * k for k in range(20)]), 5 * SECOND)
+    assert prediction is not None
+    assert prediction.low_bytes == 290
+
+
+@pytest.mark.parametrize("name", MEMORY_FORECASTERS)
+@given(values=st.lists(st.integers(0, 10**12), max_size=80), horizon_ns=st.integers(1, 10**11))
+def test_low_is_between_zero_and_now(name: str, values: list[int], horizon_ns: int) -> None:
+    """Whatever the series: never more than now, never negative; none of one sample."""
+    prediction = fitted(name).predict(samples(values), horizon_ns)
+    if prediction is not None:
+        assert 0 <= prediction.low_bytes <= values[-1]
+        assert prediction.spread_bytes >= 0
+    else:
+        assert len(values) < 10
+
+
+def test_network_learns_a_cycle() -> None:
+    """On a saw-tooth the network's error is less than half the trend's, so it is chosen."""
+    choice = choose_memory(sawtooth(Random(1), 200), 3 * SECOND, 0)
+    assert choice.forecaster.name == "rnn"
+    assert choice.errors_bytes["rnn"] < 0.5 * choice.errors_bytes["trend"]
+
+
+@pytest.mark.parametrize("series", [falling, steady, sawtooth])
+def test_least_error_wins(series: Callable[[Random, int], list[MemorySample]]) -> None:
+    """The chosen one has the smallest error on the last third."""
+    choice = choose_memory(series(Random(2), 200), 3 * SECOND, 0)
+    assert choice.errors_bytes[choice.forecaster.name] == min(choice.errors_bytes.values())
+
+
+def test_few_samples_take_the_trend() -> None:
+    """Without history, or without any at all, there is still a forecaster."""
+    for count in (0, 1, 2, 30):
+        assert choose_memory(steady(Random(1), count), 3 * SECOND, 0).forecaster.name == "trend"
+
+
+def test_horizon_longer_than_the_samples_teaches_nothing() -> None:
+    """A quarter of the samples must be beyond the horizon."""
+    assert trained(steady(Random(1), 100), 30 * SECOND, 0) is None
+
+
+def test_survives_json() -> None:
+    """Stored and read again, it predicts the same; a damaged text is a ValueError."""
+    series = sawtooth(Random(1), 100)
+    forecaster = trained(series, 3 * SECOND, 0)
+    assert forecaster is not None
+    copy = MemoryRnn.from_json(forecaster.to_json())
+    assert copy.predict(series, 3 * SECOND) == forecaster.predict(series, 3 * SECOND)
+    for damaged in ("{}", forecaster.to_json().replace('"steps": 3', '"steps": 0')):
+        with pytest.raises(ValueError, match="not a forecaster"):
+            MemoryRnn.from_json(damaged)
+
+
+def test_lows_and_steps_by_hand() -> None:
+    """The least of each sample and its two successors; a horizon of 2.5 periods is three steps."""
+    assert lows([5, 3, 4, 6, 1], 2) == [3, 3, 1]
+    assert steps_of(samples([0, 0, 0]), 5 * SECOND // 2) == 3
+
+
+def test_error_is_none_without_a_whole_horizon() -> None:
+    """No sample of the last third has its horizon behind it, or there is one sample only."""
+    series = steady(Random(1), 9)
+    assert mean_error_bytes(Trend(), series, 6, 5 * SECOND) is None
+    assert mean_error_bytes(Trend(), series[:1], 0, SECOND) is None

@@ -1,0 +1,71 @@
+"""Δ and H: the paper's formulas over bounded windows."""
+
+from statistics import fmean, pstdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.forecast.residuals import WINDOW, Interarrivals, Residuals
+
+
+def test_delta_by_hand() -> None:
+    """Early by 10, late by 30, over two applications: D = 20, σ = 10; Δ = 20 + 1.02·10 and 20 ± 2·10."""
+    residuals = Residuals(initial_ns=5)
+    residuals.add("a", 100, 90)
+    residuals.add("b", 100, 130)
+    assert residuals.delta_ns() == 30
+    assert residuals.delta_ns(2.0) == 40
+    assert residuals.delta_ns(0.0) == 20
+    assert residuals.delta_ns(-2.0) == 0
+
+
+def test_initial_values_until_something_is_known() -> None:
+    """Before the first residual and the first gap the given values hold; they return when the only application goes."""
+    residuals, gaps = Residuals(7), Interarrivals(9)
+    gaps.add("a", 100)
+    assert (residuals.delta_ns(), gaps.mean_ns()) == (7, 9)
+    residuals.add("a", 1, 2)
+    gaps.add("a", 130)
+    assert (residuals.delta_ns(), gaps.mean_ns()) == (1, 30)
+    residuals.forget("a")
+    gaps.forget("a")
+    gaps.add("a", 500)
+    assert (residuals.delta_ns(), gaps.mean_ns()) == (7, 9)
+
+
+def test_alpha_has_bounds() -> None:
+    """More than two standard deviations are not offered."""
+    with pytest.raises(ValueError, match="alpha"):
+        Residuals(1).delta_ns(2.1)
+
+
+def test_mean_gap_is_over_all_applications() -> None:
+    """Gaps 10, 20 of one and 60 of another, interleaved: H = 30."""
+    gaps = Interarrivals(1)
+    for application, at_ns in (("a", 0), ("b", 5), ("a", 10), ("a", 30), ("b", 65)):
+        gaps.add(application, at_ns)
+    assert gaps.mean_ns() == 30
+
+
+def test_busy_application_does_not_drown_a_quiet_one() -> None:
+    """A thousand gaps of 1 count no more than the window: with as many of 101, the mean is half way."""
+    gaps = Interarrivals(1)
+    for k in range(1000):
+        gaps.add("busy", k)
+    for k in range(WINDOW + 1):
+        gaps.add("quiet", 101 * k)
+    assert gaps.mean_ns() == 51
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**12), st.integers(0, 10**12)), min_size=1))
+def test_running_sums_equal_the_definition(seen: list[tuple[str, int, int]]) -> None:
+    """However many went through, D and σ are those of the latest values kept of each application."""
+    residuals = Residuals(1)
+    kept: dict[str, list[int]] = {}
+    for application, predicted, actual in seen:
+        residuals.add(application, predicted, actual)
+        kept.setdefault(application, []).append(abs(predicted - actual))
+    values = [value for of_one in kept.values() for value in of_one[-WINDOW:]]
+    assert residuals.delta_ns(0.0) == pytest.approx(fmean(values), abs=1)
+    assert residuals.delta_ns(1.0) == pytest.approx(fmean(values) + pstdev(values), rel=1e-6, abs=1)
