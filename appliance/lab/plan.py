@@ -84,12 +84,19 @@ def _pipeline(document: Mapping[str, Any]) -> Question[Any]:
     return pipeline.read(document)
 
 
+def _residency(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import residency
+
+    return residency.read(document)
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
     "offload": _offload,
     "pipeline": _pipeline,
+    "residency": _residency,
 }
-PLANNED = ("residency", "dispatch")
+PLANNED = ("dispatch",)
 """Kinds of the format that this version does not answer yet."""
 
 
