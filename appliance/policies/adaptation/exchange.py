@@ -31,6 +31,8 @@ NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_MIN, WORK_MAX = 175, 2000
 """The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
+ANNEALED_MAX = 4_000
+"""Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
@@ -52,7 +54,8 @@ class Exchange:
     1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to
        fewer kinds for the search, the paper's own way runs beside it,
        and the better of the two is improved with the true rates (`polish`).
-    2. Starts: a climb over networks with clients given out greedily (`ladder`), where not all can be mapped also by clients, and the previous networks.
+    2. Starts: a climb over networks with clients given out greedily (`ladder`); where not all can be mapped, also one by clients, and what short
+       annealing ends with; and the previous networks.
     3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
        or two workers that is the optimum.
     4. Until the work is done, by turns: another climb, with noise, and its descent; a worker forced up, whose lost clients the others take, or, when all
@@ -142,6 +145,8 @@ class _Search:
         starts = [self.climbed(by_count=False)]
         if starts[0].left:
             starts += [self.climbed(by_count=True), self._greedy()]
+            if self._problem.workers * len(self._problem.clients) <= ANNEALED_MAX:
+                starts.append(self._annealed())
         if any(self._problem.previous):
             starts.append(self._warm())
         return starts
@@ -161,6 +166,17 @@ class _Search:
         board = Board([], list(self._servable))
         for _ in range(self._problem.workers):
             self._give(board, self._pairs.best_single(board.left) if board.left else EMPTY)
+        return board
+
+    def _annealed(self) -> Board:
+        """What the paper's own way ends with; with rounded rates some of its clients may not fit."""
+        mapped, _ = annealed(self._problem, COOLING_FEW)
+        index = {client.name: i for i, client in enumerate(self._options.clients)}
+        board = Board([], list(self._servable))
+        for clients in ([index[client.name] for client in m.clients] for m in mapped):
+            self._give(board, self._pairs.best_single(clients))
+        while len(board.workers) < self._problem.workers:
+            self._give(board, EMPTY)
         return board
 
     def _warm(self) -> Board:
