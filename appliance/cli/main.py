@@ -1,4 +1,4 @@
-"""The command line: `appliance NOUN VERB`. One module per noun; each asks a running box over REST, except `serve`, `demo`, `zoo` and `restore`.
+"""The command line: `appliance NOUN VERB`. One module per noun; each asks a running box over REST, except those that need none (`serve`, `plan` ...).
 
 Only typer is imported before a command runs: heavier modules are imported where they are needed, so that `--help` is quick.
 """
@@ -21,6 +21,7 @@ from appliance.cli import (
     plan,
     predict,
     serve,
+    simulate,
     tenants,
     zoo,
 )
@@ -45,6 +46,7 @@ USE = "Models and their use"
 app.command("demo", rich_help_panel=BOX)(demo)
 app.command("serve", rich_help_panel=BOX)(serve.serve)
 app.command("plan", rich_help_panel=BOX)(plan.plan)
+app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)

@@ -1,1 +1,3 @@
-"""What the box would do: single decisions on written problems, by the very policies that the running box calls. No API, no store."""
+"""What the box would do: single decisions on written problems, and whole scenarios in virtual time, by the very engine and policies of the running
+box. No API, no store.
+"""

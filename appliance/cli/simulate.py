@@ -1,0 +1,100 @@
+"""`appliance simulate`: a whole scenario in virtual time. Offline: it needs no box."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from appliance.cli.screen import milliseconds, say, share, show_table
+
+if TYPE_CHECKING:
+    from appliance.lab.simulation import Run
+
+
+def simulate(
+    scenario: Annotated[
+        Path, typer.Argument(help="TOML or JSON file: the box, its models, who asks when, what goes wrong.")
+    ],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option("--policy", metavar="FAMILY=NAME", help="Use this policy; again for more families."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random, in place of the scenario's.")] = None,
+    duration_s: Annotated[float | None, typer.Option(help="Seconds to simulate, in place of the scenario's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write one page that shows what happened.")
+    ] = None,
+) -> None:
+    """Run the box in virtual time on emulated processors: an hour takes seconds.
+
+    The engine, the memory manager and the policies are those of the running box. The same seed gives the same figures. A malformed scenario gives one
+    line that names the key, and status 2.
+
+    \b
+    [dim]$[/dim] appliance simulate scenarios/small.toml
+    [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
+    """
+    from appliance.lab.policies import parse_choices
+    from appliance.lab.problems.base import Malformed
+    from appliance.lab.scenario import read_scenario
+    from appliance.lab.simulation import simulate as run_scenario
+
+    try:
+        overrides: dict[str, Any] = {"policies": parse_choices(policy or ())}
+        if seed is not None:
+            overrides["seed"] = seed
+        if duration_s is not None:
+            overrides["duration_s"] = duration_s
+        read = read_scenario(scenario, overrides)
+        run = run_scenario(read, keep_journal=report is not None)
+    except Malformed as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        print(f"{scenario}: cannot be read: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(run.outcome.document(), ensure_ascii=False))
+    else:
+        _show(run)
+    if report is not None:
+        say(f"report: {report}")
+
+
+def _show(run: "Run") -> None:
+    document: dict[str, Any] = run.outcome.document()
+    columns = [
+        "application",
+        "requests>",
+        "warm>",
+        "cold>",
+        "failed>",
+        "dropped>",
+        "accuracy>",
+        "utility>",
+        "P50 ms>",
+        "P99 ms>",
+    ]
+    rows = [_row(name, figures) for name, figures in document["applications"].items()]
+    show_table(columns, [*rows, _row("all", document)], "no applications")
+    use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
+    say(
+        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {run.outcome.memory_bytes / 1e6:.1f} MB, {document['loads']} loads, "
+        f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept {share(document['slo_attainment'])}, "
+        f"robustness {share(document['robustness'])}"
+    )
+
+
+def _row(name: str, figures: dict[str, Any]) -> list[object]:
+    counts = [figures[key] for key in ("requests", "warm", "cold", "failed", "dropped")]
+    quality = ["–" if figures[key] is None else f"{figures[key]:.2f}" for key in ("accuracy_mean", "utility")]
+    return [
+        name,
+        *counts,
+        *quality,
+        milliseconds(figures["latency_ms"]["p50"]),
+        milliseconds(figures["latency_ms"]["p99"]),
+    ]

@@ -1,0 +1,36 @@
+"""What a simulation remembers of the box: every event and, when a report is wanted, every decision with its reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.lab.loop import START_NS, VirtualClock
+from appliance.runtime.ports import EventSink
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event or a decision, `at_ns` after the start."""
+
+    at_ns: int
+    name: str
+    facts: Mapping[str, object]
+
+
+class Journal:
+    """Ports `EventSink` and `DecisionSink`; passes events on. Keeps nothing unless `keeps` is set: an hour has hundreds of thousands."""
+
+    def __init__(self, clock: VirtualClock, onward: EventSink, *, keeps: bool = False) -> None:
+        self._clock = clock
+        self._onward = onward
+        self.keeps = keeps
+        self.events: list[Entry] = []
+        self.decisions: list[Entry] = []
+
+    def emit(self, event: str, **facts: object) -> None:
+        if self.keeps:
+            self.events.append(Entry(self._clock.now_ns() - START_NS, event, facts))
+        self._onward.emit(event, **facts)
+
+    def record(self, kind: str, decision: Mapping[str, object]) -> None:
+        if self.keeps:
+            self.decisions.append(Entry(self._clock.now_ns() - START_NS, kind, decision))

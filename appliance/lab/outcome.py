@@ -1,0 +1,133 @@
+"""What came of a simulation: one answer per request, and the figures that `appliance simulate --json` prints."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from appliance.clock import NS_PER_MS
+
+Kind = Literal["warm", "cold", "failed", "dropped"]
+KINDS: tuple[Kind, ...] = ("warm", "cold", "failed", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one request got. `variant` and `accuracy` are None unless it was served; times are nanoseconds after the start."""
+
+    application: str
+    kind: Kind
+    at_ns: int
+    latency_ns: int
+    variant: str | None = None
+    accuracy: float | None = None
+    is_late: bool = False
+    has_slo: bool = False
+    reason: str = ""
+    """Why it was not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorUse:
+    """Shares of the time that all workers together had."""
+
+    busy: float
+    batches: int
+    items: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that a scenario led to. `decisions` holds wall-clock timings, which differ from run to run; nothing else does."""
+
+    applications: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    processors: Mapping[str, ProcessorUse]
+    memory_bytes: int
+    memory_peak_bytes: int
+    loads: int
+    replacements: int
+    evictions: int
+    decisions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """As the format has it."""
+        by_application: dict[str, list[Answer]] = {name: [] for name in self.applications}
+        for answer in self.answers:
+            by_application[answer.application].append(answer)
+        with_slo = [a for a in self.answers if a.has_slo]
+        in_time = sum(a.accuracy is not None and not a.is_late for a in with_slo)
+        batches = sum(p.batches for p in self.processors.values())
+        items = sum(p.items for p in self.processors.values())
+        return {
+            "requests": len(self.answers),
+            **_counts(self.answers),
+            "late": sum(a.is_late for a in self.answers),
+            "slo_attainment": _ratio(in_time, len(with_slo)),
+            **_quality(self.answers),
+            "robustness": _robustness(by_application.values()),
+            "latency_ms": _latency(self.answers),
+            "memory_peak_mb": self.memory_peak_bytes / 1e6,
+            "batch_mean": _ratio(items, batches),
+            "processors": {
+                name: {"busy": _rounded(use.busy), "idle": _rounded(1 - use.busy), "batches": use.batches}
+                for name, use in sorted(self.processors.items())
+            },
+            "applications": {
+                name: {
+                    "requests": len(answers),
+                    **_counts(answers),
+                    **_quality(answers),
+                    "latency_ms": _latency(answers),
+                }
+                for name, answers in by_application.items()
+            },
+            "loads": self.loads,
+            "replacements": self.replacements,
+            "evictions": self.evictions,
+            "decisions": dict(self.decisions),
+        }
+
+
+def _counts(answers: Sequence[Answer]) -> dict[str, int]:
+    return {kind: sum(a.kind == kind for a in answers) for kind in KINDS}
+
+
+def _quality(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Mean accuracy over the answered, and over all (who got no answer counts 0)."""
+    accuracies = [a.accuracy for a in answers if a.accuracy is not None]
+    return {
+        "accuracy_mean": _ratio(sum(accuracies), len(accuracies)),
+        "utility": _ratio(sum(accuracies), len(answers)),
+    }
+
+
+def _robustness(groups: Iterable[Sequence[Answer]]) -> float | None:
+    """Edge-MultiAI eq. 4: the mean over applications of warm share × mean accuracy / 100; those without requests are left out."""
+    scores: list[float] = []
+    for answers in groups:
+        if answers:
+            accuracies = [a.accuracy for a in answers if a.accuracy is not None]
+            mean = sum(accuracies) / len(accuracies) / 100 if accuracies else 0.0
+            scores.append(sum(a.kind == "warm" for a in answers) / len(answers) * mean)
+    return _ratio(sum(scores), len(scores))
+
+
+def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Percentiles (the nearest rank) over the answered."""
+    ordered = sorted(a.latency_ns for a in answers if a.accuracy is not None)
+    return {"p50": _percentile(ordered, 50), "p99": _percentile(ordered, 99)}
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> float | None:
+    if not ordered:
+        return None
+    rank = -(-percent * len(ordered) // 100)
+    return _rounded(ordered[max(0, rank - 1)] / NS_PER_MS)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return _rounded(part / whole) if whole else None
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)

@@ -1,0 +1,167 @@
+"""An emulated processor: loads and runs take the time that the profile says, and memory is counted as a device would.
+
+It implements the port `Processor` of the runtime. It has no mercy: more memory than there is, more runs than workers or a run on what is not
+loaded are errors of the engine, and raise `Broken`.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.domain.errors import LoadFailed, ProcessorLost
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.request import Tensors
+from appliance.lab.loop import VirtualClock, wake
+
+
+class Broken(Exception):
+    """The engine did what no device could do; the simulation is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCost:
+    """What one build costs here. `run_ns[(batch, concurrency)]`: a run of that batch while so many runs are under way."""
+
+    applications: tuple[str, ...]
+    resident_bytes: int
+    peak_bytes: int
+    load_ns: int
+    run_ns: Mapping[tuple[int, int], int]
+
+    def run_ns_of(self, batch: int, concurrency: int) -> int:
+        """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond the largest concurrency as that."""
+        levels = sorted({c for _, c in self.run_ns})
+        level = next((c for c in levels if c >= concurrency), levels[-1])
+        batches = sorted(b for b, c in self.run_ns if c == level)
+        nearest = next((b for b in batches if b >= batch), batches[-1])
+        return self.run_ns[nearest, level] * max(batch, nearest) // nearest
+
+
+@dataclass(slots=True)
+class Ailments:
+    """What is wrong with the processor now; the faults of a scenario switch it."""
+
+    slow_factors: list[float] = field(default_factory=list)
+    """Each makes loads and runs that start now take so many times as long."""
+    failing_applications: list[str] = field(default_factory=list)
+    """Applications by name whose loads fail; a name is there once for each fault that says so."""
+    losses: int = 0
+    """Faults under which the processor is lost now."""
+
+
+@dataclass(eq=False, slots=True)
+class Handle:
+    """A build in this processor's memory."""
+
+    build_id: str
+    cost: BuildCost
+    is_live: bool = True
+    running: int = 0
+
+
+class EmulatedProcessor:
+    """Port `Processor` in virtual time. Unloading is instant; a lost processor breaks off what it does and refuses more until it is back."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        description: ProcessorDescription,
+        costs: Mapping[str, BuildCost],
+        memory_bytes: int,
+        on_memory: Callable[[int], None] = lambda used: None,
+    ) -> None:
+        self._clock = clock
+        self._description = description
+        self._costs = costs
+        self._memory_bytes = memory_bytes
+        self._on_memory = on_memory
+        self._held: dict[str, int] = {}
+        self._spending: dict[asyncio.Future[None], None] = {}
+        """In the order of starting."""
+        self.ailments = Ailments()
+        self.running = 0
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self.busy_ns = 0
+        """Sum over the workers."""
+        self.batches = 0
+        self.items = 0
+
+    def describe(self) -> ProcessorDescription:
+        return self._description
+
+    async def load(self, form: PreparedForm) -> Handle:
+        build_id, cost = form.build_id, self._costs[form.build_id]
+        if build_id in self._held:
+            raise Broken(f"{build_id} is loaded twice")
+        self._hold(build_id, cost.peak_bytes)
+        try:
+            await self._spend(cost.load_ns)
+            if any(a in self.ailments.failing_applications for a in cost.applications):
+                raise LoadFailed(build_id=build_id, reason="a fault of the scenario")
+        except BaseException:
+            self._hold(build_id, 0)
+            raise
+        self._hold(build_id, cost.resident_bytes)
+        return Handle(build_id, cost)
+
+    async def run(
+        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool
+    ) -> dict[str, Any]:
+        if not handle.is_live:
+            raise Broken(f"{handle.build_id} runs but is not loaded")
+        if self.running >= self._description.workers:
+            raise Broken("more runs at once than workers")
+        batch = next((int(tensor.shape[0]) for tensor in inputs.values()), 1)
+        start_ns = self._clock.now_ns()
+        self.running += 1
+        handle.running += 1
+        try:
+            await self._spend(handle.cost.run_ns_of(batch, self.running))
+        finally:
+            self.running -= 1
+            handle.running -= 1
+            self.busy_ns += self._clock.now_ns() - start_ns
+        self.batches += 1
+        self.items += batch
+        return {}
+
+    async def unload(self, handle: Handle) -> None:
+        if not handle.is_live or handle.running:
+            raise Broken(f"{handle.build_id} is unloaded {'while it runs' if handle.running else 'twice'}")
+        handle.is_live = False
+        self._hold(handle.build_id, 0)
+
+    def lose(self) -> None:
+        """Break off every load and run under way; more of them fail until `restore`."""
+        self.ailments.losses += 1
+        for alarm in self._spending:
+            wake(alarm)
+
+    def restore(self) -> None:
+        """Undo one `lose`. What was in memory is still there."""
+        self.ailments.losses -= 1
+
+    async def _spend(self, ns: int) -> None:
+        """Let `ns` pass, more when the processor is slowed down. Raises: ProcessorLost at the moment of the loss."""
+        if self.ailments.losses:
+            raise ProcessorLost(processor=self._description.name)
+        alarm = self._clock.alarm(self._clock.now_ns() + int(ns * math.prod(self.ailments.slow_factors)))
+        self._spending[alarm] = None
+        try:
+            await alarm
+        finally:
+            del self._spending[alarm]
+        if self.ailments.losses:
+            raise ProcessorLost(processor=self._description.name)
+
+    def _hold(self, build_id: str, size: int) -> None:
+        self.used_bytes += size - self._held.pop(build_id, 0)
+        if size:
+            self._held[build_id] = size
+        if self.used_bytes > self._memory_bytes:
+            raise Broken(f"{self.used_bytes} bytes in use where there are {self._memory_bytes}")
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        self._on_memory(self.used_bytes)

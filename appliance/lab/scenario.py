@@ -1,0 +1,200 @@
+"""A scenario as people write it: the box, its models, who asks when, what goes wrong. Keys and units: the format of `appliance simulate`.
+
+`read_scenario` turns a TOML or JSON file into a `Scenario` that is right in itself; what is not built yet is refused by name.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from pydantic import Field, StringConstraints
+
+from appliance.lab.faults import Fault, check_faults
+from appliance.lab.policies import check_policies
+from appliance.lab.problems.base import Malformed, Name, NotNegative, Positive, Shape, known, refuse_duplicates, shaped
+from appliance.lab.workload import Arrivals, check_arrivals
+
+LatencyKey = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}(x[1-9][0-9]{0,2})?$")]
+"""A batch size, `4`, or batch × concurrency, `4x2`."""
+NOT_BUILT = ("sessions", "pipelines")
+"""Sections of the format that the engine cannot serve yet."""
+
+
+class BoxProcessor(Shape):
+    name: Name
+    kind: Name | None = None
+    """None: the name is the kind."""
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 1
+    memory_mb: Positive | None = None
+
+
+class Box(Shape):
+    """The keys below `processors` are the running box's settings of the same names, with its defaults."""
+
+    memory_mb: Positive | None = None
+    processors: Annotated[list[BoxProcessor], Field(min_length=1, max_length=64)]
+    queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 256
+    queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
+    timeout_ms: Positive = 30_000
+    wait_ms_max: Positive = 30_000
+
+
+class VariantShape(Shape):
+    name: Name
+    size_mb: Positive
+    peak_mb: Positive | None = None
+    accuracy: Annotated[float, Field(ge=0, le=1e6)]
+    load_ms: NotNegative
+    input_bytes: NotNegative = 0
+    latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
+
+
+class ModelShape(Shape):
+    name: Name
+    variants: Annotated[list[VariantShape], Field(min_length=1, max_length=256)]
+
+
+class ApplicationShape(Shape):
+    name: Name
+    model: Name
+    tenant: Name = "default"
+    latency_slo_ms: Positive | None = None
+    accuracy_min: NotNegative = 0
+    weight: Positive = 1
+
+
+class TenantShape(Shape):
+    name: Name
+    guarantee_mb: NotNegative = 0
+    ceiling_mb: Positive | None = None
+    rate_rps: Positive | None = None
+
+
+class Scenario(Shape):
+    """`base_dir` is where the relative paths in it start; it is no key of the format."""
+
+    seed: int = 0
+    duration_s: Annotated[float, Field(gt=0, le=1e8)] | None = None
+    box: Box
+    models: Annotated[list[ModelShape], Field(min_length=1, max_length=4096)]
+    applications: Annotated[list[ApplicationShape], Field(min_length=1, max_length=4096)]
+    tenants: Annotated[list[TenantShape], Field(max_length=4096)] = Field([])
+    arrivals: Annotated[list[Arrivals], Field(max_length=4096)] = Field([])
+    policies: dict[str, str] = Field({})
+    faults: Annotated[list[Fault], Field(max_length=4096)] = Field([])
+    base_dir: str = "."
+
+    @property
+    def processor(self) -> BoxProcessor:
+        """The one processor that an engine drives today."""
+        return self.box.processors[0]
+
+    @property
+    def memory_bytes(self) -> int:
+        """The budget: the processor's own memory where it has some, else the shared domain."""
+        size_mb = self.processor.memory_mb or self.box.memory_mb
+        assert size_mb is not None, "checked when it was read"
+        return megabytes(size_mb)
+
+
+def megabytes(size_mb: float) -> int:
+    """Bytes of a size in MB of 10^6."""
+    return round(size_mb * 1e6)
+
+
+def read_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """The scenario in a file, `overrides` (top-level keys; `policies` key by key) in place of what it says. Raises: Malformed, OSError."""
+    document = _parsed(path)
+    for key, value in (overrides or {}).items():
+        document[key] = {**_table(document, key), **value} if isinstance(value, dict) else value
+    return parse_scenario(document, str(path.parent))
+
+
+def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario:
+    """A scenario from the parsed file. Raises: Malformed, naming the key."""
+    for section in NOT_BUILT:
+        if document.get(section):
+            raise Malformed(section, "not built yet")
+    scenario = shaped(Scenario, {**document, "base_dir": base_dir})
+    _check_box(scenario.box)
+    _check_models(scenario)
+    _check_applications(scenario)
+    names = [a.name for a in scenario.applications]
+    check_arrivals(scenario.arrivals, names, scenario.duration_s)
+    check_faults(scenario.faults, names, [p.name for p in scenario.box.processors])
+    check_policies(scenario.policies)
+    return scenario
+
+
+def _check_box(box: Box) -> None:
+    if len(box.processors) > 1:
+        raise Malformed("box.processors[1]", "more than one processor is not built yet")
+    if box.memory_mb is None and box.processors[0].memory_mb is None:
+        raise Malformed("box.memory_mb", "is missing")
+
+
+def _check_models(scenario: Scenario) -> None:
+    refuse_duplicates((m.name for m in scenario.models), "models")
+    for i, model in enumerate(scenario.models):
+        refuse_duplicates((v.name for v in model.variants), f"models[{i}].variants")
+        for j, variant in enumerate(model.variants):
+            key = f"models[{i}].variants[{j}]"
+            if variant.peak_mb is not None and variant.peak_mb < variant.size_mb:
+                raise Malformed(f"{key}.peak_mb", "must be >= size_mb")
+            if latency_of(variant, scenario.processor) is None:
+                raise Malformed(f"{key}.latency_ms", f"has nothing for processor {scenario.processor.name!r}")
+
+
+def latency_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[int, int], float] | None:
+    """(batch, concurrency) → ms on a processor, under its name or its kind; None when the variant cannot run there."""
+    rows = variant.latency_ms.get(processor.name) or variant.latency_ms.get(processor.kind or processor.name)
+    if rows is None:
+        return None
+    table: dict[tuple[int, int], float] = {}
+    for key, latency_ms in rows.items():
+        batch, _, concurrency = key.partition("x")
+        table[int(batch), int(concurrency or 1)] = latency_ms
+    return table
+
+
+def _check_applications(scenario: Scenario) -> None:
+    refuse_duplicates((a.name for a in scenario.applications), "applications")
+    refuse_duplicates((t.name for t in scenario.tenants), "tenants")
+    models = [m.name for m in scenario.models]
+    tenants = [t.name for t in scenario.tenants]
+    for i, application in enumerate(scenario.applications):
+        known(application.model, models, f"applications[{i}].model")
+        if tenants and application.tenant != "default":
+            known(application.tenant, tenants, f"applications[{i}].tenant")
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """The document in a file; TOML by its ending, JSON by its ending or when it starts like it."""
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise Malformed("", "not a scenario: the text is not UTF-8") from None
+    is_json = path.suffix.lower() == ".json" or (path.suffix.lower() != ".toml" and text.lstrip().startswith("{"))
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant) if is_json else tomllib.loads(text)
+    except RecursionError:
+        raise Malformed("", "not a scenario: nested too deeply") from None
+    except ValueError as error:
+        reason = str(error).splitlines()[0][:200]
+        raise Malformed("", f"not {'JSON' if is_json else 'TOML'}: {reason}") from None
+    if not isinstance(document, dict):
+        raise Malformed("scenario", "must be an object")
+    return document
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number there")
+
+
+def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise Malformed(key, "must be an object")
+    return value

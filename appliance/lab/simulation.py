@@ -1,0 +1,145 @@
+"""Runs a scenario: composes its box, sends every request at its time, inflicts the faults, and collects one answer each."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
+from appliance.domain.names import application_id
+from appliance.domain.request import Request, Tensors
+from appliance.lab.composition import INPUT, LabBox, compose
+from appliance.lab.faults import inflict
+from appliance.lab.journal import Journal
+from appliance.lab.loop import START_NS, run_virtual
+from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
+from appliance.lab.processors import Broken
+from appliance.lab.scenario import Scenario
+from appliance.lab.workload import Arrival, draw, nanoseconds
+
+_TENSORS: Tensors = {INPUT: np.zeros(1, np.float32)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a simulation leaves: its figures and, if it was asked to keep it, its journal."""
+
+    outcome: Outcome
+    journal: Journal
+
+
+def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
+    """Run a scenario to the last answer. Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault."""
+    arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
+
+    async def story() -> Run:
+        return await _Simulation(scenario, arrivals, keep_journal).run()
+
+    return run_virtual(story)
+
+
+class _Simulation:
+    """One run; to be made inside the virtual loop."""
+
+    def __init__(self, scenario: Scenario, arrivals: Sequence[Arrival], keep_journal: bool) -> None:
+        self._scenario = scenario
+        self._arrivals = arrivals
+        self._box: LabBox = compose(scenario)
+        self._box.journal.keeps = keep_journal
+        self._accuracies = {
+            (shape.name, variant.name): variant.accuracy
+            for shape in scenario.applications
+            for model in scenario.models
+            if model.name == shape.model
+            for variant in model.variants
+        }
+        self._shapes = {shape.name: shape for shape in scenario.applications}
+        self._answers: list[Answer] = []
+
+    async def run(self) -> Run:
+        box = self._box
+        workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.engine.workers]
+        faults = [
+            asyncio.create_task(inflict(f, box.clock, box.processor), name="fault") for f in self._scenario.faults
+        ]
+        await self._send_all()
+        end_ns = box.clock.now_ns() - START_NS
+        for task in (*workers, *faults):
+            task.cancel()
+        for end in await asyncio.gather(*workers, *faults, return_exceptions=True):
+            if isinstance(end, Exception):
+                raise end
+        self._check()
+        await box.memory.close()
+        return Run(self._outcome(end_ns), box.journal)
+
+    async def _send_all(self) -> None:
+        """Every request at its time, and wait for all answers and for the end of the scenario's duration."""
+        clock = self._box.clock
+        open_requests: set[asyncio.Task[None]] = set()
+        for number, arrival in enumerate(self._arrivals):
+            due_ns = START_NS + arrival.at_ns
+            if clock.now_ns() < due_ns:
+                await clock.sleep_until_ns(due_ns)
+            task = asyncio.create_task(self._ask(arrival), name=f"request {number}")
+            open_requests.add(task)
+            task.add_done_callback(open_requests.discard)
+        if self._scenario.duration_s is not None:
+            await clock.sleep_until_ns(START_NS + nanoseconds(self._scenario.duration_s))
+        if open_requests:
+            await asyncio.wait(open_requests)
+
+    async def _ask(self, arrival: Arrival) -> None:
+        shape = self._shapes[arrival.application]
+        clock = self._box.clock
+        now_ns = clock.now_ns()
+        request = Request(application_id(shape.tenant, shape.name), shape.tenant, _TENSORS, now_ns)
+        has_slo = shape.latency_slo_ms is not None
+        try:
+            result = await self._box.engine.infer(request)
+        except ApplianceError as error:
+            kind: Kind = "dropped" if isinstance(error, (DeadlineExceeded, LimitReached)) else "failed"
+            latency_ns = clock.now_ns() - now_ns
+            answer = Answer(shape.name, kind, arrival.at_ns, latency_ns, has_slo=has_slo, reason=type(error).__name__)
+        else:
+            end_ns = clock.now_ns()
+            is_late = request.deadline_ns is not None and end_ns > request.deadline_ns
+            answer = Answer(
+                shape.name,
+                "warm" if result.warm else "cold",
+                arrival.at_ns,
+                end_ns - now_ns,
+                result.variant,
+                self._accuracies[shape.name, result.variant],
+                is_late,
+                has_slo,
+            )
+        self._answers.append(answer)
+
+    def _check(self) -> None:
+        """What must hold after the last answer, whatever happened. Raises: Broken."""
+        status = self._box.engine.status()
+        if len(self._answers) != len(self._arrivals):
+            raise Broken(f"{len(self._arrivals)} requests and {len(self._answers)} answers")
+        if status["queued"] or status["running"]:
+            raise Broken(f"{status['queued']} requests wait and {status['running']} run after the last answer")
+        pinned = [b["build"] for b in self._box.memory.snapshot()["builds"] if b["pins"]]
+        if pinned:
+            raise Broken(f"{', '.join(pinned)} pinned after the last answer")
+
+    def _outcome(self, end_ns: int) -> Outcome:
+        box = self._box
+        description = box.processor.describe()
+        share = box.processor.busy_ns / (end_ns * description.workers) if end_ns else 0.0
+        return Outcome(
+            applications=tuple(shape.name for shape in self._scenario.applications),
+            answers=tuple(self._answers),
+            processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},
+            memory_bytes=self._scenario.memory_bytes,
+            memory_peak_bytes=box.processor.peak_bytes,
+            loads=box.memory.loads,
+            replacements=0,
+            evictions=box.memory.evictions,
+            decisions=box.stopwatch.rows(),
+        )

@@ -1,0 +1,43 @@
+"""`appliance simulate`: figures for a person and for a program, and one line with status 2 for a bad scenario."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from appliance.cli.main import app
+from tests.lab.scenarios import document
+
+
+def _write(folder: Path, **changes: object) -> str:
+    path = folder / "scenario.json"
+    path.write_text(json.dumps(document(**changes)))
+    return str(path)
+
+
+def test_json_is_all_that_stands_on_standard_output(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["simulate", _write(tmp_path), "--json", "--duration-s", "30", "--seed", "4"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)
+    assert figures["requests"] > 0
+    assert list(figures)[:5] == ["requests", "warm", "cold", "failed", "dropped"]
+
+
+def test_a_person_gets_a_table(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["simulate", _write(tmp_path), "--policy", "eviction=none"])
+    assert done.exit_code == 0
+    assert {"door", "captions", "all"} <= {line.split(" ")[0] for line in done.stdout.splitlines()}
+    assert "evictions" in done.stderr
+
+
+def test_a_bad_scenario_is_one_line_and_status_2(tmp_path: Path) -> None:
+    for arguments, sentence in [
+        ([_write(tmp_path), "--duration-s", "0"], "duration_s: must be > 0"),
+        ([_write(tmp_path), "--policy", "eviction=magic"], "policies.eviction: 'magic' is not one of"),
+        ([_write(tmp_path), "--policy", "magic"], "--policy: 'magic' is not in the form FAMILY=NAME"),
+        ([str(tmp_path / "none.toml")], f"{tmp_path / 'none.toml'}: cannot be read: No such file"),
+    ]:
+        done = CliRunner().invoke(app, ["simulate", *arguments])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(sentence)
+        assert done.stderr.count("\n") == 1

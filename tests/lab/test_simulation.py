@@ -1,0 +1,120 @@
+"""Whole scenarios through the running box's engine: every request has one answer, memory holds, times are what the profiles say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.lab.scenario import Scenario
+from appliance.lab.simulation import simulate
+from tests.lab.scenarios import document, scenario
+
+
+def _figures(read: Scenario) -> dict[str, Any]:
+    return simulate(read).outcome.document()
+
+
+def _check(figures: dict[str, Any], memory_mb: float) -> None:
+    for part in (figures, *figures["applications"].values()):
+        assert part["requests"] == part["warm"] + part["cold"] + part["failed"] + part["dropped"]
+    assert figures["requests"] == sum(a["requests"] for a in figures["applications"].values())
+    assert 0 < figures["memory_peak_mb"] <= memory_mb
+
+
+@pytest.mark.parametrize("memory_mb", [100, 140, 300, 700, 2000])
+def test_the_figures_add_up_whatever_the_memory(memory_mb: float) -> None:
+    read = scenario(box={"memory_mb": memory_mb, "processors": [{"name": "cpu"}]})
+    figures = _figures(read)
+    assert figures["requests"] > 100
+    if memory_mb == 100:  # not even the smallest fits
+        assert figures["failed"] == figures["requests"]
+        assert (figures["memory_peak_mb"], figures["accuracy_mean"], figures["utility"]) == (0, None, 0)
+    else:
+        _check(figures, memory_mb)
+
+
+def test_a_cold_request_takes_its_load_and_its_run_and_a_warm_one_its_run() -> None:
+    figures = _figures(scenario(duration_s=10, arrivals=[{"application": "door", "times_s": [1, 5]}]))
+    assert (figures["cold"], figures["warm"], figures["loads"]) == (1, 1, 1)
+    assert figures["latency_ms"] == {"p50": 40, "p99": 940}
+    assert figures["accuracy_mean"] == figures["utility"] == 90
+    assert figures["robustness"] == 0.45
+    assert figures["processors"]["cpu"] == {"busy": 0.008, "idle": 0.992, "batches": 2}
+    assert figures["slo_attainment"] is None
+
+
+def test_a_burst_joins_one_load() -> None:
+    figures = _figures(scenario(arrivals=[{"application": "door", "times_s": [1, 1, 1.2, 1.8]}]))
+    assert (figures["cold"], figures["warm"], figures["loads"]) == (4, 0, 1)
+
+
+def test_what_cannot_be_in_time_is_dropped_and_counts_against_the_slo() -> None:
+    applications = [{"name": "door", "model": "faces", "latency_slo_ms": 100}]
+    arrivals = [{"application": "door", "times_s": [1, 5, 6, 6, 6]}]
+    figures = _figures(scenario(applications=applications, arrivals=arrivals))
+    assert (figures["dropped"], figures["warm"], figures["late"]) == (
+        2,
+        3,
+        0,
+    )  # the first waits for a load, the last of three for two runs
+    assert figures["slo_attainment"] == 0.6
+
+
+def test_a_tenant_over_its_rate_is_turned_away() -> None:
+    written = document(duration_s=20, tenants=[{"name": "shop", "rate_rps": 1}])
+    written["applications"][0]["tenant"] = "shop"
+    written["arrivals"] = [{"application": "door", "times_s": [5.0, 5.1, 5.2, 9.0]}]
+    figures = _figures(Scenario.model_validate(written))
+    assert (figures["dropped"], figures["cold"], figures["warm"]) == (2, 1, 1)
+
+
+def test_two_workers_run_two_at_once_as_slowly_as_profiled() -> None:
+    written = document(arrivals=[{"application": "door", "times_s": [1, 5, 5]}])
+    written["box"]["processors"] = [{"name": "cpu", "concurrency": 2}]
+    written["models"][0]["variants"][0]["latency_ms"]["cpu"] = {"1": 40, "1x2": 60}
+    figures = _figures(Scenario.model_validate(written))
+    assert figures["latency_ms"] == {"p50": 60, "p99": 940}  # 40 and 60 run together; nobody waits 80
+
+
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "processor-lost", "at_s": 20, "for_s": 10, "target": "cpu"},
+    {"kind": "load-fails", "at_s": 0, "for_s": 30, "application": "door"},
+    {"kind": "slow-down", "at_s": 10, "for_s": 60, "factor": 30},
+    {"kind": "clock-step", "at_s": 10, "ms": -3_600_000},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[f["kind"] for f in FAULTS])
+def test_faults_cost_answers_but_never_lose_one(fault: dict[str, Any]) -> None:
+    sound, faulty = _figures(scenario()), _figures(scenario(faults=[fault]))
+    _check(faulty, 700)
+    assert faulty["requests"] == sound["requests"]
+    if fault["kind"] == "clock-step":
+        assert {**faulty, "decisions": None} == {**sound, "decisions": None}
+    elif fault["kind"] == "slow-down":
+        assert faulty["latency_ms"]["p99"] > 5 * sound["latency_ms"]["p99"]
+    else:
+        assert faulty["failed"] > sound["failed"] == 0
+
+
+def test_a_fault_ends() -> None:
+    lost = {"kind": "processor-lost", "at_s": 4, "for_s": 2, "target": "cpu"}
+    figures = _figures(scenario(faults=[lost], arrivals=[{"application": "door", "times_s": [1, 5, 7]}]))
+    assert (figures["cold"], figures["failed"], figures["warm"]) == (1, 1, 1)
+
+
+def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document(faults=FAULTS)))
+    answers = []
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "appliance", "simulate", str(path), "--json", "--seed", "11"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        answers.append(json.dumps({**json.loads(done.stdout), "decisions": None}))
+    assert answers[0] == answers[1]
+    assert simulate(scenario(seed=12)).outcome.answers != simulate(scenario(seed=13)).outcome.answers
