@@ -50,16 +50,19 @@ class Admission:
         expected: float,
         margin: float = 0.0,
         resume: Resumer | None = None,
+        beat: int = 0,
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
         where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
-        `resume`: how to go on with the previous plan, tried before all else."""
+        `resume`: how to go on with the previous plan, tried before all else.
+        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will not get there."""
         self._fleet = fleet
         self._load = load
         self._packers = packers
         self._expected = expected
         self._margin = margin
         self._resume = resume
+        self._beat = beat
         self._state = opening(fleet)
         self._trials = 0
 
@@ -128,8 +131,9 @@ class Admission:
         if not candidates:
             return base
         best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
-        guess, step, top = self._number_within(self._expected, base, candidates), 1, high
-        while low < high:
+        enough = self._beat + 1 - len(base.members) if self._beat else 0
+        guess, step, top = enough or self._number_within(self._expected, base, candidates), 1, high
+        while low < high and high >= enough:
             guess = max(low + 1, min(high, guess))
             plan = self._try(self._joined(base, candidates[:guess]))
             if self._is_admissible(plan, base):
@@ -142,7 +146,7 @@ class Admission:
                 high = guess - 1
             bracketed = low > 0 and high < top
             guess, step = ((low + high + 1) // 2, step) if bracketed else (guess + step * (1 if low else -1), step * 2)
-        while low < top and len(best.members) < SMALL:
+        while enough - 1 <= low < top and len(best.members) < SMALL:
             plan_or_none = self._second_chance(self._joined(base, candidates[: low + 1]))
             if plan_or_none is None or not self._is_admissible(plan_or_none, base):
                 break

@@ -1,6 +1,7 @@
 """The box's default: ARISE's estimate and verification around a packer for clients that differ, and the joint choice of variants."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from appliance.policies.offload.admission import ROOMY, Admission, Decision, Packer, Resumer
 from appliance.policies.offload.answer import assemble
@@ -8,7 +9,7 @@ from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.due import Pace, Patience, pace, pack_due
 from appliance.policies.offload.fleet import Fleet, fleet_of, step1
-from appliance.policies.offload.joint import choices
+from appliance.policies.offload.joint import choices, held
 from appliance.policies.offload.ledger import Opening
 from appliance.policies.offload.verify import Verified, verified
 from appliance.policies.offload.warm import resumed
@@ -38,37 +39,65 @@ class EarliestDue:
         self._margin = margin
 
     def plan(self, problem: OffloadInput) -> OffloadPlan:
-        if not any(client.variants for client in (*problem.clients, *problem.waiting)):
-            return self._best_on(fleet_of(problem)).plan()
-        options = [self._best_on(fleet_of(problem, choice)) for choice in choices(problem)]
-        return max(options, key=lambda option: option.served).plan()
+        if any(client.variants for client in (*problem.clients, *problem.waiting)):
+            return self._jointly(problem).plan()
+        return self._second_thoughts(self._best_on(fleet_of(problem))).plan()
 
-    def _best_on(self, fleet: Fleet) -> "_Option":
+    def _jointly(self, problem: OffloadInput) -> "_Option":
+        """The best of the choices of variants. While nobody waits, the one of the previous plan if it still serves everybody."""
+        kept = held(problem)
+        if not problem.waiting and len(kept) == len(problem.clients):
+            option = self._best_on(fleet_of(problem, kept))
+            if option.served == len(problem.clients):
+                return option
+        first, *others = choices(problem)
+        best = self._best_on(fleet_of(problem, first.choice))
+        for promise in others:
+            if promise.most > best.served:
+                option = self._best_on(fleet_of(problem, promise.choice), beat=best.served)
+                best = option if option.served > best.served else best
+        return self._second_thoughts(best)
+
+    def _best_on(self, fleet: Fleet, beat: int = 0) -> "_Option":
         chosen = pace(fleet)
         packers = [leading(chosen), in_order]
-        decision = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resuming(chosen)).decide()
-        if decision.removed or self._is_blocked(fleet, chosen, decision):
-            settings = step1(fleet)
-            other = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin).decide()
-            if len(other.verified.members) > len(decision.verified.members):
-                return _Option(fleet, other, settings.interval, settings.batch)
-        return _Option(fleet, decision, [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms], chosen.batch)
+        search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resuming(chosen), beat)
+        interval = [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms]
+        return _Option(fleet, search.decide(), interval, chosen.batch, chosen.load)
 
-    def _is_blocked(self, fleet: Fleet, chosen: Pace, decision: Decision) -> bool:
+    def _second_thoughts(self, option: "_Option") -> "_Option":
+        """ARISE's own search where ours removes clients, or leaves some waiting although the processor has room."""
+        fleet, decision = option.fleet, option.decision
+        if not decision.removed and not self._is_blocked(fleet, option.load, decision):
+            return option
+        settings = step1(fleet)
+        other = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin).decide()
+        if len(other.verified.members) <= option.served:
+            return option
+        return _Option(fleet, other, settings.interval, settings.batch, settings.load)
+
+    def _is_blocked(self, fleet: Fleet, load: Sequence[float], decision: Decision) -> bool:
         """Whether clients wait although the processor has room: a few with tight SLAs stand in the way of the search."""
         members = decision.verified.members
-        return len(members) < len(fleet.clients) and sum(chosen.load[i] for i in members) < ROOMY * EXPECTED_LOAD
+        return len(members) < len(fleet.clients) and sum(load[i] for i in members) < ROOMY * EXPECTED_LOAD
 
 
+@dataclass(frozen=True, slots=True)
 class _Option:
-    """A decision on one choice of variants, not yet written as a plan."""
+    """A decision on one choice of variants, not yet written as a plan; `interval`, `batch` and `load` by client are what it was built around."""
 
-    def __init__(self, fleet: Fleet, decision: Decision, interval: Sequence[int], batch: Sequence[int]) -> None:
-        self._parts = fleet, decision, interval, batch
-        self.served = len(decision.verified.members)
+    fleet: Fleet
+    decision: Decision
+    interval: Sequence[int]
+    batch: Sequence[int]
+    load: Sequence[float]
+
+    @property
+    def served(self) -> int:
+        return len(self.decision.verified.members)
 
     def plan(self) -> OffloadPlan:
-        return assemble(*self._parts, "earliest due")
+        return assemble(self.fleet, self.decision, self.interval, self.batch, "earliest due")
 
 
 def in_order(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:

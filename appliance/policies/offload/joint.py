@@ -2,14 +2,16 @@
 
 A smaller network's accuracy gap takes from the SLA what its quicker inference and smaller frame give to interval and batch; which side wins differs by
 client, and batches fill only if enough clients run the same variant. So: for every small set of variants that the box may run, each client takes the one
-of the set that costs least of the processor; the sets that promise the most clients are planned in full, by whoever calls.
+of the set that costs least of the processor. The closed form knows nothing of waiting behind the batches of slower networks, which hurts those most whose
+SLA the gap has nearly used up; so for each set there are further choices, where a client leaves the most accurate variant only for one that costs much
+less. The sets that promise the most clients are planned in full, by whoever calls; `most` says which need not be.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from appliance.policies.offload.base import OffloadInput, Variant
+from appliance.policies.offload.base import Client, OffloadInput, Variant
 from appliance.policies.offload.due import pace
 from appliance.policies.offload.fleet import Choice, fleet_of
 
@@ -19,22 +21,55 @@ CANDIDATES_MAX = 8
 """Of more variants, those count that serve the most clients alone."""
 SETS_PLANNED = 4
 """Sets that are planned in full; the closed form is good at the order, not at the last client."""
+SINGLES_PLANNED = 2
+"""Variants that are planned in full alone, whatever sets promise more."""
+RELUCTANCES = (1.0, 1.5, 2.0)
+"""How many times less than the most accurate variant of the set another one has to cost."""
+LOAD_MAX = 1.1
+"""Σ load that no plan carries; a promise up to it is a bound."""
 
 
-def choices(problem: OffloadInput) -> list[Choice]:
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A choice with what it promises in closed form: clients whose loads fit the processor, and the most that any plan may serve."""
+
+    chosen: tuple[str, ...]
+    choice: Choice
+    clients: int
+    load: float
+    most: int
+
+
+Loads = Mapping[str, Mapping[str, float]]
+"""Variant → client → share of the processor, if everybody who can ran that variant."""
+
+
+def choices(problem: OffloadInput) -> list[Promise]:
     """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left, then by name."""
     loads = _loads(problem)
-    alone = sorted(loads, key=lambda name: (-_Promise.of(problem, loads, (name,)).clients, name))[:CANDIDATES_MAX]
-    promises = [_Promise.of(problem, loads, chosen) for chosen in _sets(sorted(alone))]
+    alone = sorted(loads, key=lambda name: (-_promise(problem, loads, (name,), 1.0).clients, name))[:CANDIDATES_MAX]
+    promises = [_promise(problem, loads, chosen, 1.0) for chosen in _sets(sorted(alone))]
     promises.sort(key=lambda p: (-p.clients, p.load, p.chosen))
-    kept: list[Choice] = []
+    sets = _distinct(promises)[:SETS_PLANNED]
+    found = [_promise(problem, loads, p.chosen, times) for times in RELUCTANCES for p in sets]
+    found += [p for p in promises if len(p.chosen) == 1][:SINGLES_PLANNED]
+    found.sort(key=lambda p: -p.clients)
+    return _with_previous(problem, _distinct(found))
+
+
+def held(problem: OffloadInput) -> Choice:
+    """The variants that the served run in the previous plan."""
+    before: dict[str, str | None] = {name: b.variant for b in problem.previous for name, _ in b.requests}
+    return {c.name: v for c in problem.clients for v in c.variants if before.get(c.name) == v.name}
+
+
+def _distinct(promises: Iterable[Promise]) -> list[Promise]:
+    """The first of those with the same choice."""
+    kept: list[Promise] = []
     for promise in promises:
-        if promise.choice not in kept:
-            kept.append(promise.choice)
-    kept = kept[:SETS_PLANNED]
-    singles = [p.choice for p in promises if len(p.chosen) == 1]
-    kept += [choice for choice in singles[:1] if choice not in kept]
-    return _with_previous(problem, kept)
+        if all(promise.choice != other.choice for other in kept):
+            kept.append(promise)
+    return kept
 
 
 def _sets(names: list[str]) -> Iterator[tuple[str, ...]]:
@@ -42,8 +77,7 @@ def _sets(names: list[str]) -> Iterator[tuple[str, ...]]:
         yield from combinations(names, count)
 
 
-def _loads(problem: OffloadInput) -> dict[str, dict[str, float]]:
-    """Variant → client → share of the processor, if everybody who can ran that variant."""
+def _loads(problem: OffloadInput) -> Loads:
     clients = (*problem.clients, *problem.waiting)
     names = sorted({variant.name for client in clients for variant in client.variants})
     loads = {}
@@ -55,41 +89,39 @@ def _loads(problem: OffloadInput) -> dict[str, dict[str, float]]:
     return loads
 
 
-@dataclass(frozen=True, slots=True)
-class _Promise:
-    """What a set of variants promises in closed form."""
-
-    chosen: tuple[str, ...]
-    choice: Choice
-    clients: int
-    load: float
-
-    @classmethod
-    def of(cls, problem: OffloadInput, loads: Mapping[str, Mapping[str, float]], chosen: tuple[str, ...]) -> "_Promise":
-        choice: dict[str, Variant] = {}
-        costs = []
-        for client in (*problem.clients, *problem.waiting):
-            usable = [v for v in client.variants if v.name in chosen] or list(client.variants)
-            if usable:
-                variant = min(usable, key=lambda v: (loads[v.name][client.name], v.accuracy_gap, v.name))
-                choice[client.name] = variant
-                costs.append(loads[variant.name][client.name])
-        total, number = 0.0, 0
-        for cost in sorted(costs):
-            if total + cost > 1.0:
-                break
-            total, number = total + cost, number + 1
-        return cls(chosen, choice, number, total)
+def _promise(problem: OffloadInput, loads: Loads, chosen: tuple[str, ...], reluctance: float) -> Promise:
+    """What a set of variants promises if each client takes the cheapest of the set, those with a larger gap counted `reluctance` times."""
+    choice: dict[str, Variant] = {}
+    costs = []
+    for client in (*problem.clients, *problem.waiting):
+        usable = [v for v in client.variants if v.name in chosen] or list(client.variants)
+        if usable:
+            variant = _cheapest(client, usable, loads, reluctance)
+            choice[client.name] = variant
+            costs.append(loads[variant.name][client.name])
+    total, number, within, most = 0.0, 0, 0.0, 0
+    for cost in sorted(costs):
+        total += cost
+        if total <= 1.0:
+            within, number = total, number + 1
+        if total <= LOAD_MAX:
+            most += 1
+    return Promise(chosen, choice, number, within, most)
 
 
-def _with_previous(problem: OffloadInput, found: list[Choice]) -> list[Choice]:
+def _cheapest(client: Client, usable: Sequence[Variant], loads: Loads, reluctance: float) -> Variant:
+    least = min(v.accuracy_gap for v in usable)
+
+    def cost(variant: Variant) -> tuple[float, float, str]:
+        times = reluctance if variant.accuracy_gap > least else 1.0
+        return times * loads[variant.name][client.name], variant.accuracy_gap, variant.name
+
+    return min(usable, key=cost)
+
+
+def _with_previous(problem: OffloadInput, found: list[Promise]) -> list[Promise]:
     """Whoever is served already keeps the variant of the previous plan if that suffices; the free choices come after."""
-    before: dict[str, str | None] = {name: b.variant for b in problem.previous for name, _ in b.requests}
-    held = {c.name: v for c in problem.clients for v in c.variants if before.get(c.name) == v.name}
-    if not held:
+    kept = held(problem)
+    if not kept:
         return found
-    kept: list[Choice] = []
-    for choice in [*({**choice, **held} for choice in found), *found]:
-        if choice not in kept:
-            kept.append(choice)
-    return kept
+    return _distinct([*(replace(p, choice={**p.choice, **kept}) for p in found), *found])
