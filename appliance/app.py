@@ -25,7 +25,7 @@ from appliance.api.keyring import KeyRing
 from appliance.api.limits import BodyRules, Bounds, InFlight
 from appliance.api.media import MediaPool
 from appliance.api.service import create_service
-from appliance.clock import SystemClock
+from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
@@ -36,19 +36,24 @@ from appliance.modelstore.repository import Change
 from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
-from appliance.policies.room import ROOM_POLICIES
+from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.forecast.ewma import Ewma
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.admission import Admission
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions import DecisionRing
 from appliance.runtime.engine import Engine
+from appliance.runtime.expectations import Expectations
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.measuring import ChildMeasure
 from appliance.runtime.queues import Queue
+from appliance.runtime.reside import Resider
+from appliance.runtime.room import RoomByApplication
 from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
+from appliance.runtime.zoos import Zoos
 from appliance.settings import ImportSettings, ProcessorSettings, Settings
 
 _US = 1000
@@ -123,10 +128,19 @@ class Appliance:
         store.attach(asyncio.get_running_loop())
         catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
         builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
+        zoos = Zoos(catalogue)
+        expectations = Expectations(
+            lambda application: Ewma(),
+            alpha=settings.residency.alpha,
+            delta_ns=int(settings.residency.delta_ms * NS_PER_MS),
+            history_ns=int(settings.residency.history_window_s * NS_PER_S),
+        )
+        eviction = settings.policies.eviction
+        room = RoomByApplication(zoos, expectations, EVICTION_POLICIES[eviction](), decisions, eviction)
         memory = MemoryManager(
             clock=clock,
             loader=Loader(builds, processor),
-            policy=ROOM_POLICIES[settings.policies.room](),
+            policy=room,
             budget_bytes=memory_budget(settings),
             wait_ms_max=settings.memory.wait_ms_max,
             events=telemetry,
@@ -135,6 +149,16 @@ class Appliance:
         )
         stack.push_async_callback(memory.close)
         sequences = Sequences(clock, settings.queues.sequences_max, settings.queues.sequence_idle_s)
+        resider = Resider(
+            clock=clock,
+            zoos=zoos,
+            expectations=expectations,
+            room=room,
+            memory=memory,
+            events=telemetry,
+            tick_ms=settings.residency.tick_ms,
+            reloads_per_min_max=settings.residency.reloads_per_min_max,
+        )
         engine = Engine(
             clock=clock,
             catalogue=catalogue,
@@ -144,6 +168,7 @@ class Appliance:
             processor=processor,
             sequences=sequences,
             telemetry=telemetry,
+            resider=resider,
             quick_ns_max=int(settings.queues.quick_us_max * _US),
         )
         scratch = settings.state_dir / "scratch"
@@ -157,7 +182,7 @@ class Appliance:
         store.on_change = Follower(catalogue, keyring, memory, engine)
         await self._fill(store, catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
-        await self._run_in_background(stack, engine, importer, uploads, store, memory)
+        await self._run_in_background(stack, engine, resider, importer, uploads, store, memory)
         return Box(
             clock=clock,
             logger=self.logger,
@@ -197,6 +222,7 @@ class Appliance:
         self,
         stack: AsyncExitStack,
         engine: Engine,
+        resider: Resider,
         importer: Importer,
         uploads: Uploads,
         store: Store,
@@ -204,6 +230,7 @@ class Appliance:
     ) -> None:
         """Workers first, imports next, then what was in memory before the last stop, hottest first."""
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
+        tasks.append(asyncio.create_task(resider.run(), name="residency"))
         tasks.append(asyncio.create_task(importer.run(), name="importer"))
         chores = Housekeeping(store, uploads, self.settings.imports.jobs_kept_days)
         chores.start()

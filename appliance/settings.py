@@ -114,8 +114,21 @@ class ImportSettings(Section):
     """Inputs used to calibrate static quantisation."""
 
 
+class ResidencySettings(Section):
+    alpha: float = Field(1.02, ge=0, le=2)
+    """Width of a window around a predicted request: Δ = mean + alpha x standard deviation of how far predictions were off."""
+    delta_ms: float = Field(500.0, gt=0)
+    """Δ before anything was seen."""
+    history_window_s: float = Field(10.0, gt=0)
+    """H, within which an application that was requested is spared, before two requests were seen."""
+    tick_ms: float = Field(20.0, ge=1)
+    """The residency loop runs at most this often."""
+    reloads_per_min_max: int = Field(30, ge=1)
+    """Changes of one application's variant in a minute before it is left alone."""
+
+
 class PolicySettings(Section):
-    eviction: str = "lru"
+    eviction: str = "iws-bfe"
     """Registry name in `policies.eviction`."""
     selection: str = "most-accurate"
     """Registry name in `policies.selection`: the variant that answers a request which names none."""
@@ -149,6 +162,7 @@ class Settings(BaseSettings):
     processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=1)
     """Compute devices as a JSON list of objects with kind, name, workers, threads_per_run, device; one is used today."""
     queues: QueueSettings = QueueSettings()
+    residency: ResidencySettings = ResidencySettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
     security: SecuritySettings = SecuritySettings()

@@ -73,6 +73,8 @@ class Catalogue:
         self._models: dict[str, Model] = {}
         self._applications: dict[str, Application] = {}
         self._entries: dict[str, Entry] = {}
+        self.version = 0
+        """Grows with every change."""
         self._users: dict[str, list[str]] | None = None
         """build → ids of the applications that refer to it; None after a change, until somebody asks."""
         self._shared: dict[str, str] = {}
@@ -97,6 +99,7 @@ class Catalogue:
         for entry_id in [e.application.id for e in self._entries.values() if e.model.id == model_id]:
             del self._entries[entry_id]
         self._users = None
+        self.version += 1
 
     def put_application(self, application: Application) -> None:
         self._applications[application.id] = application
@@ -107,6 +110,7 @@ class Catalogue:
         self._applications.pop(application_id_, None)
         self._entries.pop(application_id_, None)
         self._users = None
+        self.version += 1
         self._index_shared()
 
     # -- lookups -------------------------------------------------------------------------------------------------------
@@ -206,6 +210,7 @@ class Catalogue:
 
     def _refresh(self, application: Application) -> None:
         self._users = None
+        self.version += 1
         model = self._models.get(application.model_id)
         if model is None:
             self._entries.pop(application.id, None)

@@ -27,6 +27,7 @@ from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.ports import Processor
 from appliance.runtime.queues import Job, Queue
+from appliance.runtime.reside import Resider
 from appliance.runtime.residency import Residency
 from appliance.runtime.sequences import Key, Sequences
 from appliance.runtime.telemetry import Telemetry
@@ -58,6 +59,7 @@ class Engine:
         processor: Processor,
         sequences: Sequences,
         telemetry: Telemetry,
+        resider: Resider | None = None,
         quick_ns_max: int = 0,
     ) -> None:
         """Runs expected to take at most `quick_ns_max` take no worker: they are over before a thread would have begun."""
@@ -68,6 +70,7 @@ class Engine:
         self._queue = queue
         self._sequences = sequences
         self._telemetry = telemetry
+        self._resider = resider
         self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
         self._processor = processor
         self._quick_ns_max = quick_ns_max
@@ -117,6 +120,8 @@ class Engine:
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         placed_ns = self._clock.now_ns()
+        if self._resider is not None:
+            self._resider.seen(request.application_id, placed_ns)
         candidates = self._candidates(request, entry)
         placed = self._pin_resident(candidates)
         servable, residency, warm, load_ns = placed or await self._load(request, entry, candidates)
@@ -201,7 +206,10 @@ class Engine:
         warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
         start_ns = self._clock.now_ns()
         refused: ApplianceError | None = None
-        for servable in _distinct_builds(candidates):
+        candidates = _distinct_builds(candidates)
+        if self._resider is not None and not warm:
+            candidates = self._resider.order(request.application_id, candidates)
+        for servable in candidates:
             try:
                 residency = await self._memory.pin(
                     servable.build_id, servable.resident_bytes, servable.peak_bytes, request.deadline_ns

@@ -13,7 +13,7 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, OutOfMemory, ShuttingDown
 from appliance.domain.states import ResidencyState
-from appliance.policies.room.base import RoomProblem, RoomPlan, RoomPolicy, ResidentBuild
+from appliance.policies.room.base import Replacement, ResidentBuild, RoomPlan, RoomPolicy, RoomProblem
 from appliance.runtime.loader import Loader
 from appliance.runtime.ports import DecisionSink, EventSink
 from appliance.runtime.residency import Residency
@@ -54,7 +54,7 @@ class MemoryManager:
         self._leaving = 0
         self._waiting = 0
         self._closed = False
-        self.loads = self.load_failures = self.evictions = 0
+        self.loads = self.load_failures = self.evictions = self.replacements = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
 
@@ -62,6 +62,11 @@ class MemoryManager:
         """Whether a request would be warm on it now."""
         build = self._builds.get(build_id)
         return build is not None and build.state is _S.RESIDENT
+
+    def is_loading(self, build_id: str) -> bool:
+        """Whether a load of it is under way, that a request can join."""
+        build = self._builds.get(build_id)
+        return build is not None and build.state is _S.LOADING
 
     def pin_resident(self, build_id: str) -> Residency | None:
         """Pin a resident build; None when it is not resident. The fast path: no await, no allocation."""
@@ -72,8 +77,10 @@ class MemoryManager:
         build.last_used_ns = self._clock.now_ns()
         return build
 
-    async def pin(self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None) -> Residency:
-        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
+    async def pin(
+        self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None, *, is_urgent: bool = True
+    ) -> Residency:
+        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`. Nobody waits for one that is not urgent.
 
         Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
@@ -90,7 +97,13 @@ class MemoryManager:
                 await self._within(build.gone.wait(), deadline_ns, start_ns)
                 continue
             build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
-            loading = build.loading or self._start_load(build)
+            loading = build.loading
+            if loading is None:
+                build.is_urgent = is_urgent
+                loading = self._start_load(build)
+            elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
+                build.is_urgent = True
+                self._announce_change()
             try:
                 await self._within(asyncio.shield(loading), deadline_ns, start_ns)
             finally:
@@ -109,6 +122,18 @@ class MemoryManager:
                 self._announce_change()
 
     # -- management ----------------------------------------------------------------------------------------------------
+
+    def release(self, build_id: str) -> None:
+        """Let a resident build go, with its last pin at the latest: its application has another one now."""
+        build = self._builds.get(build_id)
+        if build is None or build.state is not _S.RESIDENT:
+            return
+        self._events.emit("variant released", **self._facts(build))
+        if build.pins:
+            build.to(_S.DRAINING)
+            build.gone.clear()
+        else:
+            self._start_unload(build)
 
     async def unload(self, build_id: str) -> None:
         """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
@@ -159,6 +184,29 @@ class MemoryManager:
             self._shrink()
             self._announce_change()
 
+    def resize(self, budget_bytes: int) -> None:
+        """Take a new budget over: at a smaller one builds leave until it holds, those in use when they are done."""
+        self._budget = budget_bytes
+        self._shrink()
+        self._announce_change()
+
+    def replace(self, replacement: Replacement) -> bool:
+        """Bring a smaller build in the place of a resident one, beside it first if there is room. False when that is not possible now."""
+        victim, build = self._builds.get(replacement.victim), self._builds.get(replacement.build_id)
+        if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._followed():
+            return False
+        if self._closed or (build is not None and build.state not in (_S.ABSENT, _S.FAILED)):
+            return False
+        need = max(replacement.peak_bytes, replacement.resident_bytes)
+        if self.used_bytes + self._waiting + need <= self._budget:
+            self._promise(replacement).successor_of = victim.build_id
+        elif victim.pins or self._committed - victim.bytes + need > self._budget:
+            return False
+        else:
+            self._evict(victim, replacement.build_id)
+            self._promise(replacement)
+        return True
+
     def residency(self, build_id: str) -> Residency | None:
         """The record of a build that was ever asked for."""
         return self._builds.get(build_id)
@@ -186,6 +234,7 @@ class MemoryManager:
             "loads": self.loads,
             "load_failures": self.load_failures,
             "evictions": self.evictions,
+            "replacements": self.replacements,
             "builds": builds,
         }
 
@@ -199,19 +248,22 @@ class MemoryManager:
             build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
         return build
 
-    def _start_load(self, build: Residency) -> asyncio.Future[None]:
+    def _start_load(self, build: Residency, *, is_reserved: bool = False) -> asyncio.Future[None]:
         build.to(_S.LOADING)
-        task = asyncio.create_task(self._load(build), name=f"load {build.build_id}")
+        task = asyncio.create_task(self._load(build, is_reserved), name=f"load {build.build_id}")
         task.add_done_callback(_consume)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         build.loading = task
         return task
 
-    async def _load(self, build: Residency) -> None:
+    async def _load(self, build: Residency, is_reserved: bool) -> None:
         start_ns = self._clock.now_ns()
         try:
-            await self._reserve(build)
+            if is_reserved:
+                await self._room_is_free(build, None)
+            else:
+                await self._reserve(build)
             load_start_ns = self._clock.now_ns()
             build.handle = await self._loader.load(build.build_id)
         except BaseException as error:
@@ -225,6 +277,9 @@ class MemoryManager:
         build.loading = None
         build.loads += 1
         self.loads += 1
+        if build.successor_of is not None:
+            self.release(build.successor_of)
+            build.successor_of = None
         self._shrink()
         self._announce_change()
         waited_ms = (load_start_ns - start_ns) / NS_PER_MS
@@ -237,6 +292,7 @@ class MemoryManager:
         build.bytes = 0
         build.to(_S.FAILED)
         build.loading = None
+        build.successor_of = None
         self.load_failures += 1
         self._announce_change()
         self._events.emit("variant load failed", **self._facts(build), reason=str(error) or type(error).__name__)
@@ -252,14 +308,21 @@ class MemoryManager:
             if not build.pins:
                 raise self._out_of_memory(build)
         self._waiting += build.bytes
+        await self._room_is_free(build, limit_ns)
+
+    async def _room_is_free(self, build: Residency, limit_ns: int | None) -> None:
+        """Return when the bytes that were promised, and count as waiting, are really free; they count as used then."""
         try:
             while self.used_bytes + build.bytes > self._budget:
-                await self._change_before(limit_ns, build)
+                if limit_ns is None:
+                    await self._change()
+                else:
+                    await self._change_before(limit_ns, build)
         finally:
             self._waiting -= build.bytes
 
     def _commit(self, build: Residency) -> bool:
-        """One transaction: plan, check, mark the victims, count the newcomer. False when only waiting can help."""
+        """One transaction: plan, check, mark the victims, count the newcomer and the replacements. False when only waiting can help."""
         if self._closed:
             raise ShuttingDown()
         need = build.need_bytes
@@ -267,18 +330,47 @@ class MemoryManager:
             raise self._out_of_memory(build)
         free = self._budget - self._committed
         if need > free:
-            plan = self._plan(build.build_id, need, free)
+            plan = self._plan(build.build_id, need, free, is_urgent=build.is_urgent)
             if not plan.sufficient:
-                if not any(
+                if not build.is_urgent or not any(
                     b.pins or b.state is _S.LOADING for b in self._builds.values() if b is not build and b.bytes
                 ):
                     raise self._out_of_memory(build)
                 return False
+            if not build.is_urgent and self._replace_first(plan):
+                return False
             for victim in plan.victims:
                 self._evict(self._builds[victim], build.build_id)
+            for replacement in plan.replacements:
+                self._promise(replacement)
         build.bytes = need
         self._committed += need
         return True
+
+    def _replace_first(self, plan: RoomPlan) -> bool:
+        """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no application goes cold.
+
+        The newcomer is planned for anew when they are there. False when there is nothing to do before.
+        """
+        if not plan.replacements:
+            return False
+        together = sum(max(r.peak_bytes, r.resident_bytes) for r in plan.replacements)
+        if self.used_bytes + self._waiting + together > self._budget:
+            return False
+        for replacement in plan.replacements:
+            self._promise(replacement).successor_of = replacement.victim
+        return True
+
+    def _promise(self, replacement: Replacement) -> Residency:
+        """Commit a replacement's bytes and start its load, which waits until they are free."""
+        build = self._entry(replacement.build_id, replacement.resident_bytes, replacement.peak_bytes)
+        build.is_urgent = False
+        build.bytes = build.need_bytes
+        self._committed += build.bytes
+        self._waiting += build.bytes
+        self.replacements += 1
+        self._start_load(build, is_reserved=True)
+        return build
 
     def _shrink(self) -> None:
         """Where a newly measured size has pushed the ledger over the budget: evict. If all is in use, the next free pin tries again."""
@@ -287,24 +379,45 @@ class MemoryManager:
             for victim in self._plan("", 0, free).victims:
                 self._evict(self._builds[victim], "")
 
-    def _plan(self, newcomer: str, need: int, free: int) -> RoomPlan:
-        resident = tuple(
-            ResidentBuild(b.build_id, b.bytes, b.last_used_ns, b.pins > 0, self._users_of(b.build_id))
-            for b in sorted(self._builds.values(), key=lambda b: b.build_id)
-            if b.state is _S.RESIDENT
-        )
-        problem = RoomProblem(self._clock.now_ns(), newcomer, need, free, resident)
+    def _plan(self, newcomer: str, need: int, free: int, *, is_urgent: bool = True) -> RoomPlan:
+        leaving = frozenset(b.build_id for b in self._builds.values() if b.state in (_S.UNLOADING, _S.DRAINING))
+        problem = RoomProblem(self._clock.now_ns(), newcomer, need, free, self.residents(), leaving, is_urgent)
         plan = self._policy.plan(problem)
         self._check(plan, problem)
         self._decisions.record("eviction", {"input": problem, "plan": plan})
         return plan
 
+    def residents(self) -> tuple[ResidentBuild, ...]:
+        """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
+        followed = self._followed()
+        return tuple(
+            ResidentBuild(
+                b.build_id,
+                b.bytes,
+                b.last_used_ns,
+                b.pins > 0 or b.state is _S.LOADING or b.build_id in followed,
+                self._users_of(b.build_id),
+            )
+            for b in sorted(self._builds.values(), key=lambda b: b.build_id)
+            if b.state is _S.RESIDENT or (b.state is _S.LOADING and b.bytes)
+        )
+
+    def _followed(self) -> set[str]:
+        """Builds that leave as soon as their replacement has come."""
+        return {b.successor_of for b in self._builds.values() if b.successor_of is not None}
+
     def _check(self, plan: RoomPlan, problem: RoomProblem) -> None:
         victims = [self._builds[v] for v in plan.victims]
         assert len({v.build_id for v in victims}) == len(victims), "a victim twice"
         assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"
+        assert {r.victim for r in plan.replacements} <= set(plan.victims), "a replacement without a victim"
         if plan.sufficient:
-            assert problem.free_bytes + sum(v.bytes for v in victims) >= problem.need_bytes, "the plan frees too little"
+            back = sum(max(r.peak_bytes, r.resident_bytes) for r in plan.replacements)
+            freed = sum(v.bytes for v in victims)
+            assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
+        for replacement in plan.replacements:
+            there = self._builds.get(replacement.build_id)
+            assert there is None or there.state in (_S.ABSENT, _S.FAILED), "a replacement that is there already"
 
     # -- unloading -----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,10 @@ class Residency:
     handle: Any = None
     surprises: int = 0
     """Runs on the event loop, one after another, that took much longer than the profile had said."""
+    is_urgent: bool = True
+    """A request waits for the load under way."""
+    successor_of: str | None = None
+    """The build that leaves when this one has come."""
     loading: asyncio.Future[None] | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 

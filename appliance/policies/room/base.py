@@ -20,6 +20,16 @@ class ResidentBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """`build_id` comes in the place of the victim, so that its application stays warm (EM-14)."""
+
+    victim: str
+    build_id: str
+    resident_bytes: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoomProblem:
     """`need_bytes` must become free in addition to `free_bytes`, for `build_id`."""
 
@@ -28,6 +38,11 @@ class RoomProblem:
     need_bytes: int
     free_bytes: int
     resident: tuple[ResidentBuild, ...]
+    """Resident builds, and those being loaded, which count as pinned."""
+    leaving: frozenset[str] = frozenset()
+    """Builds that are on their way out: none of them can be a replacement."""
+    is_urgent: bool = True
+    """A request waits for it; otherwise it is brought in the background, ahead of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,8 @@ class RoomPlan:
     freed_bytes: int
     sufficient: bool
     reason: str
+    replacements: tuple[Replacement, ...] = ()
+    """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
 
 
 class RoomPolicy(Protocol):

@@ -18,6 +18,4 @@ class LeastRecentlyUsed:
                 freed += build.bytes
         if freed < missing:
             return RoomPlan((), 0, False, f"{missing - freed} bytes are missing even without every unpinned build")
-        return RoomPlan(
-            tuple(victims), freed, True, f"{len(victims)} least recently used builds free {freed} bytes"
-        )
+        return RoomPlan(tuple(victims), freed, True, f"{len(victims)} least recently used builds free {freed} bytes")

@@ -8,6 +8,4 @@ class NeverEvict:
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
         fits = problem.need_bytes <= problem.free_bytes
-        return RoomPlan(
-            (), 0, fits, "it fits as it is" if fits else "memory is full and this policy evicts nothing"
-        )
+        return RoomPlan((), 0, fits, "it fits as it is" if fits else "memory is full and this policy evicts nothing")

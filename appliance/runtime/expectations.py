@@ -1,0 +1,136 @@
+"""When each zoo is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI §III-B).
+
+A zoo is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant, and *minimalist* outside (EM-06, EM-09).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from appliance.clock import NS_PER_S
+from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast.companions import Companions
+from appliance.policies.forecast.residuals import Interarrivals, Residuals
+from appliance.runtime.zoos import Zoo
+
+HISTORY = 512
+"""Arrivals kept of each zoo: enough to choose and train a forecaster on."""
+_RATE_OVER = 16
+
+
+@dataclass(slots=True)
+class Expectation:
+    """What is known of a zoo's requests. `window_ns` is the predicted time that its open window is around."""
+
+    name: str
+    forecaster: Forecaster
+    arrivals_ns: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    predicted_ns: int | None = None
+    window_ns: int | None = None
+    unexpected: set[str] = field(default_factory=set)
+    """Zoos that came outside their own windows while this one's was open."""
+
+    @property
+    def is_maximalist(self) -> bool:
+        return self.window_ns is not None
+
+    @property
+    def next_ns(self) -> int | None:
+        """The time that the policies shall see: that of the open window, else the prediction."""
+        return self.predicted_ns if self.window_ns is None else self.window_ns
+
+    def rate_rps(self, now_ns: int) -> float | None:
+        """Over the last arrivals and the silence since; None before the second."""
+        count = min(_RATE_OVER, len(self.arrivals_ns))
+        if count < 2:
+            return None
+        return count * NS_PER_S / max(1, now_ns - self.arrivals_ns[-count])
+
+    def predict(self, now_ns: int) -> None:
+        prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
+        self.predicted_ns = prediction.next_ns if prediction else None
+
+
+class Expectations:
+    """All of them, with Δ and H over all zoos (EM-07, EM-16) and P(r | active) (EM-19)."""
+
+    def __init__(
+        self, forecaster_of: Callable[[str], Forecaster], *, alpha: float, delta_ns: int, history_ns: int
+    ) -> None:
+        """`delta_ns` and `history_ns` hold until something was seen."""
+        self._forecaster_of = forecaster_of
+        self._alpha = alpha
+        self._residuals = Residuals(delta_ns)
+        self._interarrivals = Interarrivals(history_ns)
+        self._companions = Companions()
+        self._all: dict[str, Expectation] = {}
+        self.delta_ns = delta_ns
+        self.history_ns = history_ns
+
+    def of(self, name: str) -> Expectation:
+        expectation = self._all.get(name)
+        if expectation is None:
+            expectation = self._all[name] = Expectation(name, self._forecaster_of(name))
+            expectation.predict(0)
+        return expectation
+
+    def all(self) -> list[Expectation]:
+        return list(self._all.values())
+
+    def forget(self, name: str) -> None:
+        """The zoo is gone."""
+        if self._all.pop(name, None) is not None:
+            self._residuals.forget(name)
+            self._interarrivals.forget(name)
+            self._companions.forget(name)
+
+    def arrived(self, name: str, at_ns: int) -> None:
+        """A request came."""
+        expectation = self.of(name)
+        if expectation.next_ns is not None and expectation.arrivals_ns:
+            self._residuals.add(name, expectation.next_ns, at_ns)
+            self.delta_ns = self._residuals.delta_ns(self._alpha)
+        self._interarrivals.add(name, at_ns)
+        self.history_ns = self._interarrivals.mean_ns()
+        expectation.arrivals_ns.append(at_ns)
+        expectation.predict(at_ns)
+        if not expectation.is_maximalist:
+            for other in self._all.values():
+                if other.window_ns is not None:
+                    other.unexpected.add(name)
+
+    def probability(self, name: str, active: str) -> float:
+        """P(r_name | active)."""
+        return self._companions.probability(name, active)
+
+    def opens_ns(self, expectation: Expectation, load_ns: int) -> int | None:
+        """When the next window opens; None when no request is predicted."""
+        if expectation.predicted_ns is None:
+            return None
+        return expectation.predicted_ns - self.delta_ns - load_ns
+
+    def step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
+        """Move a zoo between the sets as the time demands; whether it moved."""
+        was = expectation.is_maximalist
+        if expectation.window_ns is not None and now_ns > expectation.window_ns + self.delta_ns:
+            self._companions.observe(expectation.name, expectation.unexpected)
+            expectation.unexpected = set()
+            expectation.window_ns = None
+        if expectation.window_ns is None:
+            if expectation.predicted_ns is not None and now_ns > expectation.predicted_ns + self.delta_ns:
+                expectation.predict(now_ns)
+            opens_ns = self.opens_ns(expectation, load_ns)
+            if opens_ns is not None and opens_ns <= now_ns:
+                expectation.window_ns = expectation.predicted_ns
+        return was is not expectation.is_maximalist
+
+    def next_edge_ns(self, expectation: Expectation, load_ns: int) -> int | None:
+        """When `step` has something to do again."""
+        if expectation.window_ns is not None:
+            return expectation.window_ns + self.delta_ns + 1
+        return self.opens_ns(expectation, load_ns)
+
+
+def window_load_ns(zoo: Zoo) -> int:
+    """θ of a zoo: the load time of its most accurate variant (EM-06, EM-08)."""
+    return zoo.options[0].load_ns

@@ -1,0 +1,198 @@
+"""Makes room for a build by asking the eviction policy about applications, and says it to the memory manager in builds.
+
+The memory manager's port `RoomPolicy`: the policy sees zoos, windows and probabilities; the manager sees which builds leave and what comes in their place.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from appliance.policies.eviction.base import (
+    ApplicationState,
+    EvictionPolicy,
+    Intent,
+    ResidencyPlan,
+    ResidencyProblem,
+    TenantShare,
+    Wish,
+)
+from appliance.policies.room.base import Replacement, ResidentBuild, RoomPlan, RoomProblem
+from appliance.policies.room.lru import LeastRecentlyUsed
+from appliance.runtime.expectations import Expectations
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.zoos import Zoo, Zoos
+
+
+class RoomByApplication:
+    """Implements `RoomPolicy`; event-loop thread only."""
+
+    def __init__(
+        self, zoos: Zoos, expectations: Expectations, policy: EvictionPolicy, decisions: DecisionSink, policy_name: str
+    ) -> None:
+        self._zoos = zoos
+        self._expectations = expectations
+        self._policy = policy
+        self._decisions = decisions
+        self._policy_name = policy_name
+        self.tenants: tuple[TenantShare, ...] = ()
+        self.wishes: dict[str, tuple[Wish, ...]] = {}
+
+    # -- the manager's port --------------------------------------------------------------------------------------------
+
+    def plan(self, problem: RoomProblem) -> RoomPlan:
+        zoo = self._zoos.of_build(problem.build_id)
+        strays = self._strays(problem.resident, problem.build_id)
+        freed = sum(b.bytes for b in strays)
+        if freed + problem.free_bytes >= problem.need_bytes:
+            return _leave(strays, problem, "builds that no application prefers leave")
+        option = None if zoo is None else zoo.option(problem.build_id)
+        if zoo is None or option is None:
+            return _fallback(problem, self._expectations, self._zoos)
+        memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
+        gone = {b.build_id for b in strays}
+        resident = [b for b in problem.resident if b.build_id not in gone]
+        intent: Intent = "serve" if problem.is_urgent else "procure"
+        only = replace(zoo, options=(option,), servables=(zoo.servable(option.name),))
+        for beside in (True, False) if not problem.is_urgent else (True,):
+            question = self.problem(memory, resident, problem.now_ns, zoo.name, intent, only=only, beside=beside)
+            plan = self._decide(question)
+            change = next((c for c in plan.changes if c.application == zoo.name), None)
+            if plan.outcome != "failed" and change is not None and change.after == option.name:
+                return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
+        return RoomPlan((), 0, False, plan.reason)
+
+    def _strays(self, resident: tuple[ResidentBuild, ...], newcomer: str) -> list[ResidentBuild]:
+        """Unpinned builds that are no application's best one in memory: nobody misses them."""
+        there = [b.build_id for b in resident]
+        best = {s.build_id for zoo in self._zoos.all() if (s := zoo.resident(there)) is not None}
+        return [b for b in resident if not b.pinned and b.build_id not in best and b.build_id != newcomer]
+
+    def _in_builds(
+        self,
+        plan: ResidencyPlan,
+        requester: Zoo,
+        strays: list[ResidentBuild],
+        resident: list[ResidentBuild],
+        problem: RoomProblem,
+        *,
+        beside: bool,
+    ) -> RoomPlan:
+        victims = list(strays)
+        replacements: list[Replacement] = []
+        there = {b.build_id: b for b in resident}
+        for change in plan.changes:
+            zoo = self._zoos.of_application(change.application)
+            if zoo is None or change.before is None or (zoo is requester and beside):
+                continue
+            victim = there.get(zoo.servable(change.before).build_id)
+            if victim is None or victim.pinned:
+                continue
+            victims.append(victim)
+            if change.after is not None and zoo is not requester:
+                after = zoo.servable(change.after)
+                if after.build_id not in problem.leaving:
+                    replacements.append(
+                        Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
+                    )
+        back = sum(max(r.peak_bytes, r.resident_bytes) for r in replacements)
+        freed = sum(b.bytes for b in victims)
+        while replacements and problem.free_bytes + freed - back < problem.need_bytes:
+            last = replacements.pop()  # peaks do not fit together: the last one comes back when it is asked for
+            back -= max(last.peak_bytes, last.resident_bytes)
+        enough = problem.free_bytes + freed - back >= problem.need_bytes
+        if not enough:
+            return RoomPlan((), 0, False, plan.reason)
+        return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def problem(
+        self,
+        memory_bytes: int,
+        resident: Iterable[ResidentBuild],
+        now_ns: int,
+        request: str | None,
+        intent: Intent,
+        *,
+        only: Zoo | None = None,
+        beside: bool = False,
+    ) -> ResidencyProblem:
+        """The policy's problem. `only` stands in for the requester's zoo. `beside`: its present variant stays until the new one is there."""
+        builds = {b.build_id: b for b in resident}
+        used = sum(b.bytes for b in builds.values())
+        known = 0
+        states: list[ApplicationState] = []
+        for zoo in self._zoos.all():
+            servable = zoo.resident(builds)
+            build = builds[servable.build_id] if servable else None
+            if build is not None:
+                known += build.bytes
+            asks = zoo if only is None or only.name != zoo.name else only
+            if asks is only and beside:
+                if build is not None:
+                    known -= build.bytes
+                servable = None
+            options = asks.options
+            if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
+                options = tuple(o for o in zoo.options if o is asks.options[0] or o.name == servable.variant.name)
+            expectation = self._expectations.of(zoo.name)
+            states.append(
+                ApplicationState(
+                    name=zoo.name,
+                    options=options,
+                    resident=servable.variant.name if servable else None,
+                    pinned=bool(build and build.pinned),
+                    last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
+                    next_request_ns=expectation.next_ns,
+                    unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
+                    rate_rps=expectation.rate_rps(now_ns),
+                    tenant=zoo.tenant,
+                    weight=zoo.weight,
+                    accuracy_min=zoo.accuracy_min,
+                    wishes=self.wishes.get(zoo.name, ()),
+                )
+            )
+        return ResidencyProblem(
+            now_ns=now_ns,
+            memory_bytes=memory_bytes - (used - known),
+            history_window_ns=self._expectations.history_ns,
+            delta_ns=self._expectations.delta_ns,
+            applications=tuple(states),
+            request=request,
+            intent=intent,
+            tenants=self.tenants,
+        )
+
+    def decide(
+        self, memory_bytes: int, resident: Iterable[ResidentBuild], now_ns: int, request: str | None, intent: Intent
+    ) -> ResidencyPlan:
+        """Ask the policy about all of a zoo's variants, and record what it said."""
+        return self._decide(self.problem(memory_bytes, resident, now_ns, request, intent))
+
+    def _decide(self, problem: ResidencyProblem) -> ResidencyPlan:
+        plan = self._policy.plan(problem)
+        if plan.changes or plan.outcome == "failed":
+            self._decisions.record("residency", {"problem": problem, "plan": plan, "policy": self._policy_name})
+        return plan
+
+
+def _leave(builds: list[ResidentBuild], problem: RoomProblem, reason: str) -> RoomPlan:
+    """As many of `builds`, longest unused first, as the need asks for."""
+    victims: list[ResidentBuild] = []
+    freed = 0
+    for build in sorted(builds, key=lambda b: (b.last_used_ns, b.build_id)):
+        if problem.free_bytes + freed >= problem.need_bytes:
+            break
+        victims.append(build)
+        freed += build.bytes
+    return RoomPlan(tuple(b.build_id for b in victims), freed, True, reason)
+
+
+def _fallback(problem: RoomProblem, expectations: Expectations, zoos: Zoos) -> RoomPlan:
+    """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all."""
+
+    def guarded(build: ResidentBuild) -> ResidentBuild:
+        zoo = zoos.of_build(build.build_id)
+        is_expected = zoo is not None and expectations.of(zoo.name).is_maximalist
+        return replace(build, last_used_ns=2**62 + build.last_used_ns) if is_expected else build
+
+    return LeastRecentlyUsed().plan(replace(problem, resident=tuple(guarded(b) for b in problem.resident)))
