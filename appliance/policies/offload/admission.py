@@ -54,7 +54,7 @@ class Admission:
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
         where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
-        `resume`: how to go on with the previous plan, tried before all else.
+        `resume`: how to go on with the previous plan.
         `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will not get there."""
         self._fleet = fleet
         self._load = load
@@ -70,10 +70,7 @@ class Admission:
         fleet, load = self._fleet, self._load
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
         served = [i for i in order if fleet.is_served[i] and load[i] < float("inf")]
-        base = self._resume(fleet, self._state, served) if self._resume else None
-        self._trials += base is not None
-        if base is None or base.broken:
-            base = self._try(served) if sum([load[i] for i in served]) <= OVERLOAD_MAX else None
+        base = self._first(served)
         if base is None or base.broken:
             base = self._keep([i for i in served if not is_hopeless(fleet, self._state, i)])
         kept = set(base.members)
@@ -84,6 +81,23 @@ class Admission:
             best = self._keep(best.members)
         staying = sum(fleet.is_served[i] for i in best.members)
         return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying)
+
+    def _first(self, served: Sequence[int]) -> Verified | None:
+        """A plan of all that are served. While nobody waits, the previous plan goes on if it can, which is quick; else a new one, which leaves more room
+        for others, and the previous one only where that would break an SLA."""
+        ways = [self._anew, self._go_on] if len(served) < len(self._fleet.clients) else [self._go_on, self._anew]
+        plan = ways[0](served)
+        if plan is None or plan.broken:
+            plan = ways[1](served) or plan
+        return plan
+
+    def _go_on(self, served: Sequence[int]) -> Verified | None:
+        plan = self._resume(self._fleet, self._state, served) if self._resume else None
+        self._trials += plan is not None
+        return plan
+
+    def _anew(self, served: Sequence[int]) -> Verified | None:
+        return self._try(served) if sum([self._load[i] for i in served]) <= OVERLOAD_MAX else None
 
     def _forget(self, gone: set[int]) -> bool:
         """Take clients that are no longer served out of the head. True if that changed it."""

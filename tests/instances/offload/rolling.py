@@ -97,7 +97,7 @@ def play(
 
 
 def carry_out(
-    batches: tuple[Batch, ...], serving: dict[str, Stay], table: Mapping[int, float], now: float
+    batches: tuple[Batch, ...], serving: dict[str, Stay], table: Mapping[int, float], now: float, fps: float = 60.0
 ) -> tuple[Batch, ...]:
     """Run what starts within the period; what is still under way after it comes back."""
     then = now + PERIOD_MS
@@ -108,8 +108,9 @@ def carry_out(
             if stay is None:
                 continue
             client = stay.client
-            if 1000.0 * frame / 60.0 < then and frame > (client.last_frame if client.last_frame is not None else -1):
-                arrival = 1000.0 * frame / 60.0 + client.uplink_ms
+            capture = 1000.0 * frame / fps
+            if capture < then and frame > (client.last_frame if client.last_frame is not None else -1):
+                arrival = capture + client.uplink_ms
                 if arrival <= then:
                     stay.client = replace(client, last_frame=frame, last_arrival_ms=arrival)
             shown = (end + client.downlink_ms, frame)

@@ -65,13 +65,14 @@ def waiting_scene(
     sla: str | tuple[float, float],
     clients: int = 80,
     rates: tuple[float, float] = RATES,
+    fps: float = 60.0,
 ) -> OffloadInput:
     """An empty box and a crowd at its door."""
     random = Random(seed)
     bounds = SLAS[sla] if isinstance(sla, str) else sla
     waiting = tuple(new_client(random, i, LINKS[link], bounds, rates) for i in range(clients))
     return OffloadInput(
-        fps=60.0,
+        fps=fps,
         now_ms=random.uniform(0.0, 100.0),
         horizon_ms=1000.0,
         inference_ms=NETWORKS[network],

@@ -1,48 +1,71 @@
-"""Instances of the joint choice: a zoo of three input sizes with their accuracy gaps, clients on both links, SLAs from 0.02 to 0.06."""
+"""Instances of the joint choice: three zoos with their accuracy gaps, clients on both links, SLAs from 0.02 to 0.06."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from appliance.policies.offload.base import Client, OffloadInput, Variant
+from tests.instances.adaptation import quick
 from tests.instances.offload.scenes import LINKS, new_client
 
 LARGE = {1: 20.0, 2: 29.0, 3: 38.0, 4: 47.0, 6: 65.0, 8: 83.0}
 MEDIUM = {1: 9.0, 2: 12.5, 3: 16.0, 4: 19.5, 6: 26.5, 8: 33.5, 12: 47.5}
 SMALL = {1: 5.0, 2: 6.5, 3: 8.0, 4: 9.5, 6: 12.5, 8: 15.5, 12: 21.5, 16: 27.5}
-ZOO: Sequence[tuple[str, float, float, dict[int, float]]] = (
-    ("large", 0.0, 1.0, LARGE),
-    ("medium", 0.030, 0.5, MEDIUM),
-    ("small", 0.045, 0.25, SMALL),
+Row = tuple[str, float, float, Mapping[int, float]]
+"""Name, accuracy gap, share of the first network's frame in bytes, latency ms by batch."""
+SIZES: Sequence[Row] = (("large", 0.0, 1.0, LARGE), ("medium", 0.030, 0.5, MEDIUM), ("small", 0.045, 0.25, SMALL))
+"""Three input sizes of one network."""
+BATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+def _table(fixed: float, each: float) -> dict[int, float]:
+    return {size: fixed + each * size for size in BATCHES}
+
+
+SPREAD: Sequence[Row] = (
+    ("transformer", 0.0, 1.0, _table(1.0, 5.0)),
+    ("compact", 0.035, 0.283, _table(0.3, 0.4)),
+    ("tiny", 0.044, 0.2, _table(0.3, 0.2)),
 )
-"""Name, accuracy gap, share of the large frame's bytes, latency ms by batch."""
+"""Networks of different kinds, 12 to 25 times apart in cost, with nothing in between."""
 
 
+def _yolo() -> Sequence[Row]:
+    """The adaptation family's zoo on a quick accelerator, those whose gap leaves something of the widest SLA. Its accuracy is concave in the cost."""
+    zoo = sorted(quick(), key=lambda n: (-n.accuracy, n.name))
+    best = zoo[0]
+    rows = [(n.name, best.accuracy - n.accuracy, n.input_bytes / best.input_bytes, dict(n.latency_ms)) for n in zoo]
+    return tuple(row for row in rows if row[1] < 0.05)
+
+
+ZOOS: Mapping[str, Sequence[Row]] = {"sizes": SIZES, "yolo": _yolo(), "spread": SPREAD}
 TWO_TIERS = ((0.02, 0.02), (0.06, 0.06))
 """Health care and tourism, to take the paper's examples: every other pair of clients needs the strict SLA."""
 UNIFORM = ((0.02, 0.06),)
 
 
-def with_zoo(client: Client, travel_ms: float) -> Client:
+def with_zoo(client: Client, travel_ms: float, zoo: Sequence[Row] = SIZES) -> Client:
     """`travel_ms`: the part of the uplink that a smaller frame saves on."""
     return replace(
         client,
         variants=tuple(
-            Variant(name, gap, client.uplink_ms - travel_ms * (1.0 - share), table) for name, gap, share, table in ZOO
+            Variant(name, gap, client.uplink_ms - travel_ms * (1.0 - share), table) for name, gap, share, table in zoo
         ),
     )
 
 
-def zoo_scene(seed: int, clients: int = 40, tiers: Sequence[tuple[float, float]] = TWO_TIERS) -> OffloadInput:
+def zoo_scene(
+    seed: int, clients: int = 40, tiers: Sequence[tuple[float, float]] = TWO_TIERS, zoo: Sequence[Row] = SIZES
+) -> OffloadInput:
     """An empty box before a crowd of which half is on 5G and half on LTE, over the tiers of SLAs in turn."""
     random = Random(seed)
     waiting = []
     for i in range(clients):
         link = ("5G", "LTE")[i % 2]
         client = new_client(random, i, LINKS[link], tiers[i // 2 % len(tiers)], (0.004, 0.009))
-        waiting.append(with_zoo(client, {"5G": 2.6, "LTE": 9.0}[link]))
+        waiting.append(with_zoo(client, {"5G": 2.6, "LTE": 9.0}[link], zoo))
     return OffloadInput(
-        fps=60.0, now_ms=random.uniform(0.0, 100.0), horizon_ms=1000.0, inference_ms=LARGE, waiting=tuple(waiting)
+        fps=60.0, now_ms=random.uniform(0.0, 100.0), horizon_ms=1000.0, inference_ms=zoo[0][3], waiting=tuple(waiting)
     )
 
 
