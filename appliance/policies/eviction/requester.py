@@ -12,7 +12,7 @@ from appliance.policies.eviction.victims import NO_WISH, Victim, levels
 
 MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Change] | None]
 """The changes of others that let the option fit, or None."""
-LastResort = Callable[[Space, ApplicationState, Option], list[Change] | None]
+LastResort = Callable[[ApplicationState, Option], list[Change] | None]
 
 
 def answer(
@@ -21,7 +21,7 @@ def answer(
     make_room: MakeRoom,
     last_resort: LastResort | None = None,
 ) -> ResidencyPlan:
-    """The plan for `serve` and `procure`. `last_resort` is asked, for the smallest variant alone, after all else failed and nothing is resident."""
+    """The plan for `serve` and `procure`. After all else failed, `last_resort` is asked for whoever waits, the smallest variant first."""
     if problem.request is None or problem.intent == "rebalance":
         return ResidencyPlan("warm", None, (), "nobody asks, and this policy moves nothing by itself")
     asker = problem.by_name[problem.request]
@@ -30,17 +30,19 @@ def answer(
     if not wanted:
         return stays(asker)
     space = Space(problem)
+    waits = loaded is None or problem.intent == "serve"
     # A wish gives way to a request, not to a better variant of something that is resident.
-    for level in levels(found) if loaded is None else (NO_WISH,):
+    for level in levels(found) if waits else (NO_WISH,):
         allowed = [victim for victim in found if victim.level <= level]
         for option in wanted:
             changes = make_room(space, asker, option, allowed)
             if changes is not None:
-                return loads(problem, asker, option, changes)
-    if last_resort is not None and loaded is None:
-        changes = last_resort(space, asker, wanted[-1])
+                return loads(asker, option, changes)
+    for option in reversed(wanted) if last_resort is not None and waits else ():
+        assert last_resort is not None
+        changes = last_resort(asker, option)
         if changes is not None:
-            return loads(problem, asker, wanted[-1], changes)
+            return loads(asker, option, changes)
     return no_room(problem, asker, loaded)
 
 
@@ -62,9 +64,7 @@ def stays(asker: ApplicationState) -> ResidencyPlan:
     return ResidencyPlan("warm", asker.resident, (), f"{asker.resident} of {asker.name} is in memory")
 
 
-def loads(
-    problem: ResidencyProblem, asker: ApplicationState, option: Option, others: Sequence[Change]
-) -> ResidencyPlan:
+def loads(asker: ApplicationState, option: Option, others: Sequence[Change]) -> ResidencyPlan:
     """The others give way, then the requester's variant is loaded."""
     own = Change(asker.name, asker.resident, option.name)
     what = f"{option.name} of {asker.name} is loaded"
