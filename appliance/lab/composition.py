@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
@@ -19,24 +19,31 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import application_id, build_id, model_id, variant_id
+from appliance.lab.forecasts import Given
 from appliance.lab.journal import Journal
-from appliance.lab.loop import VirtualClock
+from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.policies import Stopwatch
 from appliance.lab.processors import BuildCost, EmulatedProcessor
-from appliance.lab.scenario import BoxProcessor, ModelShape, Scenario, VariantShape, latency_of, megabytes
-from appliance.policies.room import ROOM_POLICIES
+from appliance.lab.scenario import BoxProcessor, ModelShape, Scenario, TenantShape, VariantShape, latency_of, megabytes
+from appliance.lab.workload import predictions
+from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
+from appliance.policies.eviction.base import TenantShare
+from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast.ewma import Ewma
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.admission import Admission
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.engine import Engine
+from appliance.runtime.expectations import Expectations
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.queues import Queue
+from appliance.runtime.reside import Resider
+from appliance.runtime.room import RoomByApplication
 from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
+from appliance.runtime.zoos import Zoos
 
-OWNER = "default"
-"""The tenant that the models of a scenario belong to."""
 INPUT = "x"
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
 _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
@@ -51,6 +58,7 @@ class LabBox:
     memory: MemoryManager
     processor: EmulatedProcessor
     engine: Engine
+    resider: Resider
     journal: Journal
     stopwatch: Stopwatch
 
@@ -68,18 +76,33 @@ def compose(scenario: Scenario) -> LabBox:
     telemetry = Telemetry(clock)
     journal = Journal(clock, telemetry)
     description = _description(scenario.processor)
-    models = [_model(shape, scenario.processor) for shape in scenario.models]
     processor = EmulatedProcessor(clock, description, _costs(scenario, description.kind), scenario.memory_bytes)
     catalogue = Catalogue(SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](), description.kind)
+    zoos = Zoos(catalogue)
+    expectations = _expectations(scenario)
+    eviction = scenario.policies.get("eviction", DEFAULT)
+    policy = stopwatch.timed("eviction", EVICTION_POLICIES[eviction]())
+    room = RoomByApplication(zoos, expectations, policy, journal, eviction)
+    room.tenants = tuple(_share(tenant) for tenant in scenario.tenants)
     memory = MemoryManager(
         clock=clock,
         loader=Loader(_Builds(), processor),
-        policy=stopwatch.timed("eviction", ROOM_POLICIES[scenario.policies.get("eviction", "lru")]()),
+        policy=room,
         budget_bytes=scenario.memory_bytes,
         wait_ms_max=scenario.box.wait_ms_max,
         events=journal,
         decisions=journal,
         users_of=catalogue.users_of,
+    )
+    resider = Resider(
+        clock=clock,
+        zoos=zoos,
+        expectations=expectations,
+        room=room,
+        memory=memory,
+        events=journal,
+        tick_ms=scenario.box.residency.tick_ms,
+        reloads_per_min_max=scenario.box.residency.reloads_per_min_max,
     )
     engine = Engine(
         clock=clock,
@@ -90,24 +113,68 @@ def compose(scenario: Scenario) -> LabBox:
         processor=processor,
         sequences=Sequences(clock, count_max=1, idle_s=60),
         telemetry=telemetry,
+        resider=resider,
     )
-    _fill(catalogue, scenario, models)
-    return LabBox(clock, catalogue, memory, processor, engine, journal, stopwatch)
+    _fill(catalogue, scenario)
+    return LabBox(clock, catalogue, memory, processor, engine, resider, journal, stopwatch)
 
 
-def _fill(catalogue: Catalogue, scenario: Scenario, models: list[Model]) -> None:
+def _expectations(scenario: Scenario) -> Expectations:
+    """Windows as the running box has them; a forecast in the scenario takes the place of the box's own."""
+    given = _given(scenario)
+
+    def forecaster_of(zoo: str) -> Forecaster:
+        return given.get(zoo) or Ewma()
+
+    settings = scenario.box.residency
+    return Expectations(
+        forecaster_of,
+        alpha=settings.alpha,
+        delta_ns=int(settings.delta_ms * NS_PER_MS),
+        history_ns=int(settings.history_window_s * NS_PER_S),
+    )
+
+
+def _given(scenario: Scenario) -> dict[str, Given]:
+    """Application id → the forecast of all applications of its model, which are one to the residency loop."""
+    times = predictions(scenario.arrivals)
+    given: dict[str, Given] = {}
+    for shape in scenario.applications:
+        sharing = [a.name for a in scenario.applications if a.model == shape.model]
+        joined = sorted({START_NS + at_ns for name in sharing for at_ns in times.get(name, ())})
+        if joined:
+            given[application_id(shape.tenant, shape.name)] = Given(tuple(joined))
+    return given
+
+
+def _share(shape: TenantShape) -> TenantShare:
+    ceiling = None if shape.ceiling_mb is None else megabytes(shape.ceiling_mb)
+    return TenantShare(shape.name, megabytes(shape.guarantee_mb), ceiling)
+
+
+def _owners(scenario: Scenario) -> dict[str, str]:
+    """Model → the tenant that it belongs to: that of its first application."""
+    owners: dict[str, str] = {}
+    for shape in scenario.applications:
+        owners.setdefault(shape.model, shape.tenant)
+    return owners
+
+
+def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
+    owners = _owners(scenario)
     quotas = {t.name: Quota(requests_per_s=t.rate_rps) for t in scenario.tenants}
-    for name in sorted({OWNER, *quotas, *(a.tenant for a in scenario.applications)}):
+    for name in sorted({*quotas, *(a.tenant for a in scenario.applications)}):
         catalogue.put_tenant(Tenant(name, quotas.get(name, Quota())))
-    for model in models:
-        catalogue.put_model(model)
+    for model in scenario.models:
+        if model.name in owners:
+            catalogue.put_model(_model(model, owners[model.name], scenario.processor))
     for shape in scenario.applications:
         catalogue.put_application(
             Application(
                 application_id(shape.tenant, shape.name),
                 shape.tenant,
                 shape.name,
-                model_id(OWNER, shape.model),
+                model_id(owners[shape.model], shape.model),
                 latency_slo_ms=shape.latency_slo_ms,
                 accuracy_min=shape.accuracy_min,
                 weight=shape.weight,
@@ -120,13 +187,13 @@ def _description(shape: BoxProcessor) -> ProcessorDescription:
     return ProcessorDescription(shape.name, shape.kind or shape.name, shape.concurrency, 1, domain, "emulated")
 
 
-def _model(shape: ModelShape, processor: BoxProcessor) -> Model:
-    model = model_id(OWNER, shape.name)
-    variants = tuple(_variant(model, variant, processor) for variant in shape.variants)
-    return Model(model, OWNER, shape.name, TaskSpec(), variants)
+def _model(shape: ModelShape, owner: str, processor: BoxProcessor) -> Model:
+    model = model_id(owner, shape.name)
+    variants = tuple(_variant(model, shape, variant, processor) for variant in shape.variants)
+    return Model(model, owner, shape.name, TaskSpec(), variants)
 
 
-def _variant(model: str, shape: VariantShape, processor: BoxProcessor) -> Variant:
+def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProcessor) -> Variant:
     latencies = latency_of(shape, processor)
     assert latencies is not None, "checked when it was read"
     alone = min(concurrency for _, concurrency in latencies)
@@ -144,7 +211,7 @@ def _variant(model: str, shape: VariantShape, processor: BoxProcessor) -> Varian
         model,
         shape.name,
         Precision.OWN,
-        _content(model, shape.name),
+        _content(of.name, shape.name),
         profile.resident_bytes,
         _INPUTS,
         _OUTPUTS,
@@ -165,7 +232,7 @@ def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
         for shape in model.variants:
             latencies = latency_of(shape, scenario.processor)
             assert latencies is not None, "checked when it was read"
-            build = build_id(_content(model_id(OWNER, model.name), shape.name), kind)
+            build = build_id(_content(model.name, shape.name), kind)
             costs[build] = BuildCost(
                 users,
                 megabytes(shape.size_mb),

@@ -1,7 +1,7 @@
 """What goes wrong in a scenario, and when: each fault switches something on at `at_s` and off again after `for_s`."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -10,14 +10,20 @@ from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.problems.base import Malformed, Name, Positive, Shape, known
 from appliance.lab.processors import EmulatedProcessor
 from appliance.lab.workload import nanoseconds
+from appliance.runtime.memory import MemoryManager
+
+T = TypeVar("T")
 
 PROCESSOR_LOST = "processor-lost"
 SLOW_DOWN = "slow-down"
 LOAD_FAILS = "load-fails"
 CLOCK_STEP = "clock-step"
-KINDS = (PROCESSOR_LOST, SLOW_DOWN, LOAD_FAILS, CLOCK_STEP)
-PLANNED = ("memory-taken", "link-down")
+MEMORY_TAKEN = "memory-taken"
+KINDS = (PROCESSOR_LOST, SLOW_DOWN, LOAD_FAILS, MEMORY_TAKEN, CLOCK_STEP)
+PLANNED = ("link-down",)
 """Kinds of the format that nothing here can suffer yet."""
+
+_NEEDS = {SLOW_DOWN: "factor", MEMORY_TAKEN: "mb", CLOCK_STEP: "ms"}
 
 
 class Fault(Shape):
@@ -43,10 +49,9 @@ def check_faults(faults: Sequence[Fault], applications: Sequence[str], processor
         known(fault.kind, KINDS, f"{key}.kind")
         if fault.kind in (PROCESSOR_LOST, SLOW_DOWN) and fault.target is not None:
             known(fault.target, processors, f"{key}.target")
-        if fault.kind == SLOW_DOWN and fault.factor is None:
-            raise Malformed(f"{key}.factor", "is missing")
-        if fault.kind == CLOCK_STEP and fault.ms is None:
-            raise Malformed(f"{key}.ms", "is missing")
+        field = _NEEDS.get(fault.kind)
+        if field is not None and getattr(fault, field) is None:
+            raise Malformed(f"{key}.{field}", "is missing")
         if fault.kind == LOAD_FAILS:
             _check_application(fault, applications, key)
 
@@ -59,35 +64,49 @@ def _check_application(fault: Fault, applications: Sequence[str], key: str) -> N
     known(name, applications, f"{key}.{field}")
 
 
-async def inflict(fault: Fault, clock: VirtualClock, processor: EmulatedProcessor) -> None:
-    """Wait for the fault's time, let it happen, and end it."""
-    await clock.sleep_until_ns(START_NS + nanoseconds(fault.at_s))
-    end = _begin(fault, clock, processor)
-    if fault.for_s is not None:
-        await clock.sleep_until_ns(START_NS + nanoseconds(fault.at_s) + nanoseconds(fault.for_s))
-        end()
+class Weather:
+    """Lets faults happen to the parts of a box."""
+
+    def __init__(self, clock: VirtualClock, processor: EmulatedProcessor, memory: MemoryManager) -> None:
+        self._clock = clock
+        self._processor = processor
+        self._memory = memory
+
+    async def inflict(self, fault: Fault) -> None:
+        """Wait for the fault's time, let it happen, and end it."""
+        start_ns = START_NS + nanoseconds(fault.at_s)
+        await self._clock.sleep_until_ns(start_ns)
+        end = self._begin(fault)
+        if fault.for_s is not None:
+            await self._clock.sleep_until_ns(start_ns + nanoseconds(fault.for_s))
+            end()
+
+    def _begin(self, fault: Fault) -> Callable[[], None]:
+        """Switch the fault on; the way to switch it off again."""
+        match fault.kind:
+            case "processor-lost":
+                self._processor.lose()
+                return self._processor.restore
+            case "slow-down":
+                return _listed(self._processor.ailments.slow_factors, fault.factor)
+            case "load-fails":
+                return _listed(self._processor.ailments.failing_applications, fault.application or fault.target)
+            case "memory-taken":
+                assert fault.mb is not None, "checked when it was read"
+                return self._take(round(fault.mb * 1e6))
+            case _:
+                assert fault.kind == CLOCK_STEP and fault.ms is not None, "checked when it was read"
+                self._clock.step_ns += round(fault.ms * NS_PER_MS)
+                return lambda: None
+
+    def _take(self, size: int) -> Callable[[], None]:
+        """Others take memory: the box has at most what is left, and gets it back later."""
+        taken = min(size, self._memory.budget_bytes - 1)
+        self._memory.resize(self._memory.budget_bytes - taken)
+        return lambda: self._memory.resize(self._memory.budget_bytes + taken)
 
 
-def _begin(fault: Fault, clock: VirtualClock, processor: EmulatedProcessor) -> Callable[[], None]:
-    """Switch the fault on; the way to switch it off again."""
-    ailments = processor.ailments
-    match fault.kind:
-        case "processor-lost":
-            processor.lose()
-            return processor.restore
-        case "slow-down":
-            assert fault.factor is not None, "checked when it was read"
-            factor = fault.factor
-            ailments.slow_factors.append(factor)
-            return lambda: ailments.slow_factors.remove(factor)
-        case "load-fails":
-            application = fault.application or fault.target
-            assert application is not None, "checked when it was read"
-            ailments.failing_applications.append(application)
-            return lambda: ailments.failing_applications.remove(application)
-        case "clock-step":
-            assert fault.ms is not None, "checked when it was read"
-            clock.step_ns += round(fault.ms * NS_PER_MS)
-            return lambda: None
-        case _:
-            raise AssertionError(fault.kind)
+def _listed(values: list[T], value: T | None) -> Callable[[], None]:
+    assert value is not None, "checked when it was read"
+    values.append(value)
+    return lambda: values.remove(value)

@@ -5,10 +5,10 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
-from appliance.policies.room import ROOM_POLICIES
+from appliance.policies.eviction import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 
-FAMILIES: Mapping[str, Mapping[str, Any]] = {"eviction": ROOM_POLICIES, "selection": SELECTION_POLICIES}
+FAMILIES: Mapping[str, Mapping[str, Any]] = {"eviction": EVICTION_POLICIES, "selection": SELECTION_POLICIES}
 """Family → the registry that the engine of today uses for it."""
 PLANNED = ("dispatch", "adaptation", "offload", "pipeline", "batching", "forecast")
 """Families of the format that the engine does not ask yet."""

@@ -30,6 +30,16 @@ class BoxProcessor(Shape):
     memory_mb: Positive | None = None
 
 
+class Residency(Shape):
+    """The running box's settings of the same names, with its defaults."""
+
+    alpha: Annotated[float, Field(ge=0, le=2)] = 1.02
+    delta_ms: Positive = 500
+    history_window_s: Positive = 10
+    tick_ms: Annotated[float, Field(ge=1, le=1e6)] = 20
+    reloads_per_min_max: Annotated[int, Field(ge=1, le=10**6)] = 30
+
+
 class Box(Shape):
     """The keys below `processors` are the running box's settings of the same names, with its defaults."""
 
@@ -39,6 +49,7 @@ class Box(Shape):
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
     timeout_ms: Positive = 30_000
     wait_ms_max: Positive = 30_000
+    residency: Residency = Field(Residency())
 
 
 class VariantShape(Shape):

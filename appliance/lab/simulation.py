@@ -10,7 +10,7 @@ from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReach
 from appliance.domain.names import application_id
 from appliance.domain.request import Request, Tensors
 from appliance.lab.composition import INPUT, LabBox, compose
-from appliance.lab.faults import inflict
+from appliance.lab.faults import Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
@@ -60,14 +60,15 @@ class _Simulation:
     async def run(self) -> Run:
         box = self._box
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.engine.workers]
-        faults = [
-            asyncio.create_task(inflict(f, box.clock, box.processor), name="fault") for f in self._scenario.faults
-        ]
+        residency = asyncio.create_task(box.resider.run(), name="residency")
+        weather = Weather(box.clock, box.processor, box.memory)
+        faults = [asyncio.create_task(weather.inflict(fault), name="fault") for fault in self._scenario.faults]
+        background = [*workers, residency, *faults]
         await self._send_all()
         end_ns = box.clock.now_ns() - START_NS
-        for task in (*workers, *faults):
+        for task in background:
             task.cancel()
-        for end in await asyncio.gather(*workers, *faults, return_exceptions=True):
+        for end in await asyncio.gather(*background, return_exceptions=True):
             if isinstance(end, Exception):
                 raise end
         self._check()
@@ -139,7 +140,7 @@ class _Simulation:
             memory_bytes=self._scenario.memory_bytes,
             memory_peak_bytes=box.processor.peak_bytes,
             loads=box.memory.loads,
-            replacements=0,
+            replacements=box.memory.replacements,
             evictions=box.memory.evictions,
             decisions=box.stopwatch.rows(),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.lab.problems.base import Malformed
 from appliance.lab.scenario import latency_of, parse_scenario, read_scenario
-from appliance.settings import MemorySettings, QueueSettings
+from appliance.settings import MemorySettings, QueueSettings, ResidencySettings
 from tests.lab.scenarios import document, scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -74,6 +74,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (document(faults=[{"kind": "flood", "at_s": 1}]), "faults[0].kind: 'flood' is not one of"),
     (document(faults=[{"kind": "link-down", "at_s": 1}]), "faults[0].kind: 'link-down' is not built yet"),
     (document(faults=[{"kind": "slow-down", "at_s": 1}]), "faults[0].factor: is missing"),
+    (document(faults=[{"kind": "memory-taken", "at_s": 1}]), "faults[0].mb: is missing"),
     (document(faults=[{"kind": "load-fails", "at_s": 1}]), "faults[0].application: is missing"),
     (
         document(faults=[{"kind": "processor-lost", "at_s": 1, "target": "npu"}]),
@@ -124,3 +125,4 @@ def test_the_box_has_the_defaults_of_the_running_box() -> None:
         queues.timeout_ms,
     )
     assert box.wait_ms_max == MemorySettings().wait_ms_max
+    assert box.residency.model_dump() == ResidencySettings().model_dump()

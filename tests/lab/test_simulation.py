@@ -84,6 +84,7 @@ FAULTS: list[dict[str, Any]] = [
     {"kind": "processor-lost", "at_s": 20, "for_s": 10, "target": "cpu"},
     {"kind": "load-fails", "at_s": 0, "for_s": 30, "application": "door"},
     {"kind": "slow-down", "at_s": 10, "for_s": 60, "factor": 30},
+    {"kind": "memory-taken", "at_s": 30, "for_s": 30, "mb": 600},
     {"kind": "clock-step", "at_s": 10, "ms": -3_600_000},
 ]
 
@@ -95,6 +96,8 @@ def test_faults_cost_answers_but_never_lose_one(fault: dict[str, Any]) -> None:
     assert faulty["requests"] == sound["requests"]
     if fault["kind"] == "clock-step":
         assert {**faulty, "decisions": None} == {**sound, "decisions": None}
+    elif fault["kind"] == "memory-taken":
+        assert faulty["utility"] < sound["utility"]
     elif fault["kind"] == "slow-down":
         assert faulty["latency_ms"]["p99"] > 5 * sound["latency_ms"]["p99"]
     else:
@@ -105,6 +108,14 @@ def test_a_fault_ends() -> None:
     lost = {"kind": "processor-lost", "at_s": 4, "for_s": 2, "target": "cpu"}
     figures = _figures(scenario(faults=[lost], arrivals=[{"application": "door", "times_s": [1, 5, 7]}]))
     assert (figures["cold"], figures["failed"], figures["warm"]) == (1, 1, 1)
+
+
+def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
+    arrivals = [{"application": "door", "times_s": [10, 40], "predicted_s": [10, 40]}]
+    figures = _figures(scenario(arrivals=arrivals))
+    assert (figures["warm"], figures["cold"]) == (2, 0)
+    unforeseen = _figures(scenario(arrivals=[{"application": "door", "times_s": [10, 40]}]))
+    assert unforeseen["cold"] == 1
 
 
 def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
