@@ -81,3 +81,15 @@ def test_nobody_to_serve(policy: str) -> None:
     assert (nobody["workers"], nobody["unmapped"], nobody["objective"]) == ([], [], 0)
     assert (unmapped["workers"], unmapped["unmapped"]) == ([], ["c"])
     assert "no network meets the SLO of 1" in unmapped["reason"]
+
+
+@pytest.mark.parametrize("policy", ADAPTATION_POLICIES)
+def test_two_workers_may_carry_the_same_network(policy: str) -> None:
+    """Four clients, of whom two fill a worker: the only network runs twice, and every client is on one worker."""
+    zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 25}}]
+    four = [{"name": f"c{i}", "rate_rps": 20, "slo_ms": 100, "bandwidth_bps": 1e7} for i in range(4)]
+
+    answer = decided({"kind": "adaptation", "models": zoo, "workers": 2, "clients": four}, policy)
+
+    assert [(worker["model"], len(worker["clients"])) for worker in answer["workers"]] == [("m", 2), ("m", 2)]
+    assert answer["unmapped"] == []
