@@ -57,6 +57,7 @@ class LabBox:
     catalogue: Catalogue
     memory: MemoryManager
     processor: EmulatedProcessor
+    queue: Queue
     engine: Engine
     resider: Resider
     journal: Journal
@@ -104,19 +105,20 @@ def compose(scenario: Scenario) -> LabBox:
         tick_ms=scenario.box.residency.tick_ms,
         reloads_per_min_max=scenario.box.residency.reloads_per_min_max,
     )
+    queue = Queue(clock, scenario.box.queue_len_max, scenario.box.queue_total_max)
     engine = Engine(
         clock=clock,
         catalogue=catalogue,
         admission=Admission(clock, scenario.box.timeout_ms),
         memory=memory,
-        queue=Queue(clock, scenario.box.queue_len_max, scenario.box.queue_total_max),
+        queue=queue,
         processor=processor,
         sequences=Sequences(clock, count_max=1, idle_s=60),
         telemetry=telemetry,
         resider=resider,
     )
     _fill(catalogue, scenario)
-    return LabBox(clock, catalogue, memory, processor, engine, resider, journal, stopwatch)
+    return LabBox(clock, catalogue, memory, processor, queue, engine, resider, journal, stopwatch)
 
 
 def _expectations(scenario: Scenario) -> Expectations:

@@ -1,6 +1,6 @@
 """What a simulation remembers of the box: every event and, when a report is wanted, every decision with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from appliance.lab.loop import START_NS, VirtualClock
@@ -23,6 +23,8 @@ class Journal:
         self._clock = clock
         self._onward = onward
         self.keeps = keeps
+        self.on_event: Callable[[], None] = lambda: None
+        """Called after each event: where a simulation checks what must always hold."""
         self.events: list[Entry] = []
         self.decisions: list[Entry] = []
 
@@ -30,6 +32,7 @@ class Journal:
         if self.keeps:
             self.events.append(Entry(self._clock.now_ns() - START_NS, event, facts))
         self._onward.emit(event, **facts)
+        self.on_event()
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
         if self.keeps:

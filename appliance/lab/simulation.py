@@ -47,6 +47,7 @@ class _Simulation:
         self._arrivals = arrivals
         self._box: LabBox = compose(scenario)
         self._box.journal.keeps = keep_journal
+        self._box.journal.on_event = self._check_now
         self._accuracies = {
             (shape.name, variant.name): variant.accuracy
             for shape in scenario.applications
@@ -117,6 +118,14 @@ class _Simulation:
                 has_slo,
             )
         self._answers.append(answer)
+
+    def _check_now(self) -> None:
+        """What must hold at every event. Raises: Broken."""
+        memory, queue = self._box.memory, self._box.queue
+        if memory.used_bytes > self._scenario.memory_bytes:
+            raise Broken(f"{memory.used_bytes} bytes counted where there are {self._scenario.memory_bytes}")
+        if len(queue) > self._scenario.box.queue_total_max:
+            raise Broken(f"{len(queue)} requests wait where {self._scenario.box.queue_total_max} may")
 
     def _check(self) -> None:
         """What must hold after the last answer, whatever happened. Raises: Broken."""

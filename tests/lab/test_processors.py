@@ -1,0 +1,99 @@
+"""The emulated processor spends what the profile says, and has no mercy with an engine that breaks the rules."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import LoadFailed, ProcessorLost
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.lab.loop import START_NS, VirtualClock, run_virtual
+from appliance.lab.processors import Broken, BuildCost, EmulatedProcessor
+
+COST = BuildCost(("door",), 60, 80, 100 * NS_PER_MS, {(1, 1): 10, (4, 1): 30, (1, 2): 15})
+ONE = {"x": np.zeros(1, np.float32)}
+
+
+def _run(story: Callable[[EmulatedProcessor, VirtualClock], Coroutine[Any, Any, None]]) -> None:
+    async def told() -> None:
+        clock = VirtualClock()
+        description = ProcessorDescription("dev", "dev", 1, 1, "host", "emulated")
+        await story(EmulatedProcessor(clock, description, {"a": COST, "b": COST}, memory_bytes=140), clock)
+
+    run_virtual(told)
+
+
+def _form(name: str) -> PreparedForm:
+    return PreparedForm(name, name, 0, optimised=True)
+
+
+def test_runs_take_the_nearest_profiled_batch_and_concurrency() -> None:
+    assert COST.run_ns_of(1, 1) == 10
+    assert COST.run_ns_of(2, 1) == 30
+    assert COST.run_ns_of(8, 1) == 60  # beyond the largest batch in proportion
+    assert COST.run_ns_of(1, 3) == 15  # beyond the largest concurrency as that
+
+
+def test_a_load_holds_its_peak_and_then_its_size() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        handle = await processor.load(_form("a"))
+        assert (clock.now_ns() - START_NS, processor.used_bytes, processor.peak_bytes) == (100 * NS_PER_MS, 60, 80)
+        await processor.load(_form("b"))  # 60 + 80 fit exactly
+        await processor.unload(handle)
+        assert (processor.used_bytes, processor.peak_bytes) == (60, 140)
+
+    _run(story)
+
+
+@pytest.mark.parametrize("crime", ["twice", "unloaded", "gone"])
+def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        handle = await processor.load(_form("a"))
+        with pytest.raises(Broken):
+            if crime == "twice":
+                await processor.load(_form("a"))
+            await processor.unload(handle)
+            if crime == "unloaded":
+                await processor.unload(handle)
+            await processor.run(handle, ONE, None, False)
+
+    _run(story)
+
+
+def test_more_memory_than_there_is_breaks_the_simulation() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        cost = BuildCost((), 10, 141, 1, {(1, 1): 1})
+        greedy = EmulatedProcessor(clock, processor.describe(), {"a": cost}, memory_bytes=140)
+        with pytest.raises(Broken):
+            await greedy.load(_form("a"))
+
+    _run(story)
+
+
+def test_a_lost_processor_breaks_off_and_comes_back_with_its_memory() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        handle = await processor.load(_form("a"))
+        clock._loop.call_at_ns(clock.now_ns() + 4, processor.lose)
+        with pytest.raises(ProcessorLost):
+            await processor.run(handle, ONE, None, False)
+        assert clock.now_ns() - START_NS == 100 * NS_PER_MS + 4
+        with pytest.raises(ProcessorLost):
+            await processor.load(_form("b"))
+        assert processor.used_bytes == 60
+        processor.restore()
+        await processor.run(handle, ONE, None, False)
+        assert (processor.batches, processor.running) == (1, 0)
+
+    _run(story)
+
+
+def test_a_failed_load_takes_its_time_and_gives_its_memory_back() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        processor.ailments.failing_applications.append("door")
+        with pytest.raises(LoadFailed):
+            await processor.load(_form("a"))
+        assert (clock.now_ns() - START_NS, processor.used_bytes) == (100 * NS_PER_MS, 0)
+
+    _run(story)

@@ -1,0 +1,22 @@
+"""Random scenarios with random faults: nothing is lost, nothing is over the memory, and a second run is the same. More seeds: `scripts/bench soak`."""
+
+import pytest
+
+from appliance.lab.scenario import megabytes
+from appliance.lab.simulation import simulate
+from tests.lab.random_scenarios import random_scenario
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_every_request_has_one_answer_within_memory(seed: int) -> None:
+    scenario = random_scenario(seed)
+    outcome = simulate(
+        scenario
+    ).outcome  # raises by itself: memory, pins, runs and the number of answers are checked as it goes
+    assert outcome.memory_peak_bytes <= megabytes(scenario.box.memory_mb or 0)
+    figures = outcome.document()
+    assert figures["requests"] == sum(
+        len([a for a in outcome.answers if a.application == n]) for n in outcome.applications
+    )
+    if seed < 10:
+        assert simulate(scenario).outcome.answers == outcome.answers
