@@ -124,7 +124,7 @@ def test_nobody_gives_way_for_what_fits(name: str, seed: int) -> None:
     assert (plan.outcome, plan.serve, len(plan.changes)) == ("cold", best["name"], 1)
 
 
-@pytest.mark.parametrize("name", ["bfe", "iws-bfe", "lfe", "lru", "ws-bfe"])
+@pytest.mark.parametrize("name", ["bfe", "floors", "iws-bfe", "lfe", "lru", "ws-bfe"])
 @given(seed=seeds)
 def test_fails_only_when_it_must(name: str, seed: int) -> None:
     """Where every minimalist's memory together would do for the smallest variant, the request does not fail."""

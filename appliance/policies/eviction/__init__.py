@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from appliance.policies.eviction.base import EvictionPolicy
 from appliance.policies.eviction.bfe import BestFit
+from appliance.policies.eviction.floors import Floors
 from appliance.policies.eviction.iws_bfe import IntelligentWarmStart
 from appliance.policies.eviction.lfe import LargestFirst
 from appliance.policies.eviction.lru import LeastRecentlyUsed
@@ -17,5 +18,6 @@ EVICTION_POLICIES: Mapping[str, Callable[[], EvictionPolicy]] = {
     "bfe": BestFit,
     "ws-bfe": WarmStartBestFit,
     "iws-bfe": IntelligentWarmStart,
+    "floors": Floors,
 }
-DEFAULT = "iws-bfe"
+DEFAULT = "floors"

@@ -1,0 +1,117 @@
+"""Between requests: absent floors first, then wishes, then upgrades into what is free, by value per byte. Part of our own policy.
+
+A floor may take the upgrades of minimalists; a wish and an upgrade take free memory only, except that a maximalist's upgrade may take those of
+minimalists that are worth less. Nothing that is pinned is touched, and no floor leaves.
+"""
+
+from appliance.policies.eviction import ladder
+from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.eviction.space import Space, bounded
+from appliance.policies.eviction.victims import NO_WISH, make_room, replaced, victims
+from appliance.policies.eviction.worth import gain, intensity_rps
+
+
+def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
+    """`cold` where something is loaded, else `warm`."""
+    draft = _Draft(problem)
+    draft.bring_floors()
+    draft.bring_wishes()
+    draft.upgrade()
+    changes = draft.changes()
+    if not changes:
+        return ResidencyPlan("warm", None, (), "nothing better fits")
+    reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after}" for c in changes)
+    return ResidencyPlan("cold", None, changes, reason)
+
+
+class _Draft:
+    """The residents while the plan is made; reductions come before loads when it is enacted."""
+
+    def __init__(self, problem: ResidencyProblem) -> None:
+        self._problem = problem
+        self._space = Space(problem)
+        self._applications = sorted(problem.applications, key=lambda a: a.name)
+        self._intensity = {a.name: intensity_rps(problem, a) for a in self._applications}
+        self._held = {a.name: ladder.resident(a) for a in self._applications}
+        self._reduced: dict[str, Change] = {}
+        self._loaded: dict[str, Option] = {}
+
+    def changes(self) -> tuple[Change, ...]:
+        """In the order in which they keep the bound; the last loads are left out where peaks do not fit."""
+        by_name = self._problem.by_name
+        loads = [Change(name, by_name[name].resident, option.name) for name, option in self._loaded.items()]
+        while loads and not bounded(self._problem, (*self._reduced.values(), *loads)):
+            loads.pop()
+        return (*self._reduced.values(), *loads) if loads else ()
+
+    def bring_floors(self) -> None:
+        """Absent floors, those most likely to be needed per byte first; minimalists' upgrades give way."""
+        absent = [a for a in self._applications if self._held[a.name] is None and not a.pinned]
+        floors = {a.name: ladder.floor(a) for a in absent}
+        absent.sort(key=lambda a: (-self._intensity[a.name] / floors[a.name].bytes, a.name))
+        reducible = victims(self._problem, replaced) if absent else []
+        reducible.sort(key=lambda v: (self._intensity[v.application.name], v.application.name))
+        for application in absent:
+            unmoved = [v for v in reducible if v.level == NO_WISH and v.application.name not in self._reduced]
+            changes = make_room(self._space, application, floors[application.name], unmoved)
+            if changes is None:
+                continue
+            given = {change.application: change for change in changes}
+            for victim in unmoved:
+                if victim.application.name in given:
+                    self._space.take(victim.application, victim.loaded, victim.after)
+                    self._held[victim.application.name] = victim.after
+                    self._reduced[victim.application.name] = given[victim.application.name]
+            self._take(application, floors[application.name])
+
+    def bring_wishes(self) -> None:
+        """Wished variants that fit into free memory, the higher priority first."""
+        wished = [
+            (-wish.priority, application.name, ladder.variant(application, wish.variant), application)
+            for application in self._applications
+            for wish in application.wishes
+            if wish.until_ns >= self._problem.now_ns and any(o.name == wish.variant for o in application.options)
+        ]
+        wished.sort(key=lambda entry: (entry[0], entry[1], entry[2].name))
+        for _, _, option, application in wished:
+            held = self._held[application.name]
+            if (held is None or option.accuracy > held.accuracy) and self._fits(application, option):
+                self._take(application, option)
+
+    def upgrade(self) -> None:
+        """The step that is worth most per byte, again and again, while one fits."""
+        steps = [step for application in self._applications for step in self._steps(application)]
+        while steps:
+            steps.sort(key=lambda step: (-step[0], step[1].name, step[2].name))
+            fitting = next((step for step in steps if self._fits(step[1], step[2])), None)
+            if fitting is None:
+                return
+            _, application, option = fitting
+            self._take(application, option)
+            steps = [step for step in steps if step[1] is not application] + self._steps(application)
+
+    def _steps(self, application: ApplicationState) -> list[tuple[float, ApplicationState, Option]]:
+        """Value per byte of each better variant."""
+        held = self._held[application.name]
+        if held is None or application.pinned or application.name in self._reduced:
+            return []
+        found = []
+        for option in application.options:
+            worth = gain(self._problem, self._intensity[application.name], held, option)
+            if option.accuracy > held.accuracy and worth > 0:
+                found.append((worth / max(option.bytes - held.bytes, 1), application, option))
+        return found
+
+    def _fits(self, application: ApplicationState, option: Option) -> bool:
+        if application.pinned or application.name in self._reduced:
+            return False
+        held = self._held[application.name]
+        return (
+            self._space.short_bytes(held, option) <= 0
+            and self._space.over_ceiling_bytes(application, held, option) <= 0
+        )
+
+    def _take(self, application: ApplicationState, option: Option) -> None:
+        self._space.take(application, self._held[application.name], option)
+        self._held[application.name] = option
+        self._loaded[application.name] = option
