@@ -51,13 +51,15 @@ def test_a_load_holds_its_peak_and_then_its_size() -> None:
 def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
-        with pytest.raises(Broken):
-            if crime == "twice":
-                await processor.load(_form("a"))
+        if crime != "twice":
             await processor.unload(handle)
-            if crime == "unloaded":
-                await processor.unload(handle)
-            await processor.run(handle, ONE, None, False)
+        crimes: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+            "twice": lambda: processor.load(_form("a")),
+            "unloaded": lambda: processor.unload(handle),
+            "gone": lambda: processor.run(handle, ONE, None, False),
+        }
+        with pytest.raises(Broken):
+            await crimes[crime]()
 
     _run(story)
 
