@@ -29,9 +29,10 @@ SLACK_FRAMES_MAX = 10.0
 class EarliestDue:
     """Most clients, like ARISE, with the most urgent client leading each batch (`due`).
 
-    Where a set fails, the slack of those far below their SLA is given to those above it, once; then ARISE's own order has a try, and its whole search
-    where clients would have to go, or wait although there is room. With variants, the most promising choices (`joint`) are planned and the one that
-    serves most is taken; the first of those that tie, so that nobody changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
+    While nobody waits the previous plan goes on where it can (`warm`). Where a set fails, the slack of those far below their SLA is given to those above
+    it, once; then ARISE's own order has a try, and its whole search where clients would have to go, or wait although there is room. With variants, the
+    most promising choices (`joint`) are planned and the one that serves most is taken; the first of those that tie, so that nobody changes networks for
+    nothing. O(requests) a trial; ties as in `admission`, `due`.
     """
 
     def __init__(self, margin: float = 0.0) -> None:

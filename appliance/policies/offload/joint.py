@@ -21,8 +21,6 @@ CANDIDATES_MAX = 8
 """Of more variants, those count that serve the most clients alone."""
 SETS_PLANNED = 4
 """Sets that are planned in full; the closed form is good at the order, not at the last client."""
-SINGLES_PLANNED = 2
-"""Variants that are planned in full alone, whatever sets promise more."""
 RELUCTANCES = (1.0, 1.5, 2.0)
 """How many times less than the most accurate variant of the set another one has to cost."""
 LOAD_MAX = 1.1
@@ -45,14 +43,15 @@ Loads = Mapping[str, Mapping[str, float]]
 
 
 def choices(problem: OffloadInput) -> list[Promise]:
-    """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left, then by name."""
+    """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left, then by name.
+    Every variant alone is among them, so that a joint choice is no loss."""
     loads = _loads(problem)
     alone = sorted(loads, key=lambda name: (-_promise(problem, loads, (name,), 1.0).clients, name))[:CANDIDATES_MAX]
     promises = [_promise(problem, loads, chosen, 1.0) for chosen in _sets(sorted(alone))]
     promises.sort(key=lambda p: (-p.clients, p.load, p.chosen))
     sets = _distinct(promises)[:SETS_PLANNED]
     found = [_promise(problem, loads, p.chosen, times) for times in RELUCTANCES for p in sets]
-    found += [p for p in promises if len(p.chosen) == 1][:SINGLES_PLANNED]
+    found += [p for p in promises if len(p.chosen) == 1]
     found.sort(key=lambda p: -p.clients)
     return _with_previous(problem, _distinct(found))
 
