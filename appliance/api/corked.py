@@ -11,6 +11,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from appliance.api.exchange import EXCHANGE, Exchange
+
 
 class CorkedTransport:
     """A transport whose writes of one turn of the event loop are joined. Everything else is the real transport's."""
@@ -46,6 +48,9 @@ BODY_WATER_BYTES = 640 * 1024
 
 Uvicorn's 64 KiB makes ten rounds of waking, pausing and resuming of it, half a millisecond."""
 
+BODY_SMALL_BYTES = 16 * 1024
+"""Below this a copy of the body costs less than preparing to do without."""
+
 
 class CorkedProtocol(HttpToolsProtocol):
     """For `uvicorn.Config(http=...)`."""
@@ -53,6 +58,14 @@ class CorkedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BODY_WATER_BYTES)
         super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+
+    def on_headers_complete(self) -> None:
+        """Offer the handler of `/v2` the exchange; it begins to run at the end of the loop's turn."""
+        super().on_headers_complete()
+        if self.scope["path"].startswith("/v2/"):
+            exchange = Exchange(self.cycle, dict(self.headers))
+            exchange.align_body(BODY_SMALL_BYTES, BODY_WATER_BYTES)
+            self.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:
         """Gather the body; the end of the message wakes the application, or a full measure."""

@@ -19,6 +19,8 @@ import orjson
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import dtype_of, word_of
 
+Body = bytes | bytearray | memoryview
+"""A request's body, as the server gathered it."""
 _DIMENSIONS_MAX = 32
 _ELEMENTS_MAX = 1 << 40
 _REMEMBERED = 128
@@ -46,7 +48,7 @@ class InferCall:
     parameters: Mapping[str, Any]
 
 
-def parse_infer(body: bytes | bytearray, json_length: int | None) -> InferCall:
+def parse_infer(body: Body, json_length: int | None) -> InferCall:
     """Read a request body; with `json_length` (Inference-Header-Content-Length) the bytes behind it are binary tensors in order.
 
     Raises: BadTensor saying which key is wrong.
@@ -116,7 +118,7 @@ class _Header:
     parameters: Mapping[str, Any]
 
 
-def _header(text: bytes | bytearray) -> _Header:
+def _header(text: Body) -> _Header:
     try:
         header = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -175,7 +177,7 @@ def _described(described: Any, where: str) -> _Described:
     return _Described(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None)
 
 
-def _inputs(described: list[_Described], body: bytes | bytearray, offset: int) -> dict[str, np.ndarray]:
+def _inputs(described: list[_Described], body: Body, offset: int) -> dict[str, np.ndarray]:
     inputs: dict[str, np.ndarray] = {}
     for where, name, word, shape, count, size, dtype, data in described:
         if size is None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from appliance import __version__
 from appliance.api.box import Box
+from appliance.api.exchange import EXCHANGE, Exchange
 from appliance.api.keyring import Principal
 from appliance.api.limits import Receive, Scope, Send
 from appliance.api.problems import headers_of, status_of
-from appliance.api.tensors import encode_infer, parse_infer
+from appliance.api.tensors import Body, encode_infer, parse_infer
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
@@ -45,32 +46,39 @@ class V2:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of ASGI type `http`."""
+        exchange: Exchange | None = scope.pop(EXCHANGE, None)
         try:
-            status, headers, body = await self._answer(scope, receive)
+            if exchange is None:
+                status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
+            else:
+                status, headers, body = await self._answer(scope, exchange.headers, exchange.receive)
         except ApplianceError as error:
             status, headers, body = _error(error)
         except Exception as error:
             self._find_box().logger.exception("request failed", path=scope["path"])
             status, headers, body = _error(error)
         headers.append((b"content-length", b"%d" % len(body)))
+        if exchange is not None and scope["method"] == "POST" and exchange.answer(status, headers, body):
+            return
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    async def _answer(
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         path: str = scope["path"]
         parts = path.rstrip("/").split("/")[2:]  # "/v2/models/face/infer" → ["models", "face", "infer"]
         method: str = scope["method"]
         box = self._find_box()
         if not parts or parts[0] == "health":
             return self._health(box, parts)
-        headers = _headers(scope)
         client = scope.get("client")
         principal = box.keyring.authenticate(
             headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
         )
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             return await _infer(box, principal, parts, headers, receive)
-        body = await _body(receive, headers, box.body_bytes_max) if method == "POST" else b""
+        body = await _body(receive, _content_length(headers), box.body_bytes_max) if method == "POST" else b""
         found = _route(parts, method)
         if found is None:
             raise NotFound(name=path)
@@ -99,7 +107,7 @@ async def _infer(
     held = _content_length(headers)
     box.in_flight.take(held)
     try:
-        body = await _body(receive, headers, box.body_bytes_max)
+        body = await _body(receive, held, box.body_bytes_max)
         call = parse_infer(body, _json_length(headers))
         request = Request(
             application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs
@@ -315,10 +323,6 @@ def _model_and_version(parts: list[str]) -> tuple[str, str | None]:
     raise UnknownVariant(name="/".join(parts))
 
 
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])
-
-
 def _content_length(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     return int(text) if text.isdigit() else 0
@@ -333,12 +337,15 @@ def _json_length(headers: Mapping[bytes, bytes]) -> int | None:
     return int(text)
 
 
-async def _body(receive: Receive, headers: Mapping[bytes, bytes], limit: int) -> bytes | bytearray:
-    """The whole body, refused as soon as it is known to be too large. A body in one piece is not copied."""
-    if _content_length(headers) > limit:
+async def _body(receive: Receive, length: int, limit: int) -> Body:
+    """The whole body, refused as soon as it is known to be too large: by its announced `length`, or as it comes.
+
+    A body in one piece is not copied.
+    """
+    if length > limit:
         raise TooLarge(what="the request body", limit_bytes=limit)
     message = await receive()
-    first: bytes = message.get("body", b"")
+    first: Body = message.get("body", b"")
     if not message.get("more_body"):
         return first
     whole = bytearray(first)
@@ -352,11 +359,11 @@ async def _body(receive: Receive, headers: Mapping[bytes, bytes], limit: int) ->
     return whole
 
 
-def _parameters(body: bytes | bytearray) -> Mapping[str, Any]:
+def _parameters(body: Body) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        parsed = json.loads(body)
+        parsed = json.loads(bytes(body))
     except ValueError as error:
         raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
     return parsed if isinstance(parsed, dict) else {}

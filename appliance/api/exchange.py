@@ -1,0 +1,111 @@
+"""A request and its answer as plain calls, beside ASGI's `receive` and `send`: what the hot path uses where the server offers it.
+
+ASGI hands a body over as a copy and takes an answer in two messages, each through a coroutine. An exchange hands over the very buffer that the
+body was gathered in, and writes an answer in one call.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+EXCHANGE = "appliance.exchange"
+"""Its place in the scope."""
+ALIGNMENT_BYTES = 64
+_SIZE = b"content-length"
+_AHEAD = b"inference-header-content-length"
+
+
+class AlignedBody:
+    """Gathers a body of known size such that what stands behind its first `ahead` bytes begins at a multiple of 64.
+
+    Tensors behind their JSON are then views; anywhere else three of four would have to be copied to an address that their type may have.
+    Stands in for the `bytearray` of uvicorn.
+    """
+
+    __slots__ = ("_filled", "_view")
+
+    def __init__(self, size: int, ahead: int) -> None:
+        room = np.empty(size + ALIGNMENT_BYTES, np.uint8)
+        start = -(room.__array_interface__["data"][0] + ahead) % ALIGNMENT_BYTES
+        self._view = room.data[start : start + size]
+        self._filled = 0
+
+    def __iadd__(self, piece: bytes) -> "AlignedBody":
+        end = self._filled + len(piece)
+        self._view[self._filled : end] = piece
+        self._filled = end
+        return self
+
+    def __len__(self) -> int:
+        return self._filled
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.view())
+
+    def view(self) -> memoryview:
+        """What has come so far."""
+        return self._view[: self._filled]
+
+
+class Exchange:
+    """One request over uvicorn's `cycle`. `headers` are its headers, the last of a name.
+
+    Whoever answers takes it out of the scope: left there, it would keep the whole request alive until the garbage collector finds the circle.
+    """
+
+    __slots__ = ("_cycle", "headers")
+
+    def __init__(self, cycle: "RequestResponseCycle", headers: dict[bytes, bytes]) -> None:
+        self._cycle = cycle
+        self.headers = headers
+
+    def align_body(self, size_min: int, size_max: int) -> None:
+        """Prepare for tensors behind JSON in a body of at least and at most so many bytes; called before any has come."""
+        size, ahead = self.headers.get(_SIZE), self.headers.get(_AHEAD)
+        if size is None or ahead is None or not (size.isdigit() and ahead.isdigit() and len(ahead) <= len(size) < 10):
+            return
+        if size_min <= int(size) <= size_max:
+            self._cycle.body = AlignedBody(int(size), int(ahead))  # type: ignore[assignment]
+
+    async def receive(self) -> dict[str, Any]:
+        """As ASGI's, but the body is not copied: a `bytearray` or `memoryview` that belongs to the caller from now on."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.waiting_for_100_continue:
+            if cycle.waiting_for_100_continue or cycle.disconnected or cycle.response_complete:
+                return dict(await cycle.receive())
+            cycle.flow.resume_reading()
+            await cycle.message_event.wait()
+        if cycle.disconnected or cycle.response_complete:
+            return {"type": "http.disconnect"}
+        cycle.message_event.clear()
+        body, cycle.body = cycle.body, bytearray()
+        whole = body.view() if isinstance(body, AlignedBody) else body
+        return {"type": "http.request", "body": whole, "more_body": cycle.more_body}
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write a whole answer. The headers hold `content-length` and are well-formed: they are not checked.
+
+        False, and nothing is done, when the connection is congested: then `send` can wait.
+        """
+        cycle = self._cycle
+        if cycle.flow.write_paused:
+            return False
+        if cycle.disconnected:
+            return True
+        pieces = [STATUS_LINE[status]]
+        for name, value in cycle.default_headers:
+            pieces += (name, b": ", value, b"\r\n")
+        for name, value in headers:
+            pieces += (name, b": ", value, b"\r\n")
+        pieces += (b"\r\n", body) if cycle.keep_alive else (b"connection: close\r\n\r\n", body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"".join(pieces))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
