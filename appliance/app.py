@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
 from appliance.modelstore.builds import Builds
+from appliance.modelstore.forecasts import ForecastFile
 from appliance.modelstore.housekeeping import Housekeeping
 from appliance.modelstore.importer import Importer, ImportOptions
 from appliance.modelstore.repository import Change
@@ -37,13 +38,15 @@ from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
 from appliance.policies.eviction import EVICTION_POLICIES
-from appliance.policies.forecast.ewma import Ewma
+from appliance.policies.forecast.memory import Trend
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.admission import Admission
+from appliance.runtime.breathing import Breathing
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.decisions import DecisionRing
+from appliance.runtime.decision_log import DecisionLog
 from appliance.runtime.engine import Engine
 from appliance.runtime.expectations import Expectations
+from appliance.runtime.forecasting import Forecasting
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
@@ -119,18 +122,21 @@ class Appliance:
         settings, clock = self.settings, self.clock
         telemetry = Telemetry(clock)
         telemetry.log_to(log.get("events"))
-        decisions = DecisionRing(clock)
+        kept = settings.decisions
+        decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         processor = _processor(settings.processors[0], settings)  # before any thread: it settles how the heap is shared
         stack.callback(processor.close)
         description = processor.describe()
         store = await asyncio.to_thread(Store.open, settings.state_dir, clock)
         stack.callback(store.close)
         store.attach(asyncio.get_running_loop())
+        _write_decisions(stack, decisions, store)
         catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
         builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
         zoos = Zoos(catalogue)
+        forecasts = ForecastFile(settings.state_dir / "forecasters.json")
         expectations = Expectations(
-            lambda application: Ewma(),
+            forecasts.of,
             alpha=settings.residency.alpha,
             delta_ns=int(settings.residency.delta_ms * NS_PER_MS),
             history_ns=int(settings.residency.history_window_s * NS_PER_S),
@@ -182,7 +188,22 @@ class Appliance:
         store.on_change = Follower(catalogue, keyring, memory, engine)
         await self._fill(store, catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
-        await self._run_in_background(stack, engine, resider, importer, uploads, store, memory)
+        forecasting = Forecasting(
+            clock=clock, expectations=expectations, background=asyncio.to_thread, events=telemetry, saved=forecasts.save
+        )
+        breathing = Breathing(
+            clock=clock,
+            memory=memory,
+            forecaster=Trend(),
+            available_bytes=lambda: psutil.virtual_memory().available,
+            events=telemetry,
+            budget_bytes=memory.budget_bytes,
+            reserve_bytes=settings.memory.reserve_bytes,
+        )
+        loops = [resider.run(), forecasting.run(), breathing.run(), importer.run()]
+        chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
+        chores.every_night(forecasting.choose_all, "choose forecasters")
+        await self._run_in_background(stack, engine, loops, chores, store, memory)
         return Box(
             clock=clock,
             logger=self.logger,
@@ -192,8 +213,10 @@ class Appliance:
             catalogue=catalogue,
             engine=engine,
             memory=memory,
+            resider=resider,
             sequences=sequences,
             telemetry=telemetry,
+            decisions=decisions,
             keyring=keyring,
             in_flight=self.in_flight,
             media=media,
@@ -222,17 +245,14 @@ class Appliance:
         self,
         stack: AsyncExitStack,
         engine: Engine,
-        resider: Resider,
-        importer: Importer,
-        uploads: Uploads,
+        loops: Sequence[Coroutine[Any, Any, None]],
+        chores: Housekeeping,
         store: Store,
         memory: MemoryManager,
     ) -> None:
-        """Workers first, imports next, then what was in memory before the last stop, hottest first."""
+        """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
-        tasks.append(asyncio.create_task(resider.run(), name="residency"))
-        tasks.append(asyncio.create_task(importer.run(), name="importer"))
-        chores = Housekeeping(store, uploads, self.settings.imports.jobs_kept_days)
+        tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         chores.start()
         stack.callback(chores.stop)
         tasks.append(asyncio.create_task(engine.prefetch(await store.resident()), name="warm up"))
@@ -302,6 +322,18 @@ def memory_budget(settings: Settings) -> int:
     """Bytes for loaded builds: as set, or a share of what the machine has available now."""
     memory = settings.memory
     return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
+
+
+def _write_decisions(stack: AsyncExitStack, decisions: DecisionLog, store: Store) -> None:
+    """In the background until the stop, which waits for the last ones."""
+    writing = asyncio.create_task(decisions.run(store), name="decisions")
+
+    async def stop() -> None:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await decisions.close(store)
+
+    stack.push_async_callback(stop)
 
 
 def _processor(settings: ProcessorSettings, tree: Settings) -> Any:

@@ -51,6 +51,8 @@ class MemorySettings(Section):
     """Bytes that loaded builds may occupy; empty: `budget_share` of what is available at start."""
     budget_share: float = Field(0.5, gt=0, le=0.95)
     """Share of the machine's available memory taken when `budget_bytes` is empty; the rest is activations, bodies and other programs."""
+    reserve_bytes: int = Field(256 * MIB, ge=0)
+    """Memory of the machine that stays free: when others take so much that less would be left, the budget shrinks, and grows back after."""
     loads_parallel_max: int = Field(2, ge=1, le=16)
     """Loads at once; each reserves its measured peak."""
     wait_ms_max: float = Field(30_000.0, gt=0)
@@ -134,6 +136,13 @@ class PolicySettings(Section):
     """Registry name in `policies.selection`: the variant that answers a request which names none."""
 
 
+class DecisionSettings(Section):
+    rows_max: int = Field(20_000, ge=100)
+    """Decisions kept for `/v1/decisions`; the oldest go (about 1 kB each)."""
+    queue_max: int = Field(2_000, ge=1)
+    """Decisions that may wait for the writer; more are dropped and counted in `/metrics`."""
+
+
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
@@ -165,6 +174,7 @@ class Settings(BaseSettings):
     residency: ResidencySettings = ResidencySettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
+    decisions: DecisionSettings = DecisionSettings()
     security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()
 

@@ -14,8 +14,10 @@ from appliance.modelstore.importer import Importer
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.decision_log import DecisionLog
 from appliance.runtime.engine import Engine
 from appliance.runtime.memory import MemoryManager
+from appliance.runtime.reside import Resider
 from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
 
@@ -32,8 +34,10 @@ class Box:
     catalogue: Catalogue
     engine: Engine
     memory: MemoryManager
+    resider: Resider
     sequences: Sequences
     telemetry: Telemetry
+    decisions: DecisionLog
     keyring: KeyRing
     in_flight: InFlight
     media: MediaPool

@@ -99,4 +99,7 @@ def _engine(box: Box) -> Iterator[Metric]:
     yield queues
     yield GaugeMetricFamily("appliance_media_waiting", "Pictures and sounds in decoding.", value=box.media.waiting)
     yield GaugeMetricFamily("appliance_body_bytes", "Bytes of request bodies in memory.", value=box.in_flight.bytes)
+    yield CounterMetricFamily("appliance_decisions", "Decisions stored.", value=box.decisions.written)
+    dropped = "Decisions that were not stored: they came too fast, or the disk was full."
+    yield CounterMetricFamily("appliance_decisions_dropped", dropped, value=box.decisions.dropped)
     yield GaugeMetricFamily("appliance_ready", "Whether the box answers inference requests.", value=int(box.is_ready()))

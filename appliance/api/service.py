@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 
 from appliance import __version__
 from appliance.api import documents, faults
-from appliance.api.routes import applications, events, jobs, models, predict, system, tenants, uploads
+from appliance.api.routes import applications, decisions, events, jobs, models, predict, system, tenants, uploads
 
 ROUTERS: tuple[APIRouter, ...] = (
     predict.router,
@@ -22,6 +22,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     tenants.router,
     system.router,
     events.router,
+    decisions.router,
 )
 
 DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
@@ -49,6 +50,7 @@ TAGS = [
     {"name": "tenants", "description": "Who pays, what they may use, and the keys that open the box."},
     {"name": "system", "description": "What the box is, does and holds."},
     {"name": "events", "description": "What happens, as it happens."},
+    {"name": "decisions", "description": "What the box decided, and why."},
     {"name": "v2", "description": "The Open Inference Protocol, for any client that speaks it."},
 ]
 

@@ -4,6 +4,7 @@ A chore that fails is logged and tried again at its next time; one that is late 
 """
 
 import datetime
+from collections.abc import Awaitable, Callable
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
@@ -25,6 +26,10 @@ class Housekeeping:
         self._scheduler = AsyncIOScheduler(timezone=datetime.UTC, job_defaults=late)
         self._scheduler.add_job(self.sweep_uploads, "interval", hours=1, name="sweep uploads")
         self._scheduler.add_job(self.forget_jobs, "interval", days=1, name="forget old jobs")
+
+    def every_night(self, chore: Callable[[], Awaitable[None]], name: str) -> None:
+        """One more chore, at three in the morning UTC."""
+        self._scheduler.add_job(chore, "cron", hour=3, name=name)
 
     def start(self) -> None:
         """Begin to run chores in the background."""

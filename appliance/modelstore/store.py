@@ -1,6 +1,6 @@
 """The store: one state folder with its database and content, opened by exactly one process.
 
-`Store` joins the nouns of this package (tenants, keys, models, variants, applications, jobs, uploads). Methods are async and hop to the
+`Store` joins the nouns of this package (tenants, keys, models, variants, applications, jobs, uploads, decisions). Methods are async and hop to the
 writer thread or a reader thread; values are those of `appliance.domain`. Opening migrates the database, finishes deletions that a crash
 interrupted, quarantines damaged content and sweeps orphans. Nothing here is on the inference path.
 """
@@ -24,6 +24,7 @@ from appliance.modelstore.applications import Applications
 from appliance.modelstore.blobs import Blobs
 from appliance.modelstore.contents import drop_unused
 from appliance.modelstore.database import Database
+from appliance.modelstore.decisions import Decisions
 from appliance.modelstore.disk import keep_only
 from appliance.modelstore.imports import Imports
 from appliance.modelstore.jobs import UNFINISHED
@@ -61,7 +62,7 @@ class Snapshot(NamedTuple):
     keys: list[KeyRecord]
 
 
-class Store(Tenants, Applications, Imports):
+class Store(Tenants, Applications, Imports, Decisions):
     """See the module. Made by `open`, ended by `close`."""
 
     state_dir: Path

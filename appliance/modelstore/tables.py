@@ -253,3 +253,25 @@ class ResidentRow(Row, table=True):
     __tablename__ = "resident"
     position: int = Field(primary_key=True)
     build_id: str
+
+
+class DecisionRow(Row, table=True):
+    """What was decided, newest last; the oldest rows go as new ones come, and an id never comes twice."""
+
+    __tablename__ = "decision"
+    __table_args__ = {"sqlite_autoincrement": True}
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    kind: str
+    application: str | None = None
+    body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Problem and answer as JSON, compressed by zlib."""
+
+
+class DecisionApplicationRow(Row, table=True):
+    """An application that asked or was changed."""
+
+    __tablename__ = "decision_application"
+    decision_id: int = Field(foreign_key="decision.id", ondelete="CASCADE", primary_key=True)
+    application: str = Field(primary_key=True, index=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)

@@ -75,6 +75,29 @@ class BuildShape(Shape):
     applications: list[str] = Field(examples=[["harbour/door"]])
 
 
+class ExpectationShape(Shape):
+    """Where an application stands in the residency loop: inside its window (maximalist) or outside (minimalist)."""
+
+    application: str
+    set: str
+    resident: str | None
+    variants: list[str]
+    """Those worth keeping in memory, most accurate first."""
+    forecaster: str
+    expected_in_ms: float | None
+    """Negative while the window of a passed prediction is still open; null when nothing is predicted."""
+    reloads_per_min: int
+
+
+class ResidencyShape(Shape):
+    """The residency loop: Δ and H as they are now, and each application's place."""
+
+    delta_ms: float
+    history_window_ms: float
+    transitions: int
+    applications: list[ExpectationShape]
+
+
 class MemoryShape(Shape):
     """The memory domain and what is in it."""
 
@@ -83,4 +106,7 @@ class MemoryShape(Shape):
     loads: int
     load_failures: int
     evictions: int
+    replacements: int
+    """Evictions that left a smaller variant in the place of the one that went."""
     builds: list[BuildShape]
+    residency: ResidencyShape

@@ -52,7 +52,7 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
 
     A tenant's key sees the builds of the applications that it can call.
     """
-    snapshot = box.memory.snapshot()
+    snapshot = box.memory.snapshot() | {"residency": box.resider.snapshot()}
     if not principal.is_admin:
         visible = {application.id for application in box.catalogue.visible(principal.tenant)}
         snapshot["builds"] = [
@@ -60,6 +60,8 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
             for build in snapshot["builds"]
             if visible.intersection(build["applications"])
         ]
+        residency = snapshot["residency"]
+        residency["applications"] = [row for row in residency["applications"] if row["application"] in visible]
     return MemoryShape.model_validate(snapshot)
 
 

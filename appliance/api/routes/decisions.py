@@ -1,0 +1,112 @@
+"""What the box decided, and why: the stored decisions of the residency loop."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from appliance.api.deps import Limit, Member, TheBox
+from appliance.api.documented import problems
+from appliance.api.keyring import Principal
+from appliance.api.pages import page
+from appliance.domain.decisions import DecisionRecord
+from appliance.domain.errors import Forbidden
+from appliance.domain.names import application_id
+from appliance.wire.decisions import DecisionShape
+from appliance.wire.shape import Page
+
+router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
+
+Before = Annotated[
+    str,
+    Query(max_length=18, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start."),
+]
+Kind = Annotated[str | None, Query(max_length=40, description="Only decisions of this kind.", examples=["residency"])]
+ApplicationName = Annotated[
+    str | None,
+    Query(
+        max_length=200, description="Only decisions that an application asked for or was changed by.", examples=["door"]
+    ),
+]
+
+
+@router.get("", summary="What was decided, and why", responses=problems(Forbidden))
+async def list_decisions(
+    box: TheBox,
+    principal: Member,
+    cursor: Before = "",
+    limit: Limit = 100,
+    kind: Kind = None,
+    application: ApplicationName = None,
+) -> Page[DecisionShape]:
+    """Newest first: who left memory for whom, with everything that the policy knew.
+
+    An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the decisions that concerned its own
+    applications, without what they say of others. Feed the answer to `appliance plan -` to decide again.
+    """
+    if application is not None and "/" not in application:
+        application = application_id(principal.tenant, application)
+    records = await box.store.decisions(
+        None if principal.is_admin else principal.tenant,
+        kind=kind,
+        application=application,
+        before=int(cursor) if cursor else None,
+        limit=limit + 1,
+    )
+    return page(records, limit, lambda record: str(record.id), lambda record: shape_of(record, principal))
+
+
+def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
+    """The decision as the caller may see it."""
+    hidden = [] if principal.is_admin else _foreign(record, f"{principal.tenant}/")
+    shape = DecisionShape(
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        application=record.application,
+        concerned=[application for application, _ in record.concerned],
+        tenants=sorted({tenant for _, tenant in record.concerned}),
+        is_whole=not hidden,
+        problem=dict(record.problem),
+        answer=dict(record.answer),
+        reason=record.reason,
+    )
+    return shape if not hidden else shape.model_copy(update=_own_part(record, set(hidden), principal.tenant))
+
+
+def _foreign(record: DecisionRecord, prefix: str) -> list[str]:
+    return [a["name"] for a in record.problem["applications"] if not a["name"].startswith(prefix)]
+
+
+def _own_part(record: DecisionRecord, hidden: set[str], tenant: str) -> dict[str, Any]:
+    """What changes when the applications `hidden` and their tenants are left out."""
+    is_asker = record.application not in hidden
+    reason = "" if any(name in record.reason for name in hidden) else record.reason
+    actions = [action for action in record.answer["actions"] if action["application"] not in hidden]
+    answer: dict[str, Any] = {"actions": actions, "reason": reason}
+    if is_asker:
+        answer |= {key: record.answer[key] for key in ("outcome", "serve")}
+    return {
+        "application": record.application if is_asker else None,
+        "concerned": [application for application, _ in record.concerned if application not in hidden],
+        "tenants": [tenant],
+        "problem": _without(record.problem, hidden, tenant) if is_asker else None,
+        "answer": answer,
+        "reason": reason,
+    }
+
+
+def _without(problem: Mapping[str, Any], hidden: set[str], tenant: str) -> dict[str, Any]:
+    """The problem as if the others' applications were no part of the machine: what they hold is no memory of this problem."""
+    held = sum(
+        variant["size_mb"]
+        for application in problem["applications"]
+        for variant in application["variants"]
+        if application["name"] in hidden and variant["name"] == application["resident"]
+    )
+    kept = [application for application in problem["applications"] if application["name"] not in hidden]
+    tenants = {application["tenant"] for application in kept} | {tenant}
+    part = {**problem, "memory_mb": problem["memory_mb"] - held, "applications": kept}
+    if "tenants" in problem:
+        part["tenants"] = [share for share in problem["tenants"] if share["name"] in tenants]
+    return part

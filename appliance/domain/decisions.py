@@ -1,0 +1,29 @@
+"""Decisions as they are kept: what a policy was asked, what it answered, and whom it concerned."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """One decision, in the JSON of `appliance plan`."""
+
+    at: datetime.datetime
+    kind: str
+    """As in the problem: `residency`."""
+    application: str | None
+    """Id of the application that asked; None when the box decided for itself."""
+    concerned: tuple[tuple[str, str], ...]
+    """(id, tenant) of every application that asked or was changed."""
+    problem: Mapping[str, Any]
+    answer: Mapping[str, Any]
+    """Without `elapsed_ms`."""
+    id: int = 0
+    """Grows with time; 0 until it is stored."""
+
+    @property
+    def reason(self) -> str:
+        """The policy's own words."""
+        return str(self.answer["reason"])
