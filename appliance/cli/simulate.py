@@ -61,6 +61,9 @@ def simulate(
     else:
         _show(run)
     if report is not None:
+        from appliance.lab.report import report as page_of
+
+        report.write_text(page_of(read, run, scenario.stem), encoding="utf-8")
         say(f"report: {report}")
 
 

@@ -226,6 +226,12 @@ def _content(model: str, variant: str) -> str:
     return hashlib.sha256(f"{model}:{variant}".encode()).hexdigest()
 
 
+def build_names(scenario: Scenario) -> dict[str, tuple[str, str]]:
+    """build id → (model, variant), for people."""
+    kind = scenario.processor.kind or scenario.processor.name
+    return {build_id(_content(m.name, v.name), kind): (m.name, v.name) for m in scenario.models for v in m.variants}
+
+
 def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
     """build id → what it costs on the scenario's processor."""
     costs: dict[str, BuildCost] = {}

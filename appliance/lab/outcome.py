@@ -39,6 +39,8 @@ class ProcessorUse:
 class Outcome:
     """Everything that a scenario led to. `decisions` holds wall-clock timings, which differ from run to run; nothing else does."""
 
+    end_ns: int
+    """When the simulation ended, after the start."""
     applications: tuple[str, ...]
     answers: tuple[Answer, ...]
     processors: Mapping[str, ProcessorUse]

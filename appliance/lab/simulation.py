@@ -143,6 +143,7 @@ class _Simulation:
         description = box.processor.describe()
         share = box.processor.busy_ns / (end_ns * description.workers) if end_ns else 0.0
         return Outcome(
+            end_ns=end_ns,
             applications=tuple(shape.name for shape in self._scenario.applications),
             answers=tuple(self._answers),
             processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},

@@ -26,6 +26,7 @@ SMALL: dict[str, Any] = {
         },
     ],
     "applications": [{"name": "door", "model": "faces"}, {"name": "captions", "model": "words"}],
+    "policies": {"eviction": "iws-bfe"},
     "arrivals": [{"application": "door", "poisson_rps": 1}, {"application": "captions", "poisson_rps": 0.5}],
 }
 
