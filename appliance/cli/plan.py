@@ -11,7 +11,10 @@ import typer
 def plan(
     file: Annotated[
         Path,
-        typer.Argument(help="JSON file with one problem or a list of them; - reads standard input.", allow_dash=True),
+        typer.Argument(
+            help="JSON file with one problem, a list of them or a page of /v1/decisions; - reads standard input.",
+            allow_dash=True,
+        ),
     ],
 ) -> None:
     """Answer a written decision problem (or a list of them) as the box would.

@@ -21,8 +21,11 @@ class Outcome:
 
 
 def plan_text(text: str) -> Outcome:
-    """Answer the problem, or each of the list of problems, in `text`. Raises: Malformed for a single bad problem or for what is no JSON."""
-    document = _parsed(text)
+    """Answer the problem, or each of the list of problems (or page of stored decisions), in `text`.
+
+    Raises: Malformed for a single bad problem or for what is no JSON.
+    """
+    document = _problems_of(_parsed(text))
     if not isinstance(document, list):
         return Outcome(plan_one(document))
     answers: list[object] = []
@@ -34,6 +37,14 @@ def plan_text(text: str) -> Outcome:
             malformed = True
             answers.append({"error": str(error)})
     return Outcome(answers, malformed)
+
+
+def _problems_of(document: object) -> object:
+    """The problems on a page of `/v1/decisions`; any other document as it is."""
+    if not isinstance(document, dict) or "kind" in document or not isinstance(document.get("items"), list):
+        return document
+    items = [item for item in document["items"] if isinstance(item, dict)]
+    return [item["problem"] for item in items if item.get("problem") is not None]
 
 
 def plan_one(document: object) -> dict[str, object]:

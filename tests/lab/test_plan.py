@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appliance.lab.plan import plan_text
+from appliance.lab.plan import plan_one, plan_text
 from appliance.lab.problems.base import Malformed
 
 PROBLEM: dict[str, Any] = {
@@ -116,3 +116,11 @@ def test_command_line() -> None:
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "clients[1].slo_ms: must be > 0\n")
     assert mixed.returncode == 2
     assert json.loads(mixed.stdout)[1] == {"error": "kind: is missing"}
+
+
+def test_a_page_of_decisions_is_a_list_of_problems() -> None:
+    """What `/v1/decisions` answers: its problems in order, those that a tenant may not see left out."""
+    page = {"items": [{"id": 2, "problem": PROBLEM}, {"id": 1, "problem": None}], "next_cursor": None}
+    answers = plan_text(json.dumps(page)).answer
+    assert isinstance(answers, list)
+    assert [{**answer, "elapsed_ms": 0} for answer in answers] == [{**plan_one(PROBLEM), "elapsed_ms": 0}]

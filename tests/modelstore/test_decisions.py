@@ -1,0 +1,105 @@
+"""Decisions as they are stored."""
+
+import asyncio
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+from appliance.domain.catalogue import Tenant
+from appliance.domain.decisions import DecisionRecord
+from tests.modelstore.boxes import parts
+
+AT = datetime.datetime(2026, 1, 1, 12, 0, 0, 250, tzinfo=datetime.UTC)
+
+
+def decided(application: str, *others: str, kind: str = "residency") -> DecisionRecord:
+    names = sorted({application, *others})
+    concerned = tuple((name, name.split("/")[0]) for name in names)
+    answer = {"outcome": "cold", "actions": [], "reason": f"for {application}"}
+    return DecisionRecord(AT, kind, application, concerned, {"kind": kind, "applications": []}, answer)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Every field comes back, with an id, newest first."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.create_tenant(Tenant("museum"))
+            first, second = decided("default/a", "museum/b"), decided("default/c")
+            await store.add_decisions([first, second], 100)
+            newest, oldest = await store.decisions()
+            assert newest.id > oldest.id > 0
+            assert [replace(record, id=0) for record in (oldest, newest)] == [first, second]
+
+    asyncio.run(story())
+
+
+def test_filters_and_paging(tmp_path: Path) -> None:
+    """By tenant, by application, by kind, and below an id; together they all hold."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.create_tenant(Tenant("museum"))
+            records = [decided("default/a"), decided("museum/b", "default/a"), decided("museum/b", kind="other")]
+            await store.add_decisions(records, 100)
+            assert len(await store.decisions("museum")) == 2
+            assert len(await store.decisions("default")) == 2
+            assert [r.concerned for r in await store.decisions("museum", application="default/a")] == []
+            assert len(await store.decisions(application="default/a")) == 2
+            assert [r.kind for r in await store.decisions("museum", kind="other")] == ["other"]
+            seen: list[int] = []
+            before = None
+            while page := await store.decisions(before=before, limit=1):
+                before = page[0].id
+                seen.append(before)
+            assert seen == sorted(seen, reverse=True)
+            assert len(seen) == 3
+
+    asyncio.run(story())
+
+
+def test_oldest_go(tmp_path: Path) -> None:
+    """The table never holds more than its bound, links included, and ids go on."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            for i in range(5):
+                await store.add_decisions([decided(f"default/a{i}{k}") for k in range(4)], 10)
+            kept = await store.decisions()
+            assert [record.id for record in kept] == list(range(20, 10, -1))
+            assert await store.decisions(application="default/a00") == []
+
+    asyncio.run(story())
+
+
+def test_tenants_that_went_meanwhile(tmp_path: Path) -> None:
+    """A decision about a deleted tenant's application is stored for the operator; a new tenant of that name does not see it, nor the older ones."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.create_tenant(Tenant("museum"))
+            await store.add_decisions([decided("museum/b")], 100)
+            await store.delete_tenant("museum")
+            await store.add_decisions([decided("museum/b", "default/a")], 100)
+            await store.create_tenant(Tenant("museum"))
+            assert await store.decisions("museum") == []
+            assert [record.concerned for record in await store.decisions()] == [(("default/a", "default"),), ()]
+
+    asyncio.run(story())
+
+
+def test_none_is_nothing(tmp_path: Path) -> None:
+    """An empty batch neither fails nor removes."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.add_decisions([decided("default/a")], 1)
+            await store.add_decisions([], 1)
+            assert len(await store.decisions()) == 1
+
+    asyncio.run(story())
