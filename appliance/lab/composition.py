@@ -1,6 +1,7 @@
 """A box of a scenario's parts: the same engine, memory manager and policies as the running box has, joined the same way, on an emulated processor."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S
@@ -19,6 +20,7 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import application_id, build_id, model_id, variant_id
+from appliance.lab.faults import Machine
 from appliance.lab.forecasts import Given
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock
@@ -29,12 +31,16 @@ from appliance.lab.workload import predictions
 from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
 from appliance.policies.eviction.base import TenantShare
 from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast.choice import Choice
 from appliance.policies.forecast.ewma import Ewma
+from appliance.policies.forecast.memory import Trend
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.admission import Admission
+from appliance.runtime.breathing import Breathing
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.engine import Engine
 from appliance.runtime.expectations import Expectations
+from appliance.runtime.forecasting import Forecasting
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.queues import Queue
@@ -45,6 +51,8 @@ from appliance.runtime.telemetry import Telemetry
 from appliance.runtime.zoos import Zoos
 
 INPUT = "x"
+_ROUNDING_BYTES = 64 * 2**20
+"""So much more than the budget the machine has, as the budget breathes in whole steps: without faults it is what the scenario says."""
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
 _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
 
@@ -60,6 +68,9 @@ class LabBox:
     queue: Queue
     engine: Engine
     resider: Resider
+    forecasting: Forecasting
+    breathing: Breathing
+    machine: Machine
     journal: Journal
     stopwatch: Stopwatch
 
@@ -80,7 +91,8 @@ def compose(scenario: Scenario) -> LabBox:
     processor = EmulatedProcessor(clock, description, _costs(scenario, description.kind), scenario.memory_bytes)
     catalogue = Catalogue(SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](), description.kind)
     zoos = Zoos(catalogue)
-    expectations = _expectations(scenario)
+    given = _given(scenario)
+    expectations = _expectations(scenario, given)
     eviction = scenario.policies.get("eviction", DEFAULT)
     policy = stopwatch.timed("eviction", EVICTION_POLICIES[eviction]())
     room = RoomByApplication(zoos, expectations, policy, journal, eviction)
@@ -105,6 +117,25 @@ def compose(scenario: Scenario) -> LabBox:
         tick_ms=scenario.box.residency.tick_ms,
         reloads_per_min_max=scenario.box.residency.reloads_per_min_max,
     )
+    forecasting = Forecasting(
+        clock=clock,
+        expectations=expectations,
+        background=_inline,
+        events=journal,
+        saved=lambda names: None,
+        seed=scenario.seed,
+        given=given,
+    )
+    machine = Machine(scenario.memory_bytes + _ROUNDING_BYTES)
+    breathing = Breathing(
+        clock=clock,
+        memory=memory,
+        forecaster=Trend(),
+        available_bytes=lambda: machine.available_bytes(memory.used_bytes),
+        events=journal,
+        budget_bytes=scenario.memory_bytes,
+        reserve_bytes=0,
+    )
     queue = Queue(clock, scenario.box.queue_len_max, scenario.box.queue_total_max)
     engine = Engine(
         clock=clock,
@@ -118,12 +149,29 @@ def compose(scenario: Scenario) -> LabBox:
         resider=resider,
     )
     _fill(catalogue, scenario)
-    return LabBox(clock, catalogue, memory, processor, queue, engine, resider, journal, stopwatch)
+    return LabBox(
+        clock,
+        catalogue,
+        memory,
+        processor,
+        queue,
+        engine,
+        resider,
+        forecasting,
+        breathing,
+        machine,
+        journal,
+        stopwatch,
+    )
 
 
-def _expectations(scenario: Scenario) -> Expectations:
+async def _inline(compute: Callable[[], Choice]) -> Choice:
+    """Training takes no virtual time: there is no thread to do it in."""
+    return compute()
+
+
+def _expectations(scenario: Scenario, given: Mapping[str, Given]) -> Expectations:
     """Windows as the running box has them; a forecast in the scenario takes the place of the box's own."""
-    given = _given(scenario)
 
     def forecaster_of(zoo: str) -> Forecaster:
         return given.get(zoo) or Ewma()

@@ -1,6 +1,7 @@
 """What goes wrong in a scenario, and when: each fault switches something on at `at_s` and off again after `for_s`."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
 
 from pydantic import Field
@@ -10,7 +11,6 @@ from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.problems.base import Malformed, Name, Positive, Shape, known
 from appliance.lab.processors import EmulatedProcessor
 from appliance.lab.workload import nanoseconds
-from appliance.runtime.memory import MemoryManager
 
 T = TypeVar("T")
 
@@ -64,13 +64,26 @@ def _check_application(fault: Fault, applications: Sequence[str], key: str) -> N
     known(name, applications, f"{key}.{field}")
 
 
+@dataclass(slots=True)
+class Machine:
+    """The memory that the box shares with other programs."""
+
+    total_bytes: int
+    taken: list[int] = field(default_factory=list)
+    """By others, each while its fault lasts."""
+
+    def available_bytes(self, used_bytes: int) -> int:
+        """What is left while the box's builds occupy `used_bytes`; never negative, as others cannot take what is not there."""
+        return max(0, self.total_bytes - sum(self.taken) - used_bytes)
+
+
 class Weather:
     """Lets faults happen to the parts of a box."""
 
-    def __init__(self, clock: VirtualClock, processor: EmulatedProcessor, memory: MemoryManager) -> None:
+    def __init__(self, clock: VirtualClock, processor: EmulatedProcessor, machine: Machine) -> None:
         self._clock = clock
         self._processor = processor
-        self._memory = memory
+        self._machine = machine
 
     async def inflict(self, fault: Fault) -> None:
         """Wait for the fault's time, let it happen, and end it."""
@@ -93,17 +106,11 @@ class Weather:
                 return _listed(self._processor.ailments.failing_applications, fault.application or fault.target)
             case "memory-taken":
                 assert fault.mb is not None, "checked when it was read"
-                return self._take(round(fault.mb * 1e6))
+                return _listed(self._machine.taken, round(fault.mb * 1e6))
             case _:
                 assert fault.kind == CLOCK_STEP and fault.ms is not None, "checked when it was read"
                 self._clock.step_ns += round(fault.ms * NS_PER_MS)
                 return lambda: None
-
-    def _take(self, size: int) -> Callable[[], None]:
-        """Others take memory: the box has at most what is left, and gets it back later."""
-        taken = min(size, self._memory.budget_bytes - 1)
-        self._memory.resize(self._memory.budget_bytes - taken)
-        return lambda: self._memory.resize(self._memory.budget_bytes + taken)
 
 
 def _listed(values: list[T], value: T | None) -> Callable[[], None]:

@@ -10,7 +10,7 @@ from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReach
 from appliance.domain.names import application_id
 from appliance.domain.request import Request, Tensors
 from appliance.lab.composition import INPUT, LabBox, compose
-from appliance.lab.faults import Weather
+from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
@@ -61,10 +61,11 @@ class _Simulation:
     async def run(self) -> Run:
         box = self._box
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.engine.workers]
-        residency = asyncio.create_task(box.resider.run(), name="residency")
-        weather = Weather(box.clock, box.processor, box.memory)
-        faults = [asyncio.create_task(weather.inflict(fault), name="fault") for fault in self._scenario.faults]
-        background = [*workers, residency, *faults]
+        weather = Weather(box.clock, box.processor, box.machine)
+        loops = [box.resider.run(), box.forecasting.run(), *(weather.inflict(fault) for fault in self._scenario.faults)]
+        if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
+            loops.append(box.breathing.run())
+        background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._send_all()
         end_ns = box.clock.now_ns() - START_NS
         for task in background:

@@ -1,6 +1,6 @@
 """Gives each application the forecaster that would have been right most often: chosen on its own history, anew every night (EM-04)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
@@ -30,8 +30,9 @@ class Forecasting:
         saved: Callable[[Mapping[str, str]], None],
         look_every_s: float = 60.0,
         seed: int = 0,
+        given: Iterable[str] = (),
     ) -> None:
-        """`saved` is told the forecaster of each application, by name, after every change."""
+        """`saved` is told the forecaster of each application, by name, after every change. Those in `given` have one from outside and keep it."""
         self._clock = clock
         self._expectations = expectations
         self._background = background
@@ -39,7 +40,8 @@ class Forecasting:
         self._saved = saved
         self._look_ns = int(look_every_s * NS_PER_S)
         self._seed = seed
-        self._chosen: set[str] = set()
+        self._given = frozenset(given)
+        self._chosen: set[str] = set(self._given)
 
     async def run(self) -> None:
         """Until cancelled: choose for applications that have enough history and no choice yet."""
@@ -52,7 +54,8 @@ class Forecasting:
     async def choose_all(self) -> None:
         """For the night: every application anew."""
         for expectation in self._expectations.all():
-            await self._choose(expectation)
+            if expectation.name not in self._given:
+                await self._choose(expectation)
 
     async def _choose(self, expectation: Expectation) -> None:
         arrivals_ns = tuple(expectation.arrivals_ns)

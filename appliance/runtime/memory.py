@@ -304,9 +304,12 @@ class MemoryManager:
         """
         limit_ns = self._clock.now_ns() + self._wait_ns_max
         while not self._commit(build):
+            failures = self.load_failures
             await self._change_before(limit_ns, build)
             if not build.pins:
                 raise self._out_of_memory(build)
+            if not build.is_urgent and self.load_failures > failures:
+                raise self._out_of_memory(build)  # perhaps its replacements: to try them again at once would fail for ever
         self._waiting += build.bytes
         await self._room_is_free(build, limit_ns)
 
