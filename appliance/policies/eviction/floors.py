@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.eviction.exchange import best_exchange, cheapest_first
 from appliance.policies.eviction.last_resort import force_out
 from appliance.policies.eviction.rebalance import rebalance
 from appliance.policies.eviction.requester import loads, no_room, stays, wanted_options
-from appliance.policies.eviction.space import Space, bounded
-from appliance.policies.eviction.victims import NO_WISH, Victim, levels, make_room, replaced, victims
-from appliance.policies.eviction.worth import away_s, gain, horizon_s, intensity_rps
+from appliance.policies.eviction.space import bounded
+from appliance.policies.eviction.victims import NO_WISH, levels
+from appliance.policies.eviction.worth import away_s, unforeseen_rps
 
 
 class Floors:
@@ -30,67 +31,18 @@ class Floors:
         wanted = wanted_options(problem, asker, loaded)
         if not wanted:
             return stays(asker)
-        waits = problem.intent == "serve"
-        found = victims(problem, replaced)
-        losses = {victim.application.name: _loss(problem, victim) for victim in found}
-        found.sort(key=lambda v: (v.level, losses[v.application.name] / v.freed_bytes, v.application.name))
-        for level in levels(found) if loaded is None or waits else (NO_WISH,):
+        waits = loaded is None or problem.intent == "serve"
+        found = cheapest_first(problem)
+        for level in levels(found) if waits else (NO_WISH,):
             allowed = [victim for victim in found if victim.level <= level]
-            chosen = _best(problem, asker, loaded, wanted, allowed, losses, waits)
+            chosen = best_exchange(problem, asker, wanted, allowed)
             if chosen is not None:
                 return loads(asker, *chosen)
-        if loaded is None or waits:
+        if waits:
             forced = _forced(problem, asker, wanted)
             if forced is not None:
                 return loads(asker, *forced)
         return no_room(problem, asker, loaded)
-
-
-def _loss(problem: ResidencyProblem, victim: Victim) -> float:
-    """Accuracy × requests that a minimalist loses by falling to its floor until its own window opens."""
-    assert victim.after is not None
-    lost = victim.loaded.accuracy - victim.after.accuracy
-    return intensity_rps(problem, victim.application) * lost * away_s(problem, victim.application)
-
-
-def _best(
-    problem: ResidencyProblem,
-    asker: ApplicationState,
-    loaded: Option | None,
-    wanted: Sequence[Option],
-    found: Sequence[Victim],
-    losses: dict[str, float],
-    waits: bool,
-) -> tuple[Option, list[Change]] | None:
-    """The option with the most gain less the others' losses, and what the others give; an upgrade must gain something."""
-    space, intensity = Space(problem), intensity_rps(problem, asker)
-    best: tuple[Option, list[Change]] | None = None
-    best_net = 0.0 if loaded is not None and not waits else float("-inf")
-    for option in wanted:
-        changes = make_room(space, asker, option, found)
-        if changes is None:
-            continue
-        changes = _needed(problem, changes, asker, option)
-        if waits:  # one request for certain, and it waits for the load in any case
-            net = option.accuracy * (asker.weight + intensity * horizon_s(problem))
-        else:
-            net = gain(problem, intensity, loaded, option)
-        net -= sum(losses[change.application] for change in changes)
-        if net > best_net:
-            best, best_net = (option, changes), net
-    return best
-
-
-def _needed(problem: ResidencyProblem, changes: list[Change], asker: ApplicationState, option: Option) -> list[Change]:
-    """Without what a later, larger victim has made needless; the dearest is given back first."""
-    if len(changes) < 2:
-        return changes
-    own = Change(asker.name, asker.resident, option.name)
-    for candidate in reversed(changes[:-1]):
-        rest = [change for change in changes if change is not candidate]
-        if bounded(problem, (*rest, own)):
-            changes = rest
-    return changes
 
 
 def _forced(
@@ -113,5 +65,5 @@ def _forced(
 def _cold_cost(problem: ResidencyProblem, application: ApplicationState) -> float:
     """What it costs per byte that it goes cold: chance of a request until its window opens × the load that the request then waits for."""
     floor = ladder.floor(application)
-    chance = intensity_rps(problem, application) * away_s(problem, application)
+    chance = unforeseen_rps(problem, application) * away_s(problem, application)
     return chance * max(floor.load_ns, 1) / floor.bytes

@@ -1,14 +1,17 @@
 """Between requests: absent floors first, then wishes, then upgrades into what is free, by value per byte. Part of our own policy.
 
-A floor may take the upgrades of minimalists; a wish and an upgrade take free memory only, except that a maximalist's upgrade may take those of
-minimalists that are worth less. Nothing that is pinned is touched, and no floor leaves.
+A floor may take the upgrades of minimalists; a wish and an upgrade take free memory only. Nothing that is pinned is touched, and no floor leaves.
 """
+
+from dataclasses import replace
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.eviction.exchange import best_exchange, cheapest_first
+from appliance.policies.eviction.requester import wanted_options
 from appliance.policies.eviction.space import Space, bounded
 from appliance.policies.eviction.victims import NO_WISH, make_room, replaced, victims
-from appliance.policies.eviction.worth import gain, intensity_rps
+from appliance.policies.eviction.worth import gain, intensity_rps, swap_cost
 
 
 def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
@@ -17,11 +20,31 @@ def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
     draft.bring_floors()
     draft.bring_wishes()
     draft.upgrade()
-    changes = draft.changes()
+    changes = draft.changes() or _for_the_next(problem)
     if not changes:
         return ResidencyPlan("warm", None, (), "nothing better fits")
     reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after}" for c in changes)
     return ResidencyPlan("cold", None, changes, reason)
+
+
+def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
+    """The application whose request is predicted next takes upgrades of those whose is later, before its window opens: then no request meets the load."""
+    coming = [
+        a for a in problem.applications if a.next_request_ns is not None and not a.pinned and a.resident is not None
+    ]
+    if not coming:
+        return ()
+    asker = min(coming, key=lambda a: (a.next_request_ns or 0, a.name))
+    question = replace(problem, request=asker.name, intent="procure")
+    wanted = wanted_options(question, asker, ladder.resident(asker))
+    found = [victim for victim in cheapest_first(question) if victim.level == NO_WISH]
+    chosen = best_exchange(question, asker, wanted, found) if wanted else None
+    if chosen is None:
+        return ()
+    option, others = chosen
+    changes = (*others, Change(asker.name, asker.resident, option.name))
+    # Nobody asks: no tenant goes below its guarantee, the next one's own neither.
+    return changes if bounded(replace(problem, request=None), changes) else ()
 
 
 class _Draft:
@@ -98,6 +121,8 @@ class _Draft:
         found = []
         for option in application.options:
             worth = gain(self._problem, self._intensity[application.name], held, option)
+            if self._space.short_bytes(held, option, beside=True) > 0:
+                worth -= swap_cost(self._problem, application, option)
             if option.accuracy > held.accuracy and worth > 0:
                 found.append((worth / max(option.bytes - held.bytes, 1), application, option))
         return found

@@ -80,17 +80,24 @@ def first(found: Sequence[Victim], short_bytes: int) -> Victim:
 
 
 def make_room(
-    space: Space, asker: ApplicationState, wanted: Option, found: Sequence[Victim], choose: Choose = first
+    space: Space,
+    asker: ApplicationState,
+    wanted: Option,
+    found: Sequence[Victim],
+    choose: Choose = first,
+    beside: bool | None = None,
 ) -> list[Change] | None:
     """Take victims until `wanted` fits, or say None; `space` is left as it was (Alg. 1: nothing is enacted before the sum suffices).
 
-    Where the tenant's ceiling is in the way, only its own applications can help; they go first.
+    Where the tenant's ceiling is in the way, only its own applications can help; they go first. `beside`: the requester's
+    present variant stays until the new one is there, as that of a pinned one does.
     """
     space = space.copy()
+    beside = asker.pinned if beside is None else beside
     before = ladder.resident(asker)
     pool, changes = list(found), list[Change]()
     while True:
-        short = space.short_bytes(before, wanted, beside=asker.pinned)
+        short = space.short_bytes(before, wanted, beside=beside)
         over = space.over_ceiling_bytes(asker, before, wanted)
         if short <= 0 and over <= 0:
             return changes
