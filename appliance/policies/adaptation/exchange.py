@@ -33,8 +33,8 @@ WORK_MIN, WORK_MAX = 175, 2000
 """The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
-ANNEALED_CALLS = 60
-"""Work in addition, so that a start more leaves the kicks what they had; about 10 ms."""
+ANNEALED_CALLS = 30
+"""Work in addition, so that a start more leaves something for the kicks; about 5 ms."""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
