@@ -17,10 +17,12 @@ from appliance.policies.eviction.base import ResidencyPlan, ResidencyProblem
 from appliance.runtime.decision_json import residency_record
 from appliance.runtime.decisions import Decision, DecisionRing
 
-BATCH_MAX = 256
-"""Decisions in one transaction."""
+BATCH_MAX = 64
+"""Decisions in one transaction: some milliseconds of a thread, so that inference does not wait long for the interpreter."""
 GATHER_S = 1.0
-"""How long the first decision of a batch waits for others: one synced commit a second at most."""
+"""How long the first decision of a batch waits for others: one synced commit a second, while they come slowly."""
+BREATH_S = 0.1
+"""Pause between batches while more than a batch waits."""
 RETRY_S = 10.0
 """Pause after a failed write (a full disk is not free again at once)."""
 KIND = "residency"
@@ -69,7 +71,7 @@ class DecisionLog(DecisionRing):
         """Write until cancelled; a batch under way is finished by `close`."""
         while True:
             await self._arrived.wait()
-            await self._pause(GATHER_S)
+            await self._pause(GATHER_S if len(self._queue) < BATCH_MAX else BREATH_S)
             self._writing = asyncio.create_task(self._write(self._batch(), store))
             if not await asyncio.shield(self._writing):
                 await self._pause(RETRY_S)
