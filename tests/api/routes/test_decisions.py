@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from appliance.lab.plan import plan_text
+from appliance.policies.eviction.base import Change, ResidencyPlan, ResidencyProblem
 from appliance.policies.eviction.lru import LeastRecentlyUsed
 from appliance.runtime.decision_log import GATHER_S
 from tests.api.stand import Stand
@@ -17,11 +19,19 @@ MIXED = problem()
 """Of two tenants: harbour asks, and a third application is the museum's."""
 
 
-async def decide(stand: Stand, times: int = 1) -> None:
+TAKEN = ResidencyPlan(
+    "cold", "int8", (Change("museum/sound", "fp32", "int8"), Change("harbour/face", None, "int8")), "ok"
+)
+"""Harbour's face is served at the cost of the museum's sound."""
+
+
+async def decide(
+    stand: Stand, times: int = 1, asked: ResidencyProblem = MIXED, plan: ResidencyPlan | None = None
+) -> None:
     """The box decides the mixed problem, and its writer stores that."""
     log = stand.appliance.running().decisions
     before = log.written
-    facts = {"problem": MIXED, "plan": LeastRecentlyUsed().plan(MIXED), "policy": "lru"}
+    facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru"}
     for _ in range(times):
         log.record("residency", facts)
     async with asyncio.timeout(10 * GATHER_S):
@@ -66,18 +76,43 @@ async def test_tenants_see_their_own_part(stand: Stand) -> None:
 
 
 async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
-    """The museum's model left for harbour's: the museum sees that, not for whom."""
-    await decide(stand)
-    plan = LeastRecentlyUsed().plan(MIXED)
-    touched = {change.application for change in plan.changes}
-    museum = await listed(stand.client("museum"), limit=1)
-    if "museum/sound" not in touched:
-        assert museum == []
-        return
-    (item,) = museum
+    """The museum's model shrinks for harbour's: the museum sees that, not for whom."""
+    await decide(stand, plan=TAKEN)
+    (item,) = await listed(stand.client("museum"), limit=1)
     assert "harbour" not in json.dumps(item)
     assert (item["application"], item["problem"]) == (None, None)
     assert item["concerned"] == ["museum/sound"]
+    assert item["answer"] == {
+        "actions": [{"application": "museum/sound", "from": "fp32", "to": "int8"}],
+        "reason": "ok",
+    }
+
+
+async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) -> None:
+    """Without the museum's 500 MB, and without shares where the box has none; a reason that names the other is left out."""
+    tell_tale = replace(TAKEN, reason="museum/sound is far off")
+    await decide(stand, asked=problem(tenants=False), plan=tell_tale)
+    (item,) = await listed(stand.client("harbour"), limit=1)
+    shown = item["problem"]
+    assert isinstance(shown, dict)
+    assert shown["memory_mb"] == pytest.approx(1200.000007 - 500.000001)
+    assert "tenants" not in shown
+    assert item["reason"] == ""
+    assert item["answer"] == {
+        "outcome": "cold",
+        "serve": "int8",
+        "reason": "",
+        "actions": [{"application": "harbour/face", "from": None, "to": "int8"}],
+    }
+
+
+async def test_alone_in_the_problem_a_tenant_sees_all_of_it(stand: Stand) -> None:
+    """No application of others: the same as the operator sees."""
+    own = replace(problem(), applications=problem().applications[:2])
+    await decide(stand, asked=own)
+    (seen,), (all_of_it,) = await listed(stand.client("harbour"), limit=1), await listed(stand.client(), limit=1)
+    assert seen == all_of_it
+    assert seen["is_whole"] is True
 
 
 async def test_pages_and_filters(stand: Stand) -> None:
