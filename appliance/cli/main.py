@@ -20,6 +20,8 @@ from appliance.cli import (
     models,
     plan,
     predict,
+    replay,
+    scenario,
     serve,
     simulate,
     tenants,
@@ -47,6 +49,8 @@ app.command("demo", rich_help_panel=BOX)(demo)
 app.command("serve", rich_help_panel=BOX)(serve.serve)
 app.command("plan", rich_help_panel=BOX)(plan.plan)
 app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
+app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
+app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)

@@ -3,14 +3,11 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from appliance.cli.screen import milliseconds, say, share, show_table
-
-if TYPE_CHECKING:
-    from appliance.lab.simulation import Run
 
 
 def simulate(
@@ -59,7 +56,7 @@ def simulate(
     if as_json:
         print(json.dumps(run.outcome.document(), ensure_ascii=False))
     else:
-        _show(run)
+        show_figures(run.outcome.document(), run.outcome.memory_bytes)
     if report is not None:
         from appliance.lab.report import report as page_of
 
@@ -67,8 +64,8 @@ def simulate(
         say(f"report: {report}")
 
 
-def _show(run: "Run") -> None:
-    document: dict[str, Any] = run.outcome.document()
+def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
+    """Figures in the format of `--json` as a table, a row per application."""
     columns = [
         "application",
         "requests>",
@@ -85,7 +82,7 @@ def _show(run: "Run") -> None:
     show_table(columns, [*rows, _row("all", document)], "no applications")
     use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
     say(
-        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {run.outcome.memory_bytes / 1e6:.1f} MB, {document['loads']} loads, "
+        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, {document['loads']} loads, "
         f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept {share(document['slo_attainment'])}, "
         f"robustness {share(document['robustness'])}"
     )

@@ -62,7 +62,7 @@ class Client:
             base_url=url.rstrip("/"),
             headers=headers,
             timeout=TIMEOUT if timeout_s is None else timeout_s,
-            verify=_trust(ca),
+            verify=trust(ca),
             trust_env=False,  # a box stands in the same network: no proxy, no .netrc
             transport=transport,
         )
@@ -113,6 +113,13 @@ class Client:
             params={name: _text(value) for name, value in query.items() if value is not None},
         )
         return PredictShape.model_validate_json(response.content)
+
+    def answered(self) -> dict[str, int]:
+        """Application → requests that it has answered since the box started, over all variants."""
+        counts: dict[str, int] = {}
+        for row in self._send("GET", "/v2/models/stats").json()["model_stats"]:
+            counts[row["name"]] = counts.get(row["name"], 0) + row["inference_stats"]["success"]["count"]
+        return counts
 
     # -- models --------------------------------------------------------------------------------------------------------
 
@@ -355,7 +362,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _trust(ca: Path | str | None) -> Any:
+def trust(ca: Path | str | None) -> Any:
     """The machine's authorities, or only the one of a file."""
     if ca is None:
         return True

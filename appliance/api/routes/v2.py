@@ -28,7 +28,7 @@ from appliance.domain.errors import (
     UnknownApplication,
     UnknownVariant,
 )
-from appliance.domain.request import Request
+from appliance.domain.request import Request, Result
 from appliance.runtime.telemetry import Histogram, Statistics
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
@@ -118,9 +118,16 @@ async def _infer(
     finally:
         box.in_flight.give(held)
     text, json_length = encode_infer(call, result.outputs, name, result.variant)
+    timing = (b"server-timing", _timing(result))
     if json_length is None:
-        return 200, [_JSON], text
-    return 200, [_BINARY, (b"inference-header-content-length", b"%d" % json_length)], text
+        return 200, [_JSON, timing], text
+    return 200, [_BINARY, (b"inference-header-content-length", b"%d" % json_length), timing], text
+
+
+def _timing(result: Result) -> bytes:
+    """Warm or cold, and where the time inside the box went, ms, in the words of the header `Server-Timing`."""
+    parts = (result.queue_ns / NS_PER_MS, result.load_ns / NS_PER_MS, result.compute_ns / NS_PER_MS)
+    return (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
 
 
 def _apply(parameters: Mapping[str, Any], request: Request) -> None:

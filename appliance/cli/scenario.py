@@ -1,0 +1,214 @@
+"""`appliance scenario`: the running box as a scenario of `appliance simulate`, so that "what if ten more cameras come" is one edit away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from appliance.cli import screen
+from appliance.cli.connection import Connection, connected
+from appliance.cli.faults import CommandFailed
+
+if TYPE_CHECKING:
+    from appliance.client import Client
+    from appliance.wire.catalogue import ApplicationShape, ModelShape, VariantShape
+
+SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
+SERVED = ("ready",)
+"""States of variants that the box chooses by itself."""
+
+
+@connected
+def scenario(
+    box: Connection,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
+    rate_rps: Annotated[float, typer.Option(min=0, help="Rate of applications that nobody has called yet.")] = RATE_RPS,
+    duration_s: Annotated[float, typer.Option(min=1, help="Length of the scenario.")] = DURATION_S,
+) -> None:
+    """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and their traffic.
+
+    The traffic of an application is its mean rate since the box started. Accuracies are percent. With an admin key all tenants are in it, with a
+    tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
+
+    \\b
+    [dim]$[/dim] appliance scenario -o box.toml
+    [dim]$[/dim] appliance simulate box.toml
+    [dim]$[/dim] appliance replay box.toml
+    """
+    document = exported(box, rate_rps=rate_rps, duration_s=duration_s)
+    if box.as_json and output is None:
+        screen.show_json(document)
+        return
+    import json
+
+    text = json.dumps(document, indent=2) + "\n" if box.as_json else toml_of(document)
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
+        screen.say(f"{screen.count(len(document['applications']), 'application')} in {output}")
+
+
+def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float = DURATION_S) -> dict[str, Any]:
+    """The document of the box. Raises: CommandFailed when nothing of it could be simulated; what `Client` raises."""
+    with box.client() as client:
+        system, budget_bytes = client.system(), client.memory().budget_bytes
+        processors = client.processors()
+        tenants = list(client.tenants())
+    uses = [use for tenant in tenants for use in _uses(box, tenant.name)]
+    called = _qualified([(use.application.tenant, use.application.name) for use in uses])
+    owned = _qualified(sorted({(use.model.tenant, use.model.name) for use in uses}))
+    models = {owned[use.model.tenant, use.model.name]: use.model for use in uses}
+    if not uses:
+        raise CommandFailed("the box has no application with a measured variant; import a model first")
+    from appliance.lab.policies import FAMILIES
+
+    return {
+        "seed": SEED,
+        "duration_s": duration_s,
+        "box": {
+            "memory_mb": budget_bytes / 1e6,
+            "processors": [{"name": p.name, "kind": p.kind, "concurrency": p.workers} for p in processors[:1]],
+        },
+        "policies": {family: name for family, name in system.policies.items() if family in FAMILIES},
+        "tenants": [
+            {"name": t.name} | ({} if t.quota.requests_per_s is None else {"rate_rps": t.quota.requests_per_s})
+            for t in tenants
+        ],
+        "models": [
+            {"name": name, "variants": [_variant(v) for v in measured(model)]} for name, model in sorted(models.items())
+        ],
+        "applications": [
+            _application(
+                use.application,
+                called[use.application.tenant, use.application.name],
+                owned[use.model.tenant, use.model.name],
+            )
+            for use in uses
+        ],
+        "arrivals": [
+            {
+                "application": called[use.application.tenant, use.application.name],
+                "poisson_rps": round(use.answered / system.uptime_s, 6) if use.answered else rate_rps,
+            }
+            for use in uses
+        ],
+    }
+
+
+def measured(model: "ModelShape") -> "list[VariantShape]":
+    """The variants that the box chooses among and has profiled."""
+    return [v for v in model.variants if v.state in SERVED and v.profile is not None and v.profile.latencies]
+
+
+class _Use:
+    """An application with its model, and how many of its requests were answered since the box started."""
+
+    def __init__(self, application: "ApplicationShape", model: "ModelShape", answered: int) -> None:
+        self.application, self.model, self.answered = application, model, answered
+
+
+def _uses(box: Connection, tenant: str) -> Iterator[_Use]:
+    """A tenant's own applications whose models can be simulated; the others are named to the person."""
+    acting = Connection(box.url, box.key, tenant, box.ca, box.state)
+    with acting.client() as client:
+        answered = client.answered()
+        for application in client.applications():
+            if application.tenant != tenant:
+                continue
+            model = _model(client, application)
+            if model is None or not measured(model):
+                screen.say(f"left out: {tenant}/{application.name} has no variant with a profile")
+                continue
+            yield _Use(application, model, answered.get(application.name, 0))
+
+
+def _model(client: "Client", application: "ApplicationShape") -> "ModelShape | None":
+    from appliance.domain.errors import ApplianceError
+
+    try:
+        return client.model(application.model)
+    except ApplianceError:
+        return None
+
+
+def _qualified(owned: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(tenant, name) → the name where it is one tenant's, else `tenant/name`: a scenario has one name space."""
+    names = [name for _, name in owned]
+    return {(tenant, name): name if names.count(name) == 1 else f"{tenant}/{name}" for tenant, name in owned}
+
+
+def _variant(variant: "VariantShape") -> dict[str, Any]:
+    profile = variant.profile
+    assert profile is not None, "those without were left out"
+    return {
+        "name": variant.name,
+        "size_mb": profile.resident_bytes / 1e6,
+        "peak_mb": max(profile.peak_bytes, profile.resident_bytes) / 1e6,
+        "accuracy": round(100 * variant.accuracy.value, 4) if variant.accuracy else 0.0,
+        "load_ms": profile.load_ms,
+        "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
+    }
+
+
+def _application(shape: "ApplicationShape", name: str, model: str) -> dict[str, Any]:
+    promised = {} if shape.latency_slo_ms is None else {"latency_slo_ms": shape.latency_slo_ms}
+    return {
+        "name": name,
+        "model": model,
+        "tenant": shape.tenant,
+        **promised,
+        "accuracy_min": 100 * shape.accuracy_min,
+        "weight": shape.weight,
+    }
+
+
+# -- TOML --------------------------------------------------------------------------------------------------------------
+
+
+def toml_of(document: dict[str, Any]) -> str:
+    """A scenario as TOML: tables and lists of tables down to the innermost tables, which stand on one line."""
+    return "\n".join(_lines(document, "")) + "\n"
+
+
+def _lines(table: dict[str, Any], path: str) -> Iterator[str]:
+    inner = {key: value for key, value in table.items() if _is_tables(value) or (not path and isinstance(value, dict))}
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, value in inner.items():
+        below = f"{path}.{_key(key)}" if path else _key(key)
+        for one in value if isinstance(value, list) else [value]:
+            yield ""
+            yield f"[[{below}]]" if isinstance(value, list) else f"[{below}]"
+            yield from _lines(one, below)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() and key.isascii() else _text(key)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case str():
+            return _text(value)
+        case _:
+            return repr(value)
+
+
+def _text(text: str) -> str:
+    """JSON's escapes are TOML's too."""
+    import json
+
+    return json.dumps(text)

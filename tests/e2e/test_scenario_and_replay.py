@@ -1,0 +1,89 @@
+"""A running box as a scenario: the lab takes it at once, and its traffic can be sent to the box again."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from appliance.cli.main import app
+from appliance.client import Client
+from appliance.lab.scenario import read_scenario
+from appliance.wire.access import QuotaShape
+from appliance.zoo import toys
+from tests.e2e.server import Server, running_server
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> "Server":  # type: ignore[misc]
+    """A box of two tenants that both call an application `add`; nobody has asked yet."""
+    folder = tmp_path_factory.mktemp("box")
+    with running_server(folder / "state") as server:
+        with server.client() as client:
+            _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
+            client.create_tenant("second", QuotaShape(requests_per_s=500))
+        with server.client(tenant="second") as client:
+            _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
+            _import(client, toys.digits(folder / "digits").model, "digits", "image-classification")
+        yield server
+
+
+def _import(client: Client, path: Path, name: str, task: str) -> None:
+    job = client.upload_model(path, name, task)
+    assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+
+
+def _run(box: Server, *arguments: str) -> str:
+    where = ["--url", box.url, "--key", box.admin_key]
+    done = CliRunner().invoke(app, [*arguments, *(where if arguments[0] != "simulate" else [])])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_path: Path) -> None:
+    """TOML out of the box, the same requests in the lab and on the box, the same keys from both."""
+    path = tmp_path / "box.toml"
+    _run(box, "scenario", "-o", str(path), "--rate-rps", "8", "--duration-s", "5")
+    read = read_scenario(path)
+    assert {(a.tenant, a.name) for a in read.applications} == {
+        ("default", "default/add"),
+        ("second", "second/add"),
+        ("second", "digits"),
+    }
+    assert {t.name: t.rate_rps for t in read.tenants} == {"default": None, "second": 500}
+    variants = [v for model in read.models for v in model.variants]
+    assert all(v.size_mb > 0 and v.load_ms > 0 and v.latency_ms["cpu"]["1"] > 0 for v in variants)
+
+    simulated = json.loads(_run(box, "simulate", str(path), "--json", "--seed", "5"))
+    replayed = json.loads(_run(box, "replay", str(path), "--json", "--seed", "5"))
+    assert set(simulated) <= set(replayed)
+    assert simulated["requests"] == replayed["requests"] > 60
+    assert replayed["warm"] + replayed["cold"] == replayed["requests"]
+    assert replayed["cold"] >= 2 <= replayed["loads"], "two models, one of them shared by content"
+    assert 0 < replayed["latency_ms"]["p50"] < replayed["client_latency_ms"]["p50"]
+    assert {name: row["requests"] for name, row in simulated["applications"].items()} == {
+        name: row["requests"] for name, row in replayed["applications"].items()
+    }
+    assert replayed["memory_peak_mb"] > 0
+
+    again = json.loads(_run(box, "scenario", "--json", "--rate-rps", "0"))
+    assert all(entry["poisson_rps"] > 0 for entry in again["arrivals"])
+
+
+def test_what_the_box_does_not_have_is_named(box: Server, tmp_path: Path) -> None:
+    """One sentence, status 1, and nothing is sent."""
+    path = tmp_path / "box.json"
+    document = json.loads(_run(box, "scenario", "--json", "--rate-rps", "5"))
+    for application in document["applications"]:
+        application["name"] = "nobody"
+    document["applications"], document["arrivals"] = (
+        document["applications"][:1],
+        [{"application": "nobody", "poisson_rps": 5}],
+    )
+    path.write_text(json.dumps(document))
+    done = CliRunner().invoke(app, ["replay", str(path), "--url", box.url, "--key", box.admin_key])
+    assert done.exit_code == 1
+    assert "the box does not serve 'nobody'" in str(done.exception)
