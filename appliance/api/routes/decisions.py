@@ -58,7 +58,7 @@ async def list_decisions(
 
 def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
     """The decision as the caller may see it."""
-    hidden = [] if principal.is_admin else _foreign(record, f"{principal.tenant}/")
+    is_whole = principal.is_admin or not _foreign_tenants(record, principal.tenant)
     shape = DecisionShape(
         id=record.id,
         at=record.at,
@@ -66,22 +66,26 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
         application=record.application,
         concerned=[application for application, _ in record.concerned],
         tenants=sorted({tenant for _, tenant in record.concerned}),
-        is_whole=not hidden,
+        is_whole=is_whole,
         problem=dict(record.problem),
         answer=dict(record.answer),
         reason=record.reason,
     )
-    return shape if not hidden else shape.model_copy(update=_own_part(record, set(hidden), principal.tenant))
+    return shape if is_whole else shape.model_copy(update=_own_part(record, principal.tenant))
 
 
-def _foreign(record: DecisionRecord, prefix: str) -> list[str]:
-    return [a["name"] for a in record.problem["applications"] if not a["name"].startswith(prefix)]
+def _foreign_tenants(record: DecisionRecord, tenant: str) -> set[str]:
+    """Other tenants with an application or a share in the problem."""
+    owners = {application["name"].partition("/")[0] for application in record.problem["applications"]}
+    return (owners | {share["name"] for share in record.problem.get("tenants", ())}) - {tenant}
 
 
-def _own_part(record: DecisionRecord, hidden: set[str], tenant: str) -> dict[str, Any]:
-    """What changes when the applications `hidden` and their tenants are left out."""
+def _own_part(record: DecisionRecord, tenant: str) -> dict[str, Any]:
+    """What changes when other tenants and their applications are left out."""
+    names = [application["name"] for application in record.problem["applications"]]
+    hidden = {name for name in names if not name.startswith(f"{tenant}/")}
     is_asker = record.application not in hidden
-    reason = "" if any(name in record.reason for name in hidden) else record.reason
+    reason = "" if any(name in record.reason for name in _foreign_tenants(record, tenant)) else record.reason
     actions = [action for action in record.answer["actions"] if action["application"] not in hidden]
     answer: dict[str, Any] = {"actions": actions, "reason": reason}
     if is_asker:

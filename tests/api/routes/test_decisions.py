@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from appliance.lab.plan import plan_text
-from appliance.policies.eviction.base import Change, ResidencyPlan, ResidencyProblem
+from appliance.policies.eviction.base import Change, ResidencyPlan, ResidencyProblem, TenantShare
 from appliance.policies.eviction.lru import LeastRecentlyUsed
 from appliance.runtime.decision_log import GATHER_S
 from tests.api.stand import Stand
@@ -107,12 +107,23 @@ async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) 
 
 
 async def test_alone_in_the_problem_a_tenant_sees_all_of_it(stand: Stand) -> None:
-    """No application of others: the same as the operator sees."""
-    own = replace(problem(), applications=problem().applications[:2])
-    await decide(stand, asked=own)
+    """No application of others and no share: the same as the operator sees."""
+    asked = problem(tenants=False)
+    await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
     (seen,), (all_of_it,) = await listed(stand.client("harbour"), limit=1), await listed(stand.client(), limit=1)
     assert seen == all_of_it
     assert seen["is_whole"] is True
+
+
+async def test_shares_of_others_are_not_told(stand: Stand) -> None:
+    """A tenant without any application in the problem still has a share there, which is nobody's business."""
+    asked = problem()
+    shares = (*asked.tenants, TenantShare("museum", 1_000))
+    await decide(stand, asked=replace(asked, applications=asked.applications[:2], tenants=shares))
+    (item,) = await listed(stand.client("harbour"), limit=1)
+    assert item["is_whole"] is False
+    assert "museum" not in json.dumps(item)
+    plan_text(json.dumps(item["problem"]))
 
 
 async def test_pages_and_filters(stand: Stand) -> None:
