@@ -51,8 +51,6 @@ from appliance.runtime.telemetry import Telemetry
 from appliance.runtime.zoos import Zoos
 
 INPUT = "x"
-_ROUNDING_BYTES = 64 * 2**20
-"""So much more than the budget the machine has, as the budget breathes in whole steps: without faults it is what the scenario says."""
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
 _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
 
@@ -126,7 +124,7 @@ def compose(scenario: Scenario) -> LabBox:
         seed=scenario.seed,
         given=given,
     )
-    machine = Machine(scenario.memory_bytes + _ROUNDING_BYTES)
+    machine = Machine(scenario.memory_bytes)
     breathing = Breathing(
         clock=clock,
         memory=memory,

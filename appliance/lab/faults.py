@@ -66,15 +66,18 @@ def _check_application(fault: Fault, applications: Sequence[str], key: str) -> N
 
 @dataclass(slots=True)
 class Machine:
-    """The memory that the box shares with other programs."""
+    """The memory that the box shares with other programs. While they take none, there is more than the box may have."""
 
     total_bytes: int
+    spare_bytes: int = 64 * 2**20
+    """The budget breathes in whole steps: without some to spare it would lose a part of one for nothing."""
     taken: list[int] = field(default_factory=list)
     """By others, each while its fault lasts."""
 
     def available_bytes(self, used_bytes: int) -> int:
         """What is left while the box's builds occupy `used_bytes`; never negative, as others cannot take what is not there."""
-        return max(0, self.total_bytes - sum(self.taken) - used_bytes)
+        left = self.total_bytes - sum(self.taken) if self.taken else self.total_bytes + self.spare_bytes
+        return max(0, left - used_bytes)
 
 
 class Weather:

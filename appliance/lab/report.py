@@ -113,11 +113,7 @@ def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -
     top = max([scenario.memory_bytes, *(used for _, used in timeline.used)]) * 1.06
     height = 20 + _STACK + 36 + _LANE * len(models) + 10
     shapes = [*_axis(timeline, top, height), *_stack(rows, models, colours, top)]
-    budget = _y(scenario.memory_bytes, top)
-    shapes.append(f"<line class=budget x1={_LEFT} x2={_LEFT + _WIDTH} y1={budget:.1f} y2={budget:.1f} />")
-    shapes.append(
-        f"<text class=budget x={_LEFT + _WIDTH - 4} y={budget - 4:.1f} text-anchor=end>budget {scenario.memory_bytes / 1e6:g} MB</text>"
-    )
+    shapes += _budget(timeline, top)
     windows = by_model(timeline.windows)
     applications = {m: [a.name for a in scenario.applications if a.model == m] for m in models}
     for index, model in enumerate(models):
@@ -145,6 +141,20 @@ def _axis(timeline: Timeline, top: float, height: int) -> Iterable[str]:
         yield f"<text x={x:.1f} y={20 + _STACK + 16} text-anchor=middle>{label}</text>"
         size = top / 1.06 * share
         yield f"<text x={_LEFT - 8} y={_y(size, top) + 4:.1f} text-anchor=end>{size / 1e6:.0f} MB</text>"
+
+
+def _budget(timeline: Timeline, top: float) -> Iterable[str]:
+    """A line that steps where the budget changed."""
+    points: list[str] = []
+    ends = [at_ns for at_ns, _ in timeline.budgets[1:]] + [timeline.end_ns]
+    for (start_ns, budget), stop_ns in zip(timeline.budgets, ends, strict=True):
+        points += [
+            f"{_LEFT + _WIDTH * at_ns / max(1, timeline.end_ns):.1f},{_y(budget, top):.1f}"
+            for at_ns in (start_ns, stop_ns)
+        ]
+    yield f"<polyline class=budget points='{' '.join(points)}' />"
+    first = timeline.budgets[0][1]
+    yield f"<text class=budget x={_LEFT + 4} y={_y(first, top) - 4:.1f}>budget {first / 1e6:g} MB</text>"
 
 
 def _stack(
@@ -241,7 +251,7 @@ def _decision(entry: Entry) -> str | None:
     )
     asked = _short(problem.request) if problem.request else "everybody"
     outcome = f"<b class={plan.outcome}>{plan.outcome}</b>"
-    cells = [escape(asked), problem.intent, outcome, changes, escape(plan.reason)]
+    cells = [escape(asked), problem.intent, outcome, f"<span class=moves>{changes}</span>", escape(plan.reason)]
     return f"<tr><td class=n>{entry.at_ns / NS_PER_S:.2f} s" + "".join(f"<td>{cell}" for cell in cells)
 
 
@@ -262,7 +272,7 @@ h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; } .
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
 svg text.variant { fill: var(--ink); font-size: 10px; pointer-events: none; }
 .grid { stroke: var(--line); } .window { fill: var(--window); }
-line.budget { stroke: #c0392b; stroke-dasharray: 5 3; } text.budget { fill: #c0392b; }
+polyline.budget { fill: none; stroke: #c0392b; stroke-dasharray: 5 3; } text.budget { fill: #c0392b; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 500; position: sticky; top: 0; background: var(--paper); }
@@ -270,6 +280,7 @@ th { color: var(--soft); font-weight: 500; position: sticky; top: 0; background:
 .bar { width: 26%; } .bar div { display: flex; gap: 1px; height: 14px; margin-top: 3px; } .bar i { display: block; min-width: 1px; }
 .legend span { margin-right: 16px; color: var(--soft); }
 .legend i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 5px; }
+.moves { white-space: nowrap; }
 .scroll { max-height: 560px; overflow: auto; border: 1px solid var(--line); border-radius: 8px; }
 b.failed { color: #c0392b; } b.cold { color: #4a90d9; } b.warm { color: #3f9a6b; }
 @media (max-width: 700px) { .tiles { grid-template-columns: repeat(2, 1fr); } }

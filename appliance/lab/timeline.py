@@ -40,6 +40,8 @@ class Timeline:
     windows: tuple[Window, ...]
     used: tuple[tuple[int, int], ...]
     """(time, bytes in use from then on), loads and leaving builds included, as the memory manager counts."""
+    budgets: tuple[tuple[int, int], ...]
+    """(time, budget from then on); the first at 0."""
 
 
 def timeline_of(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> Timeline:
@@ -49,6 +51,7 @@ def timeline_of(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> Tim
         tuple(_stays(scenario, events, end_ns)),
         tuple(_windows(scenario, events, end_ns)),
         tuple((e.at_ns, used) for e in events if isinstance(used := e.facts.get("used_bytes"), int)),
+        ((0, scenario.memory_bytes), *_budgets(events)),
     )
 
 
@@ -83,6 +86,11 @@ def _at(stays: Sequence[Stay], starts: Sequence[int], at_ns: int) -> Stay | None
     index = bisect_right(starts, at_ns)
     there = [s for s in stays[max(0, index - 8) : index] if s.end_ns > at_ns]
     return min(there, key=lambda s: s.rank, default=None)
+
+
+def _budgets(events: Sequence[Entry]) -> list[tuple[int, int]]:
+    changes = [(e.at_ns, e.facts.get("budget_bytes")) for e in events if e.name == "budget changed"]
+    return [(at_ns, budget) for at_ns, budget in changes if isinstance(budget, int)]
 
 
 def _stays(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Stay]:

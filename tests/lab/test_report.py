@@ -56,6 +56,16 @@ def test_a_window_still_open_lasts_to_the_end() -> None:
     assert [(w.model, w.start_ns, w.end_ns) for w in windows] == [("faces", S, 2 * S), ("faces", 5 * S, 9 * S)]
 
 
+def test_the_budget_line_follows_the_box() -> None:
+    read = scenario(faults=[{"kind": "memory-taken", "at_s": 30, "for_s": 30, "mb": 200}])
+    run = simulate(read, keep_journal=True)
+    budgets = timeline_of(read, run.journal.events, run.outcome.end_ns).budgets
+    assert budgets[0] == (0, 700_000_000)
+    assert min(budget for _, budget in budgets) <= 500_000_000
+    assert budgets[-1][1] == 700_000_000
+    assert 30 * S <= budgets[1][0] < 32 * S
+
+
 def test_short_spans_are_joined_by_column() -> None:
     assert columns([(0, 10), (11, 20), (70, 71)], 100, 10) == [(0, 2), (7, 8)]
     assert columns([], 100, 10) == []
