@@ -26,6 +26,8 @@ class Expectation:
     forecaster: Forecaster
     arrivals_ns: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     predicted_ns: int | None = None
+    missed_ns: int | None = None
+    """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
     window_ns: int | None = None
     unexpected: set[str] = field(default_factory=set)
     """Zoos that came outside their own windows while this one's was open."""
@@ -45,6 +47,11 @@ class Expectation:
         if count < 2:
             return None
         return count * NS_PER_S / max(1, now_ns - self.arrivals_ns[-count])
+
+    def meant_ns(self, at_ns: int) -> int | None:
+        """The prediction that a request at `at_ns` answers. Not that of the open window: once answered, it says nothing of the next request."""
+        predictions = [p for p in (self.missed_ns, self.predicted_ns) if p is not None]
+        return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
 
     def predict(self, now_ns: int) -> None:
         prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
@@ -87,8 +94,10 @@ class Expectations:
     def arrived(self, name: str, at_ns: int) -> None:
         """A request came."""
         expectation = self.of(name)
-        if expectation.next_ns is not None and expectation.arrivals_ns:
-            self._residuals.add(name, expectation.next_ns, at_ns)
+        meant_ns = expectation.meant_ns(at_ns)
+        expectation.missed_ns = None
+        if meant_ns is not None and expectation.arrivals_ns:
+            self._residuals.add(name, meant_ns, at_ns)
             self.delta_ns = self._residuals.delta_ns(self._alpha)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
@@ -118,6 +127,7 @@ class Expectations:
             expectation.window_ns = None
         if expectation.window_ns is None:
             if expectation.predicted_ns is not None and now_ns > expectation.predicted_ns + self.delta_ns:
+                expectation.missed_ns = expectation.predicted_ns
                 expectation.predict(now_ns)
             opens_ns = self.opens_ns(expectation, load_ns)
             if opens_ns is not None and opens_ns <= now_ns:
