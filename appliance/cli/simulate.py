@@ -12,8 +12,8 @@ from appliance.cli.screen import milliseconds, say, share, show_table
 
 def simulate(
     scenario: Annotated[
-        Path, typer.Argument(help="TOML or JSON file: the box, its models, who asks when, what goes wrong.")
-    ],
+        Path | None, typer.Argument(help="TOML or JSON file: the box, its models, who asks when, what goes wrong.")
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option("--policy", metavar="FAMILY=NAME", help="Use this policy; again for more families."),
@@ -24,6 +24,11 @@ def simulate(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write one page that shows what happened.")
     ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option("--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; edge-multiai."),
+    ] = None,
+    repetitions: Annotated[int, typer.Option(help="Of each run of --reproduce.")] = 10,
 ) -> None:
     """Run the box in virtual time on emulated processors: an hour takes seconds.
 
@@ -33,7 +38,14 @@ def simulate(
     \b
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
+    [dim]$[/dim] appliance simulate --reproduce edge-multiai
     """
+    if paper is not None:
+        _reproduce(paper, repetitions, as_json=as_json)
+        return
+    if scenario is None:
+        print("SCENARIO: is missing", file=sys.stderr)
+        raise typer.Exit(2)
     from appliance.lab.policies import parse_choices
     from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import read_scenario
@@ -62,6 +74,16 @@ def simulate(
 
         report.write_text(page_of(read, run, scenario.stem), encoding="utf-8")
         say(f"report: {report}")
+
+
+def _reproduce(paper: str, repetitions: int, *, as_json: bool) -> None:
+    from appliance.cli.reproducing import reproduce
+
+    try:
+        reproduce(paper, repetitions, as_json=as_json)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 def show_figures(document: dict[str, Any], memory_bytes: int) -> None:

@@ -87,7 +87,9 @@ def test_no_policy_is_better_than_the_bound(shape: dict[str, Any], policy: str) 
     scenario = parse_scenario({**shape, "policies": {"eviction": policy}})
     figures = simulate(scenario).outcome.document()
     requests, warm, utility = figures["requests"], figures["warm"], figures["utility"]
-    assert isinstance(requests, int) and isinstance(warm, int) and isinstance(utility, float)
+    assert isinstance(requests, int)
+    assert isinstance(warm, int)
+    assert isinstance(utility, float)
     bound = reference(Schedule.of(scenario), cold_max=requests - warm)
     assert requests - warm >= bound.cold_least
     assert utility <= bound.utility_most

@@ -1,0 +1,165 @@
+"""Residency: cold starts and utility of the eviction policies over deviation and memory, beside a clairvoyant's.
+
+The whole engine in virtual time (`appliance.lab`), Table II, deviations 0 ... 90 %, memory 400 ... 2100 MB, ten seeds a cell (`--quick`: two). "cold" is
+(cold + failed + dropped) / requests. A cell is a deviation and a memory, its figure the mean over seeds.
+"""
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from statistics import fmean
+from typing import TypeVar
+
+from appliance.lab.reproduce import (
+    DEVIATIONS,
+    MEMORIES_MB,
+    OURS,
+    POLICIES,
+    REPETITIONS,
+    Results,
+    bound_one,
+    degree_cells,
+    gap,
+    gap_jobs,
+    gap_s,
+    run_one,
+    sweep_cells,
+)
+from appliance.lab.sweep import Cell, Reference
+from appliance.lab.table2 import SMALLEST_MB
+
+Job = TypeVar("Job")
+Done = TypeVar("Done")
+Bounds = list[tuple[Cell, list[Reference]]]
+
+
+def spread(work: Callable[[Job], Done], jobs: list[Job], processes: int, what: str) -> Iterator[Done]:
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for i, done in enumerate(pool.imap(work, jobs, chunksize=20), 1):
+            if i % 250 == 0:
+                print(f"{what}: {i} of {len(jobs)}", file=sys.stderr, flush=True)
+            yield done
+
+
+def cell_mean(results: Results, policy: str, memory_mb: float, deviation: float, metric: str) -> float:
+    return fmean(
+        getattr(tally, metric)
+        for cell, tally in results.items()
+        if (cell.policy, cell.memory_mb, cell.deviation) == (policy, memory_mb, deviation)
+    )
+
+
+def by_memory(results: Results, metric: str, factor: float) -> None:
+    print("| MB | " + " | ".join(POLICIES) + " |\n| --- |" + " --- |" * len(POLICIES))
+    for memory in MEMORIES_MB:
+        means = [fmean(cell_mean(results, p, memory, d, metric) for d in DEVIATIONS) * factor for p in POLICIES]
+        print(f"| {memory:.0f} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |")
+    print(flush=True)
+
+
+def against_iws(results: Results, metric: str, factor: float) -> dict[tuple[float, float], float]:
+    """(memory, deviation) → ours less iWS-BFE's, as means over seeds."""
+    table = {
+        (memory, deviation): factor
+        * (
+            cell_mean(results, OURS, memory, deviation, metric)
+            - cell_mean(results, "iws-bfe", memory, deviation, metric)
+        )
+        for memory, deviation in product(MEMORIES_MB, DEVIATIONS)
+    }
+    print("| MB | " + " | ".join(f"{d:.0%}" for d in DEVIATIONS) + " |\n| --- |" + " --- |" * len(DEVIATIONS))
+    for memory in MEMORIES_MB:
+        print(f"| {memory:.0f} | " + " | ".join(f"{table[memory, d]:+.1f}" for d in DEVIATIONS) + " |")
+    print(flush=True)
+    return table
+
+
+def satisfaction(results: Results) -> tuple[float, float]:
+    """Warm share of `none` and of iWS-BFE at degree 5, over all memories."""
+    warm = {}
+    print("| MB | none | iws-bfe | floors |\n| --- | --- | --- | --- |")
+    for memory in MEMORIES_MB:
+        for policy in ("none", "iws-bfe", OURS):
+            warm[memory, policy] = fmean(
+                t.warm for c, t in results.items() if (c.policy, c.memory_mb, c.gap_s) == (policy, memory, gap_s(5))
+            )
+        row = [f"{warm[memory, p]:.1%}" for p in ("none", "iws-bfe", OURS)]
+        print(f"| {memory:.0f} | " + " | ".join(row) + " |")
+    print()
+    return fmean(warm[m, "none"] for m in MEMORIES_MB), fmean(warm[m, "iws-bfe"] for m in MEMORIES_MB)
+
+
+def gaps(results: Results, bounds: Bounds) -> float:
+    print(
+        "| MB | utility: iws-bfe to bound | closed | cold points: iws-bfe to bound | closed |\n| --- | --- | --- | --- | --- |"
+    )
+    chosen: list[tuple[str, Bounds]] = [(f"{m:.0f}", [b for b in bounds if b[0].memory_mb == m]) for m in MEMORIES_MB]
+    for name, rows in [*chosen, ("all", bounds)]:
+        one = gap(results, rows)
+        print(
+            f"| {name} | {one.utility_open / one.runs:.2f} | {_share(one.utility_share)} | {100 * one.cold_open / one.runs:.2f} "
+            f"| {_share(one.cold_share)} |"
+        )
+    print(flush=True)
+    return gap(results, bounds).utility_share or 0.0
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def judge(what: str, found: str, asked: str, holds: bool) -> None:
+    print(f"| {what} | {found} | {asked} | {'yes' if holds else 'NO'} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    repetitions = 2 if options.quick else options.repetitions
+    results = dict(spread(run_one, sweep_cells(repetitions), options.processes, "sweep"))
+    busy = dict(spread(run_one, degree_cells(repetitions, (5,)), options.processes, "degree 5"))
+    bounds = list(spread(bound_one, gap_jobs(results), options.processes, "bounds"))
+    report(results, busy, bounds)
+
+
+def report(results: Results, busy: Results, bounds: Bounds) -> None:
+    print("## Cold, %, mean over deviations\n")
+    by_memory(results, "cold", 100)
+    print("## Utility, mean over deviations\n")
+    by_memory(results, "utility", 1)
+    print("## Cold of floors less that of iws-bfe, points\n")
+    cold = against_iws(results, "cold", 100)
+    print("## Utility of floors less that of iws-bfe\n")
+    utility = against_iws(results, "utility", 1)
+    print("## Satisfaction (warm) at degree 5\n")
+    none, iws = satisfaction(busy)
+    print("## The clairvoyant\n")
+    closed = gaps(results, bounds)
+    tight = gap(results, [b for b in bounds if b[0].memory_mb < SMALLEST_MB]).cold_share or 0.0
+    means = {p: fmean(t.cold for c, t in results.items() if c.policy == p) for p in POLICIES}
+    print("## Asked\n\n| what | found | asked | reached |\n| --- | --- | --- | --- |")
+    judge("satisfaction at degree 5, iws-bfe / none", f"{iws / none:.2f}", ">= 2", iws >= 2 * none)
+    for other in ("lfe", "bfe"):
+        ratio = means["iws-bfe"] / means[other]
+        judge(f"cold, iws-bfe / {other}, mean of the sweep", f"{ratio:.2f}", "<= 0.5", ratio <= 0.5)
+    ratio = means["iws-bfe"] / means["ws-bfe"]
+    judge("cold, iws-bfe / ws-bfe (paper: 0.6)", f"{ratio:.2f}", "reported", True)
+    worst = max(cold.values())
+    over = sum(value > 1 for value in cold.values())
+    judge("cold, floors - iws-bfe, worst cell", f"{worst:+.2f} ({over} cells over)", "<= +1", worst <= 1)
+    judge(f"cold under {SMALLEST_MB:.1f} MB, share of the gap closed", f"{tight:.2f}", ">= 0.5", tight >= 0.5)
+    worst = min(utility.values())
+    under = sum(value < -0.3 for value in utility.values())
+    judge("utility, floors - iws-bfe, worst cell", f"{worst:+.2f} ({under} cells under)", ">= -0.3", worst >= -0.3)
+    mean = fmean(utility.values())
+    judge("utility, floors - iws-bfe, mean", f"{mean:+.2f}", "> 0", mean > 0)
+    judge("utility, share of the gap closed, pooled", f"{closed:.2f}", ">= 0.5", closed >= 0.5)
+
+
+if __name__ == "__main__":
+    main()
