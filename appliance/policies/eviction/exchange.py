@@ -55,7 +55,7 @@ def best_exchange(
             if problem.intent == "serve":  # one request for certain, and it waits for the load in any case
                 net = option.accuracy * (asker.weight + intensity * horizon_s(problem)) - lost
             else:
-                net = gain(problem, intensity, loaded, option) - lost
+                net = gain(problem, asker, intensity, loaded, option) - lost
                 net -= 0.0 if beside or loaded is None else swap_cost(problem, asker, option)
             if net > best_net:
                 best, best_net = (option, changes), net

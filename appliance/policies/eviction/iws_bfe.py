@@ -7,9 +7,8 @@ not say what eq. 3 means for an application that is not expected (here: as far a
 
 import heapq
 from collections.abc import Sequence
-from functools import partial
 
-from appliance.policies.eviction.base import ApplicationState, ResidencyPlan, ResidencyProblem
+from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.eviction.last_resort import force_out
 from appliance.policies.eviction.requester import answer
 from appliance.policies.eviction.victims import Victim, make_room, replaced, victims
@@ -24,19 +23,25 @@ class IntelligentWarmStart:
         if problem.request is None:
             return answer(problem, (), make_room)
         minimalists = victims(problem, replaced)
-        ranked = by_score(problem, [victim for victim in minimalists if is_candidate(problem, victim.application)])
-        ranking = [*(victim.application.name for victim in ranked), *_rest(problem, ranked)]
-        return answer(problem, ranked, make_room, partial(force_out, problem, ranking))
+        ranked = by_score(problem, candidates(problem, minimalists))
+
+        def last_resort(asker: ApplicationState, wanted: Option) -> list[Change] | None:
+            return force_out(problem, _ranking(problem, ranked), asker, wanted)
+
+        return answer(problem, ranked, make_room, last_resort)
 
 
-def is_candidate(problem: ResidencyProblem, application: ApplicationState) -> bool:
+def candidates(problem: ResidencyProblem, minimalists: Sequence[Victim]) -> list[Victim]:
     """Not requested within H (Alg. 1 line 2), and its window apart from the requester's (line 3)."""
-    last_ns = application.last_request_ns
-    if last_ns is not None and problem.now_ns - last_ns <= problem.history_window_ns:
-        return False
     assert problem.request is not None
     requested = requested_window(problem.by_name[problem.request], problem)
-    return not overlap(window(application, problem.delta_ns), requested)
+    since_ns = problem.now_ns - problem.history_window_ns
+    return [
+        victim
+        for victim in minimalists
+        if ((last_ns := victim.application.last_request_ns) is None or last_ns < since_ns)
+        and not overlap(window(victim.application, problem.delta_ns), requested)
+    ]
 
 
 def scores(now_ns: int, applications: Sequence[ApplicationState]) -> list[float]:
@@ -60,11 +65,9 @@ def by_score(problem: ResidencyProblem, candidates: Sequence[Victim]) -> list[Vi
     return [heapq.heappop(heap)[-1] for _ in candidates]
 
 
-def _rest(problem: ResidencyProblem, ranked: Sequence[Victim]) -> list[str]:
-    """The others by the same score, for the last resort: those that could be candidates if they had anything to give before those that could not."""
-    others = sorted(problem.applications, key=lambda application: application.name)
+def _ranking(problem: ResidencyProblem, ranked: Sequence[Victim]) -> list[str]:
+    """For the last resort: the candidates as ranked, then all others by the same score, ties by name."""
+    first = [victim.application.name for victim in ranked]
+    others = sorted((a for a in problem.applications if a.name not in first), key=lambda a: a.name)
     fitness = dict(zip((a.name for a in others), scores(problem.now_ns, others), strict=True))
-    known = {victim.application.name for victim in ranked}
-    rest = [application for application in others if application.name not in known]
-    rest.sort(key=lambda application: (not is_candidate(problem, application), -fitness[application.name]))
-    return [application.name for application in rest]
+    return [*first, *sorted(fitness, key=lambda name: -fitness[name])]

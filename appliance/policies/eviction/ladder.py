@@ -26,16 +26,27 @@ def ladder(application: ApplicationState) -> list[Option]:
 
 def best(application: ApplicationState) -> Option:
     """The most accurate variant."""
-    return min(application.options, key=lambda option: (-option.accuracy, option.bytes, option.name))
+    found, *others = application.options
+    for option in others:  # a loop: this is asked for every application of every decision
+        if option.accuracy > found.accuracy or (
+            option.accuracy == found.accuracy and (option.bytes, option.name) < (found.bytes, found.name)
+        ):
+            found = option
+    return found
 
 
 def floor(application: ApplicationState) -> Option:
     """The smallest variant that will do: what a minimalist is replaced by."""
-    options = application.options
-    least = application.accuracy_min
+    options, least = application.options, application.accuracy_min
     if least > 0:
         options = tuple(o for o in options if o.accuracy >= least) or options
-    return min(options, key=lambda option: (option.bytes, -option.accuracy, option.name))
+    found, *others = options
+    for option in others:
+        if option.bytes < found.bytes or (
+            option.bytes == found.bytes and (-option.accuracy, option.name) < (-found.accuracy, found.name)
+        ):
+            found = option
+    return found
 
 
 def variant(application: ApplicationState, name: str) -> Option:

@@ -21,7 +21,7 @@ def force_out(
     moves = [*_ranked(problem, rank, replaces=True), *_ranked(problem, rank, replaces=False)]
     own = Change(asker.name, asker.resident, wanted.name)
     taken: dict[str, Change] = {}
-    space = Space(problem)
+    space, loaded = Space(problem), ladder.resident(asker)
     for victim in moves:
         name = victim.application.name
         held = victim.loaded if name not in taken else ladder.floor(victim.application)
@@ -32,6 +32,8 @@ def force_out(
             continue
         space.take(victim.application, held, victim.after)
         taken[name] = change(victim)
+        if space.short_bytes(loaded, wanted, beside=asker.pinned) > 0:
+            continue
         if bounded(problem, (*_unloads_first(taken), own)):
             return _needed(problem, _unloads_first(taken), own)
     return None

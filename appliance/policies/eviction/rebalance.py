@@ -37,7 +37,7 @@ def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
     asker = min(coming, key=lambda a: (a.next_request_ns or 0, a.name))
     question = replace(problem, request=asker.name, intent="procure")
     wanted = wanted_options(question, asker, ladder.resident(asker))
-    found = [victim for victim in cheapest_first(question) if victim.level == NO_WISH]
+    found = [v for v in cheapest_first(question) if v.level == NO_WISH and _is_served(problem, v.application)]
     chosen = best_exchange(question, asker, wanted, found) if wanted else None
     if chosen is None:
         return ()
@@ -45,6 +45,13 @@ def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
     changes = (*others, Change(asker.name, asker.resident, option.name))
     # Nobody asks: no tenant goes below its guarantee, the next one's own neither.
     return changes if bounded(replace(problem, request=None), changes) else ()
+
+
+def _is_served(problem: ResidencyProblem, application: ApplicationState) -> bool:
+    """It was asked about within its latest window, so nothing is overdue: a window that closed without a request is often followed by a late one."""
+    last_ns = application.last_request_ns
+    window_ns = 2 * problem.delta_ns + ladder.best(application).load_ns
+    return last_ns is not None and problem.now_ns - last_ns <= window_ns
 
 
 class _Draft:
@@ -93,7 +100,7 @@ class _Draft:
             (-wish.priority, application.name, ladder.variant(application, wish.variant), application)
             for application in self._applications
             for wish in application.wishes
-            if wish.until_ns >= self._problem.now_ns and any(o.name == wish.variant for o in application.options)
+            if wish.until_ns >= self._problem.now_ns and any(o.name == wish.variant for o in ladder.ladder(application))
         ]
         wished.sort(key=lambda entry: (entry[0], entry[1], entry[2].name))
         for _, _, option, application in wished:
@@ -119,11 +126,13 @@ class _Draft:
         if held is None or application.pinned or application.name in self._reduced:
             return []
         found = []
-        for option in application.options:
-            worth = gain(self._problem, self._intensity[application.name], held, option)
+        for option in ladder.ladder(application):
+            if option.accuracy <= held.accuracy or self._space.short_bytes(held, option) > 0:
+                continue
+            worth = gain(self._problem, application, self._intensity[application.name], held, option)
             if self._space.short_bytes(held, option, beside=True) > 0:
                 worth -= swap_cost(self._problem, application, option)
-            if option.accuracy > held.accuracy and worth > 0:
+            if worth > 0:
                 found.append((worth / max(option.bytes - held.bytes, 1), application, option))
         return found
 

@@ -15,7 +15,7 @@ _LEAST_RPS = 1e-4
 """Nobody is impossible: ties between applications of which nothing is known are settled by accuracy, size and load time."""
 
 
-COLD_POINTS = 100.0
+COLD_POINTS = 40.0
 """How many points of accuracy on one request outweigh that it starts cold."""
 
 
@@ -55,10 +55,18 @@ def away_s(problem: ResidencyProblem, application: ApplicationState) -> float:
     return max(horizon, (application.next_request_ns - problem.delta_ns - problem.now_ns) * _NS)
 
 
-def gain(problem: ResidencyProblem, intensity: float, before: Option | None, after: Option) -> float:
-    """Accuracy × requests gained over the horizon by `after` in place of `before`."""
+def gain(
+    problem: ResidencyProblem, application: ApplicationState, intensity: float, before: Option | None, after: Option
+) -> float:
+    """Accuracy × requests gained over the horizon by `after` in place of `before`: the predicted request counts once at most."""
     better = after.accuracy - (0.0 if before is None else before.accuracy)
-    return intensity * better * max(0.0, horizon_s(problem) - after.load_ns * _NS)
+    horizon = horizon_s(problem)
+    unforeseen = unforeseen_rps(problem, application)
+    foreseen = min(1.0, (intensity - unforeseen) * horizon / max(application.weight, 1e-9))
+    if foreseen > 0 and application.next_request_ns is not None:
+        ready_ns = application.next_request_ns - problem.now_ns - after.load_ns
+        foreseen *= 1.0 - _earlier(ready_ns, max(problem.delta_ns, 1))
+    return better * (foreseen * application.weight + unforeseen * max(0.0, horizon - after.load_ns * _NS))
 
 
 def swap_cost(problem: ResidencyProblem, application: ApplicationState, after: Option) -> float:

@@ -21,7 +21,9 @@ class WarmStartBestFit:
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
-        apart, overlapping = _parted(problem)
+        if problem.request is None:
+            return answer(problem, (), make_room)
+        apart, overlapping = _parted(problem, problem.by_name[problem.request])
 
         def choose(found: Sequence[Victim], short_bytes: int) -> Victim:
             first = [victim for victim in found if victim.application.name in apart]
@@ -34,13 +36,11 @@ class WarmStartBestFit:
         return answer(problem, victims(problem, replaced), room, partial(force_out, problem, ranking))
 
 
-def _parted(problem: ResidencyProblem) -> tuple[list[str], list[str]]:
+def _parted(problem: ResidencyProblem, asker: ApplicationState) -> tuple[list[str], list[str]]:
     """Those whose windows do not overlap the requester's, and those whose do; each the largest resident first, then by name."""
     apart: list[str] = []
     overlapping: list[str] = []
-    if problem.request is None:
-        return apart, overlapping
-    requested = requested_window(problem.by_name[problem.request], problem)
+    requested = requested_window(asker, problem)
     for application in sorted(problem.applications, key=_size):
         held = overlapping if overlap(window(application, problem.delta_ns), requested) else apart
         held.append(application.name)
