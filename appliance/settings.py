@@ -130,7 +130,7 @@ class ResidencySettings(Section):
 
 
 class PolicySettings(Section):
-    eviction: str = "iws-bfe"
+    eviction: str = "floors"
     """Registry name in `policies.eviction`."""
     selection: str = "most-accurate"
     """Registry name in `policies.selection`: the variant that answers a request which names none."""

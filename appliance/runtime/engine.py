@@ -267,7 +267,7 @@ class Engine:
 
         Raises: ModelUnavailable, UnknownVariant, OutOfMemory, LoadFailed.
         """
-        self._unavailable.discard(application.id)
+        self._make_available(application.id)
         self._quiet.set()  # an unload that still waits for this application has nothing to wait for any more
         servable = self.preferred(application, variant)
         residency = await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, None)
@@ -277,6 +277,8 @@ class Engine:
         """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
         entry = self._catalogue.entry(application.id)
         self._unavailable.add(application.id)
+        if self._resider is not None:
+            self._resider.leave_out(application.id)
         while self._running[entry.model.id] and not self._is_model_in_use(entry.model.id):
             await self._quiet_again()
         used = {s.build_id for e in self._catalogue.entries() if self._is_open(e) for s in e.servables.values()}
@@ -293,7 +295,7 @@ class Engine:
 
     def forget_application(self, application_id: str) -> None:
         """Drop what is kept of a deleted application, so that a new one of the same name starts afresh."""
-        self._unavailable.discard(application_id)
+        self._make_available(application_id)
         self._sequences.drop_application(application_id)
         self._telemetry.forget_application(application_id)
 
@@ -331,6 +333,12 @@ class Engine:
             self._queue.refuse_all()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _make_available(self, application_id: str) -> None:
+        if application_id in self._unavailable:
+            self._unavailable.discard(application_id)
+            if self._resider is not None:
+                self._resider.take_in(application_id)
 
     async def _quiet_again(self) -> None:
         """Return when some model has no running request left."""

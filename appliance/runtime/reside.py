@@ -77,6 +77,17 @@ class Resider:
         rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
         return [*first, *rest]
 
+    # -- orders of people ----------------------------------------------------------------------------------------------
+
+    def leave_out(self, application_id: str) -> None:
+        """It was unloaded explicitly: bring nothing of it."""
+        self._zoos.leave_out(application_id)
+
+    def take_in(self, application_id: str) -> None:
+        """It may be brought again."""
+        self._zoos.take_in(application_id)
+        self._wake.set()
+
     # -- requests of other planners ------------------------------------------------------------------------------------
 
     def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:

@@ -50,6 +50,9 @@ class Zoos:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._version = -1
+        self._out = 0
+        self._unloaded: set[str] = set()
+        """Applications that somebody unloaded explicitly: nothing of theirs is brought until they are loaded again."""
         self._zoos: tuple[Zoo, ...] = ()
         self._by_application: dict[str, Zoo] = {}
         self._by_build: dict[str, Zoo] = {}
@@ -57,8 +60,20 @@ class Zoos:
 
     @property
     def version(self) -> int:
-        """Grows with every change of the catalogue."""
-        return self._catalogue.version
+        """Grows with every change of what there is."""
+        return self._catalogue.version + self._out
+
+    def leave_out(self, application_id: str) -> None:
+        """Bring nothing for this application any more."""
+        self._unloaded.add(application_id)
+        self._out += 1
+        self._version = -1
+
+    def take_in(self, application_id: str) -> None:
+        """Undo `leave_out`."""
+        self._unloaded.discard(application_id)
+        self._out += 1
+        self._version = -1
 
     def all(self) -> tuple[Zoo, ...]:
         """By name."""
@@ -82,10 +97,10 @@ class Zoos:
             self._version = -1
 
     def _refresh(self) -> None:
-        if self._version == self._catalogue.version:
+        if self._version == self.version:
             return
-        self._version = self._catalogue.version
-        groups = _groups(self._catalogue.entries())
+        self._version = self.version
+        groups = _groups([e for e in self._catalogue.entries() if e.application.id not in self._unloaded])
         self._zoos = tuple(sorted((self._zoo(group) for group in groups), key=lambda z: z.name))
         self._by_application = {a: zoo for zoo in self._zoos for a in zoo.applications}
         self._by_build = {b: zoo for zoo in self._zoos for b in zoo.builds}

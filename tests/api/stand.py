@@ -46,7 +46,8 @@ class Stand:
 
 @asynccontextmanager
 async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
-    """A box over a state folder, from start to stop."""
+    """A box over a state folder, from start to stop. It brings nothing by itself unless told to, so that a test sees its own loads only."""
+    settings.setdefault("policies", {"eviction": "lru"})
     appliance = Appliance(Settings(state_dir=state_dir, **settings))
     async with appliance.service.router.lifespan_context(appliance.service):
         yield appliance
