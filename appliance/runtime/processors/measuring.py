@@ -138,10 +138,13 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
     _reset_peak()
     base, base_rss = _memory("Pss"), _memory("Rss")
     loaded = sessions.load(form)
+    load_peak = (
+        _peak_rss() - base_rss
+    )  # now: activations of the runs below, of large batches even, are no part of loading
     latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
     trim()
     resident = max(_memory("Pss") - base, 0)
-    peak = max(_peak_rss() - base_rss, resident)
+    peak = max(load_peak, resident)
     return {
         "resident_bytes": resident,
         "peak_bytes": peak,
