@@ -144,8 +144,8 @@ def _variant(variant: "VariantShape") -> dict[str, Any]:
     assert profile is not None, "those without were left out"
     return {
         "name": variant.name,
-        "size_mb": profile.resident_bytes / 1e6,
-        "peak_mb": max(profile.peak_bytes, profile.resident_bytes) / 1e6,
+        "size_mb": max(profile.resident_bytes, 1) / 1e6,
+        "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
         "accuracy": round(100 * variant.accuracy.value, 4) if variant.accuracy else 0.0,
         "load_ms": profile.load_ms,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},

@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         if head < 0:
             return
         lower = self._buffer[:head].lower()
-        at = lower.find(b"content-length:")
+        at = lower.find(b"\r\ncontent-length:") + 2  # not that of inference-header-content-length
         length = int(lower[at + 15 : lower.find(b"\r", at) if lower.find(b"\r", at) > 0 else head])
         if len(self._buffer) < head + 4 + length:
             return
