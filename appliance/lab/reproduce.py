@@ -24,7 +24,7 @@ POLICIES = (*PAPERS, OURS)
 DEVIATIONS = tuple(tenth / 10 for tenth in range(10))
 MEMORIES_MB = (400.0, 700.0, 1000.0, 1500.0, 2100.0)
 DEGREES = (1, 2, 3, 4, 5)
-ALPHAS = (-1.02, 0.0, 0.5, 1.02, 1.5, 2.0)
+ALPHAS = (0.0, 0.5, 1.02, 1.5, 2.0)
 USUAL = 0.3
 """The paper's deviation where it is not varied."""
 REPETITIONS = 10
