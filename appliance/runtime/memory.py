@@ -309,7 +309,9 @@ class MemoryManager:
             if not build.pins:
                 raise self._out_of_memory(build)
             if not build.is_urgent and self.load_failures > failures:
-                raise self._out_of_memory(build)  # perhaps its replacements: to try them again at once would fail for ever
+                raise self._out_of_memory(
+                    build
+                )  # perhaps its replacements: to try them again at once would fail for ever
         self._waiting += build.bytes
         await self._room_is_free(build, limit_ns)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.policies.room import ROOM_POLICIES
-from appliance.policies.room.base import RoomProblem, ResidentBuild
+from appliance.policies.room.base import ResidentBuild, RoomProblem
 
 every_policy = pytest.mark.parametrize("name", sorted(ROOM_POLICIES))
 

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, ShuttingDown
 from appliance.domain.states import ResidencyState
-from appliance.policies.room.base import RoomProblem, RoomPlan
+from appliance.policies.room.base import RoomPlan, RoomProblem
 from appliance.policies.room.none import NeverEvict
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.memory import MemoryBench

@@ -1,6 +1,6 @@
 """Least recently used: the longest unused leave first, and no more of them than needed."""
 
-from appliance.policies.room.base import RoomProblem, RoomPlan, ResidentBuild
+from appliance.policies.room.base import ResidentBuild, RoomPlan, RoomProblem
 from appliance.policies.room.lru import LeastRecentlyUsed
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.policies.room.base import RoomProblem, ResidentBuild
+from appliance.policies.room.base import ResidentBuild, RoomProblem
 from appliance.policies.room.none import NeverEvict
 
 
