@@ -1,6 +1,6 @@
 """Least recently used: the classic baseline."""
 
-from appliance.policies.room.base import RoomProblem, RoomPlan
+from appliance.policies.room.base import RoomPlan, RoomProblem
 
 
 class LeastRecentlyUsed:

@@ -1,6 +1,6 @@
 """Never evict: what a box without a policy does."""
 
-from appliance.policies.room.base import RoomProblem, RoomPlan
+from appliance.policies.room.base import RoomPlan, RoomProblem
 
 
 class NeverEvict:
