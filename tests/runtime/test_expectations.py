@@ -1,47 +1,79 @@
-"""Δ follows from each prediction and the one request that it meant."""
+"""Windows around predicted requests, and what is learnt from those that came (Edge-MultiAI §III-B)."""
 
 from collections.abc import Sequence
-
-import pytest
+from dataclasses import dataclass
 
 from appliance.policies.forecast.base import Prediction
 from appliance.runtime.expectations import Expectations
 
-LOAD_NS = 1
+S = 10**9
 
 
-class Every100:
-    """The next multiple of 100 after the last arrival's nearest one, and after now."""
+@dataclass(frozen=True)
+class At:
+    """Predicts the given times, whatever came."""
 
-    name = "every-100"
+    times_ns: tuple[int, ...]
+    name: str = "at"
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
-        last = round(arrivals_ns[-1] / 100) * 100 if arrivals_ns else 0
-        return Prediction((max(last, now_ns) // 100 + 1) * 100, 0)
+        later = [t for t in self.times_ns if t > now_ns]
+        return Prediction(later[0], 0) if later else None
 
 
-def made(delta_ns: int) -> Expectations:
-    return Expectations(lambda _: Every100(), alpha=0, delta_ns=delta_ns, history_ns=100)
+def expecting(**times_s: float) -> Expectations:
+    made = Expectations(lambda name: At((int(times_s[name] * S),)), alpha=1.0, delta_ns=50 * S, history_ns=10 * S)
+    for name in times_s:
+        made.of(name)
+    return made
 
 
-def test_a_request_in_a_window_that_was_answered_is_measured_by_the_next_prediction() -> None:
-    """The window around 200 is open until 280; 195 answers it, and 270 was meant by the prediction for 300: residuals 5 and 30."""
-    expectations = made(80)
-    expectations.arrived("a", 100)
-    expectations.step(expectations.of("a"), LOAD_NS, 150)
-    assert expectations.of("a").is_maximalist
-    expectations.arrived("a", 195)
-    assert expectations.delta_ns == 5
-    expectations.arrived("a", 270)
-    assert expectations.delta_ns == pytest.approx((5 + 30) / 2, abs=1)
+def test_window_of_the_papers_example() -> None:
+    """Predicted at 1000, Δ 50, θ 30: maximalist from 920 to 1050, minimalist before and after (EM-06, EM-09)."""
+    all_ = expecting(a=1000)
+    one = all_.of("a")
+    assert all_.next_edge_ns(one, 30 * S) == 920 * S
+    assert not all_.step(one, 30 * S, 919 * S) and not one.is_maximalist
+    assert all_.step(one, 30 * S, 920 * S) and one.is_maximalist
+    assert all_.next_edge_ns(one, 30 * S) == 1050 * S + 1
+    assert not all_.step(one, 30 * S, 1050 * S) and one.is_maximalist
+    assert all_.step(one, 30 * S, 1050 * S + 1) and not one.is_maximalist
 
 
-def test_who_is_late_was_meant_by_the_window_that_has_closed() -> None:
-    expectations = made(10)
-    expectations.arrived("a", 100)
-    expectation = expectations.of("a")
-    expectations.step(expectation, LOAD_NS, 195)
-    expectations.step(expectation, LOAD_NS, 211)
-    assert (expectation.is_maximalist, expectation.predicted_ns) == (False, 300)
-    expectations.arrived("a", 220)
-    assert expectations.delta_ns == 20
+def test_window_stays_open_when_the_request_came_early() -> None:
+    """A request inside its window does not close it: the variant is kept until t + Δ."""
+    all_ = expecting(a=1000)
+    one = all_.of("a")
+    all_.step(one, 0, 960 * S)
+    all_.arrived("a", 1001 * S)
+    all_.step(one, 0, 1010 * S)
+    assert one.is_maximalist and one.next_ns == 1000 * S
+
+
+def test_companion_is_more_probable_after_it_came_unexpectedly() -> None:
+    """b comes in every window of a: P(b | a) grows, P(c | a) does not (EM-19)."""
+    all_ = Expectations(
+        lambda name: At(tuple(range(100 * S, 3000 * S, 100 * S)) if name == "a" else ()),
+        alpha=1.0,
+        delta_ns=5 * S,
+        history_ns=10 * S,
+    )
+    for name in "abc":
+        all_.of(name)
+    before = all_.probability("b", "a")
+    for start in range(100, 2000, 100):
+        all_.step(all_.of("a"), 0, start * S)
+        all_.arrived("b", start * S + 1)
+        all_.step(all_.of("a"), 0, (start + 6) * S)
+        all_.of("a").predict((start + 6) * S)
+    assert all_.probability("b", "a") > 2 * before
+    assert all_.probability("c", "a") <= before
+
+
+def test_delta_follows_how_far_predictions_were_off() -> None:
+    """Requests 3 s off their prediction, always: Δ is 3 s and no longer the initial one (EM-07)."""
+    all_ = Expectations(lambda name: At(tuple(range(0, 3000 * S, 100 * S))), alpha=1.0, delta_ns=50 * S, history_ns=S)
+    for start in range(100, 1000, 100):
+        all_.arrived("a", start * S + 3 * S)
+    assert all_.delta_ns == 3 * S
+    assert all_.history_ns == 100 * S
