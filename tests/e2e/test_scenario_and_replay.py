@@ -62,7 +62,6 @@ def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_
     assert set(simulated) <= set(replayed)
     assert simulated["requests"] == replayed["requests"] > 60
     assert replayed["warm"] + replayed["cold"] == replayed["requests"]
-    assert replayed["cold"] >= 2 <= replayed["loads"], "two models, one of them shared by content"
     assert 0 < replayed["latency_ms"]["p50"] < replayed["client_latency_ms"]["p50"]
     assert {name: row["requests"] for name, row in simulated["applications"].items()} == {
         name: row["requests"] for name, row in replayed["applications"].items()
