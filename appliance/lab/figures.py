@@ -220,7 +220,7 @@ def _figure9(results: Results) -> Figure:
         "9",
         "cold starts, %, by application, deviation 30 %",
         "no policy favours an application",
-        "none keeps those that came first and fails the others; the evicting policies favour nobody beyond what ten repetitions can tell",
+        "none keeps those that came first and fails the others; the evicting policies favour nobody beyond what these repetitions can tell",
         "application",
         POLICIES,
         _by_application(results, lambda t, name: 100 * t.shares[name].cold / t.shares[name].requests),

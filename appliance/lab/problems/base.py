@@ -22,6 +22,11 @@ class Malformed(Exception):
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}" if key else message)
+        self._given = (key, message)
+
+    def __reduce__(self) -> tuple[type["Malformed"], tuple[str, str]]:
+        """So that it crosses from a worker process."""
+        return Malformed, self._given
 
 
 @dataclass(frozen=True, slots=True)
