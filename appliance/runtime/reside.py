@@ -5,7 +5,7 @@ do with memory that is left. Whatever it brings is loaded in the background, whi
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +21,8 @@ from appliance.runtime.room import RoomByApplication
 from appliance.runtime.zoos import Zoo, Zoos
 
 _PER_MINUTE_NS = 60 * NS_PER_S
+_CROWD = 8
+"""Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
 
 
 class Resider:
@@ -141,7 +143,7 @@ class Resider:
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []
-        for application_id, at_ns in seen:
+        for application_id, at_ns in seen if len(seen) <= _CROWD else _latest(seen):
             zoo = self._zoos.of_application(application_id)
             if zoo is not None:
                 self._expectations.arrived(zoo.name, at_ns)
@@ -265,3 +267,14 @@ def _is_smaller(zoo: Zoo, change: Change) -> bool:
         and change.after is not None
         and names.index(change.after) > names.index(change.before)
     )
+
+
+def _latest(seen: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The latest few of each application, in their order."""
+    counts: Counter[str] = Counter()
+    kept: list[tuple[str, int]] = []
+    for item in reversed(seen):
+        counts[item[0]] += 1
+        if counts[item[0]] <= _CROWD:
+            kept.append(item)
+    return kept[::-1]
