@@ -129,11 +129,7 @@ class MemoryManager:
         if build is None or build.state is not _S.RESIDENT:
             return
         self._events.emit("variant released", **self._facts(build))
-        if build.pins:
-            build.to(_S.DRAINING)
-            build.gone.clear()
-        else:
-            self._start_unload(build)
+        self._let_go(build)
 
     async def unload(self, build_id: str) -> None:
         """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
@@ -143,11 +139,7 @@ class MemoryManager:
         if build.loading is not None:
             await asyncio.wait([build.loading])
         if build.state is _S.RESIDENT:
-            if build.pins:
-                build.to(_S.DRAINING)
-                build.gone.clear()
-            else:
-                self._start_unload(build)
+            self._let_go(build)
         if build.state in (_S.DRAINING, _S.UNLOADING):
             await build.gone.wait()
         if build.state in (_S.ABSENT, _S.FAILED) and not build.pins and self._builds.get(build_id) is build:
@@ -197,7 +189,7 @@ class MemoryManager:
             return False
         if self._closed or (build is not None and build.state not in (_S.ABSENT, _S.FAILED)):
             return False
-        need = max(replacement.peak_bytes, replacement.resident_bytes)
+        need = replacement.need_bytes
         if self.used_bytes + self._waiting + need <= self._budget:
             self._promise(replacement).successor_of = victim.build_id
         elif victim.pins or self._committed - victim.bytes + need > self._budget:
@@ -359,7 +351,7 @@ class MemoryManager:
         """
         if not plan.replacements:
             return False
-        together = sum(max(r.peak_bytes, r.resident_bytes) for r in plan.replacements)
+        together = sum(r.need_bytes for r in plan.replacements)
         if self.used_bytes + self._waiting + together > self._budget:
             return False
         for replacement in plan.replacements:
@@ -417,7 +409,7 @@ class MemoryManager:
         assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"
         assert {r.victim for r in plan.replacements} <= set(plan.victims), "a replacement without a victim"
         if plan.sufficient:
-            back = sum(max(r.peak_bytes, r.resident_bytes) for r in plan.replacements)
+            back = sum(r.need_bytes for r in plan.replacements)
             freed = sum(v.bytes for v in victims)
             assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
         for replacement in plan.replacements:
@@ -430,6 +422,14 @@ class MemoryManager:
         self.evictions += 1
         self._events.emit("variant evicted", **self._facts(build), newcomer=newcomer)
         self._start_unload(build)
+
+    def _let_go(self, build: Residency) -> None:
+        """Unload a resident build, with its last pin where it has any."""
+        if build.pins:
+            build.to(_S.DRAINING)
+            build.gone.clear()
+        else:
+            self._start_unload(build)
 
     def _start_unload(self, build: Residency) -> None:
         build.to(_S.UNLOADING)

@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
-from appliance.policies.eviction.base import Change, Wish
+from appliance.policies.eviction.base import Change, Intent, ResidencyPlan, Wish
 from appliance.policies.room.base import Replacement
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.expectations import Expectations, window_load_ns
@@ -55,7 +55,7 @@ class Resider:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Zoo → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
-        self.transitions = self.reload_pauses = 0
+        self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
 
@@ -72,8 +72,7 @@ class Resider:
         if loading or zoo is None or len(candidates) < 2:
             return [*loading, *(s for s in candidates if s not in loading)]
         self._take_over()
-        now_ns = self._clock.now_ns()
-        plan = self._room.decide(self._memory.budget_bytes, self._memory.residents(), now_ns, zoo.name, "serve")
+        plan = self._decide(zoo.name, "serve")
         wanted = zoo.servable(plan.serve).build_id if plan.serve is not None else None
         first = [s for s in candidates if s.build_id == wanted]
         rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
@@ -137,9 +136,9 @@ class Resider:
                     predicted_ns=expectation.next_ns,
                 )
                 if expectation.is_maximalist:
-                    self._procure(zoo, now_ns)
+                    self._procure(zoo)
         if has_moved or is_new:
-            self._rebalance(now_ns)
+            self._rebalance()
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []
@@ -170,17 +169,23 @@ class Resider:
         except TimeoutError:
             pass
 
+    def _decide(self, request: str | None, intent: Intent) -> ResidencyPlan:
+        """What the policy says to memory as it is now."""
+        return self._room.decide(
+            self._memory.budget_bytes, self._memory.residents(), self._clock.now_ns(), request, intent
+        )
+
     # -- enacting ------------------------------------------------------------------------------------------------------
 
-    def _procure(self, zoo: Zoo, now_ns: int) -> None:
+    def _procure(self, zoo: Zoo) -> None:
         """A window opens: bring the best variant that the policy finds room for."""
-        plan = self._room.decide(self._memory.budget_bytes, self._memory.residents(), now_ns, zoo.name, "procure")
+        plan = self._decide(zoo.name, "procure")
         own = next((c for c in plan.changes if c.application == zoo.name), None)
         if own is not None and own.after is not None:
             self._bring(zoo, own.after)
 
-    def _rebalance(self, now_ns: int) -> None:
-        plan = self._room.decide(self._memory.budget_bytes, self._memory.residents(), now_ns, None, "rebalance")
+    def _rebalance(self) -> None:
+        plan = self._decide(None, "rebalance")
         for change in plan.changes:
             zoo = self._zoos.of_application(change.application)
             if zoo is None or zoo.name in self._busy:
@@ -226,7 +231,6 @@ class Resider:
         while changes and now_ns - changes[0] > _PER_MINUTE_NS:
             changes.popleft()
         if len(changes) >= self._reloads_max:
-            self.reload_pauses += 1
             self._events.emit("residency thrashes", application=zoo.name, changes_per_min=len(changes))
             return True
         changes.append(now_ns)

@@ -43,7 +43,8 @@ class RoomByApplication:
         strays = self._strays(problem.resident, problem.build_id)
         freed = sum(b.bytes for b in strays)
         if freed + problem.free_bytes >= problem.need_bytes:
-            return _leave(strays, problem, "builds that no application prefers leave")
+            enough = LeastRecentlyUsed().plan(replace(problem, resident=tuple(strays)))
+            return replace(enough, reason="builds that no application prefers leave")
         option = None if zoo is None else zoo.option(problem.build_id)
         if zoo is None or option is None:
             return _fallback(problem, self._expectations, self._zoos)
@@ -93,13 +94,12 @@ class RoomByApplication:
                     replacements.append(
                         Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
                     )
-        back = sum(max(r.peak_bytes, r.resident_bytes) for r in replacements)
+        back = sum(r.need_bytes for r in replacements)
         freed = sum(b.bytes for b in victims)
         while replacements and problem.free_bytes + freed - back < problem.need_bytes:
             last = replacements.pop()  # peaks do not fit together: the last one comes back when it is asked for
-            back -= max(last.peak_bytes, last.resident_bytes)
-        enough = problem.free_bytes + freed - back >= problem.need_bytes
-        if not enough:
+            back -= last.need_bytes
+        if problem.free_bytes + freed - back < problem.need_bytes:
             return RoomPlan((), 0, False, plan.reason)
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
 
@@ -173,18 +173,6 @@ class RoomByApplication:
         if plan.changes or plan.outcome == "failed":
             self._decisions.record("residency", {"problem": problem, "plan": plan, "policy": self._policy_name})
         return plan
-
-
-def _leave(builds: list[ResidentBuild], problem: RoomProblem, reason: str) -> RoomPlan:
-    """As many of `builds`, longest unused first, as the need asks for."""
-    victims: list[ResidentBuild] = []
-    freed = 0
-    for build in sorted(builds, key=lambda b: (b.last_used_ns, b.build_id)):
-        if problem.free_bytes + freed >= problem.need_bytes:
-            break
-        victims.append(build)
-        freed += build.bytes
-    return RoomPlan(tuple(b.build_id for b in victims), freed, True, reason)
 
 
 def _fallback(problem: RoomProblem, expectations: Expectations, zoos: Zoos) -> RoomPlan:

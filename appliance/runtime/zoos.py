@@ -67,13 +67,11 @@ class Zoos:
         """Bring nothing for this application any more."""
         self._unloaded.add(application_id)
         self._out += 1
-        self._version = -1
 
     def take_in(self, application_id: str) -> None:
         """Undo `leave_out`."""
         self._unloaded.discard(application_id)
         self._out += 1
-        self._version = -1
 
     def all(self) -> tuple[Zoo, ...]:
         """By name."""

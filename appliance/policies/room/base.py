@@ -28,6 +28,11 @@ class Replacement:
     resident_bytes: int
     peak_bytes: int
 
+    @property
+    def need_bytes(self) -> int:
+        """What its load needs free before it starts."""
+        return max(self.peak_bytes, self.resident_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class RoomProblem:
