@@ -86,7 +86,8 @@ def compose(scenario: Scenario) -> LabBox:
     telemetry = Telemetry(clock)
     journal = Journal(clock, telemetry)
     description = _description(scenario.processor)
-    processor = EmulatedProcessor(clock, description, _costs(scenario, description.kind), scenario.memory_bytes)
+    costs = _costs(scenario, description.kind)
+    processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, scenario.box.loads_parallel_max)
     catalogue = Catalogue(SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](), description.kind)
     zoos = Zoos(catalogue)
     given = _given(scenario)
@@ -292,6 +293,7 @@ def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
                 megabytes(shape.size_mb),
                 megabytes(shape.peak_mb or shape.size_mb),
                 round(shape.load_ms * NS_PER_MS),
+                round(shape.unloads_in_ms * NS_PER_MS),
                 {key: round(ms * NS_PER_MS) for key, ms in latencies.items()},
             )
     return costs

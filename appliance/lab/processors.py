@@ -6,7 +6,7 @@ loaded are errors of the engine, and raise `Broken`.
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ class BuildCost:
     resident_bytes: int
     peak_bytes: int
     load_ns: int
+    unload_ns: int
     run_ns: Mapping[tuple[int, int], int]
 
     def run_ns_of(self, batch: int, concurrency: int) -> int:
@@ -62,7 +63,10 @@ class Handle:
 
 
 class EmulatedProcessor:
-    """Port `Processor` in virtual time. Unloading is instant; a lost processor breaks off what it does and refuses more until it is back."""
+    """Port `Processor` in virtual time: so many loads at a time and one unload, in the order in which they were asked for, as on the real one.
+
+    A lost processor breaks off its loads and runs and refuses more until it is back; what is unloaded goes all the same.
+    """
 
     def __init__(
         self,
@@ -70,13 +74,16 @@ class EmulatedProcessor:
         description: ProcessorDescription,
         costs: Mapping[str, BuildCost],
         memory_bytes: int,
-        on_memory: Callable[[int], None] = lambda used: None,
+        loads_parallel_max: int,
     ) -> None:
         self._clock = clock
         self._description = description
         self._costs = costs
         self._memory_bytes = memory_bytes
-        self._on_memory = on_memory
+        self._loads = asyncio.Semaphore(loads_parallel_max)
+        self._unloads = asyncio.Semaphore(1)
+        self._present: set[str] = set()
+        """Builds that were asked for and not given back yet: those that wait for their load are without memory."""
         self._held: dict[str, int] = {}
         self._spending: dict[asyncio.Future[None], None] = {}
         """In the order of starting."""
@@ -93,9 +100,18 @@ class EmulatedProcessor:
         return self._description
 
     async def load(self, form: PreparedForm) -> Handle:
-        build_id, cost = form.build_id, self._costs[form.build_id]
-        if build_id in self._held:
+        build_id = form.build_id
+        if build_id in self._present:
             raise Broken(f"{build_id} is loaded twice")
+        self._present.add(build_id)
+        try:
+            async with self._loads:
+                return await self._load(build_id, self._costs[build_id])
+        except BaseException:
+            self._present.discard(build_id)
+            raise
+
+    async def _load(self, build_id: str, cost: BuildCost) -> Handle:
         self._hold(build_id, cost.peak_bytes)
         try:
             await self._spend(cost.load_ns)
@@ -132,7 +148,10 @@ class EmulatedProcessor:
         if not handle.is_live or handle.running:
             raise Broken(f"{handle.build_id} is unloaded {'while it runs' if handle.running else 'twice'}")
         handle.is_live = False
+        async with self._unloads:
+            await self._clock.sleep_until_ns(self._clock.now_ns() + handle.cost.unload_ns)
         self._hold(handle.build_id, 0)
+        self._present.discard(handle.build_id)
 
     def lose(self) -> None:
         """Break off every load and run under way; more of them fail until `restore`."""
@@ -164,4 +183,3 @@ class EmulatedProcessor:
         if self.used_bytes > self._memory_bytes:
             raise Broken(f"{self.used_bytes} bytes in use where there are {self._memory_bytes}")
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
-        self._on_memory(self.used_bytes)

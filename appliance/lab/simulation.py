@@ -74,8 +74,10 @@ class _Simulation:
             if isinstance(end, Exception):
                 raise end
         self._check()
+        outcome = self._outcome(end_ns)
+        box.journal.keeps = False  # clearing up is no part of the story
         await box.memory.close()
-        return Run(self._outcome(end_ns), box.journal)
+        return Run(outcome, box.journal)
 
     async def _send_all(self) -> None:
         """Every request at its time, and wait for all answers and for the end of the scenario's duration."""

@@ -29,6 +29,7 @@ def _document(rng: Random, seed: int, duration_s: float) -> dict[str, Any]:
             "queue_total_max": rng.choice([5, 4096]),
             "timeout_ms": rng.choice([500, 30_000]),
             "wait_ms_max": rng.choice([200, 30_000]),
+            "loads_parallel_max": rng.choice([1, 2, 4]),
         },
         "models": models,
         "tenants": tenants,

@@ -1,5 +1,6 @@
 """The emulated processor spends what the profile says, and has no mercy with an engine that breaks the rules."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,15 +13,18 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.lab.loop import START_NS, VirtualClock, run_virtual
 from appliance.lab.processors import Broken, BuildCost, EmulatedProcessor
 
-COST = BuildCost(("door",), 60, 80, 100 * NS_PER_MS, {(1, 1): 10, (4, 1): 30, (1, 2): 15})
+COST = BuildCost(("door",), 60, 80, 100 * NS_PER_MS, 6, {(1, 1): 10, (4, 1): 30, (1, 2): 15})
 ONE = {"x": np.zeros(1, np.float32)}
 
 
-def _run(story: Callable[[EmulatedProcessor, VirtualClock], Coroutine[Any, Any, None]]) -> None:
+def _run(
+    story: Callable[[EmulatedProcessor, VirtualClock], Coroutine[Any, Any, None]], memory_bytes: int = 140
+) -> None:
     async def told() -> None:
         clock = VirtualClock()
         description = ProcessorDescription("dev", "dev", 1, 1, "host", "emulated")
-        await story(EmulatedProcessor(clock, description, {"a": COST, "b": COST}, memory_bytes=140), clock)
+        costs = {name: COST for name in "abc"}
+        await story(EmulatedProcessor(clock, description, costs, memory_bytes, loads_parallel_max=2), clock)
 
     run_virtual(told)
 
@@ -47,6 +51,50 @@ def test_a_load_holds_its_peak_and_then_its_size() -> None:
     _run(story)
 
 
+def test_so_many_loads_at_a_time_and_the_others_wait_without_memory() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        loads = [asyncio.create_task(processor.load(_form(name))) for name in "abc"]
+        await clock.sleep_until_ns(START_NS + 99 * NS_PER_MS)
+        assert processor.used_bytes == 160  # the peaks of two
+        ends_ns = []
+        for load in loads:
+            await load
+            ends_ns.append(clock.now_ns() - START_NS)
+        assert ends_ns == [100 * NS_PER_MS, 100 * NS_PER_MS, 200 * NS_PER_MS]
+
+    _run(story, memory_bytes=240)
+
+
+def test_an_unload_takes_its_time_beside_the_loads_and_after_other_unloads() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        handles = [await processor.load(_form(name)) for name in "ab"]
+        start_ns = clock.now_ns()
+        load = asyncio.create_task(processor.load(_form("c")))
+        unloads = [asyncio.create_task(processor.unload(handle)) for handle in handles]
+        for unload, size in zip(unloads, (60 + 80, 80), strict=True):
+            await unload
+            assert processor.used_bytes == size
+        assert clock.now_ns() - start_ns == 12
+        await load
+        assert clock.now_ns() - start_ns == 100 * NS_PER_MS
+
+    _run(story, memory_bytes=240)
+
+
+def test_what_waits_for_its_load_fails_with_the_processor() -> None:
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        loads = [asyncio.create_task(processor.load(_form(name))) for name in "abc"]
+        await clock.sleep_until_ns(START_NS + 4)
+        processor.lose()
+        ends = await asyncio.gather(*loads, return_exceptions=True)
+        assert [type(end) for end in ends] == [ProcessorLost] * 3
+        assert clock.now_ns() - START_NS == 4
+        processor.restore()
+        await processor.load(_form("c"))
+
+    _run(story, memory_bytes=240)
+
+
 @pytest.mark.parametrize("crime", ["twice", "unloaded", "gone"])
 def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
@@ -66,8 +114,8 @@ def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
 
 def test_more_memory_than_there_is_breaks_the_simulation() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
-        cost = BuildCost((), 10, 141, 1, {(1, 1): 1})
-        greedy = EmulatedProcessor(clock, processor.describe(), {"a": cost}, memory_bytes=140)
+        cost = BuildCost((), 10, 141, 1, 0, {(1, 1): 1})
+        greedy = EmulatedProcessor(clock, processor.describe(), {"a": cost}, 140, loads_parallel_max=1)
         with pytest.raises(Broken):
             await greedy.load(_form("a"))
 

@@ -117,6 +117,13 @@ def test_a_processor_with_memory_of_its_own_has_that_budget() -> None:
     assert scenario(box=own).memory_bytes == 12_500_000
 
 
+def test_an_unload_takes_a_twentieth_of_the_load_unless_it_says_otherwise() -> None:
+    written = document()
+    written["models"][0]["variants"][0]["unload_ms"] = 0
+    first, second = parse_scenario(written).models[0].variants
+    assert (first.unloads_in_ms, second.unloads_in_ms) == (0, 12)
+
+
 def test_the_box_has_the_defaults_of_the_running_box() -> None:
     box, queues = scenario().box, QueueSettings()
     assert (box.queue_len_max, box.queue_total_max, box.timeout_ms) == (
@@ -124,5 +131,6 @@ def test_the_box_has_the_defaults_of_the_running_box() -> None:
         queues.total_max,
         queues.timeout_ms,
     )
-    assert box.wait_ms_max == MemorySettings().wait_ms_max
+    memory = MemorySettings()
+    assert (box.wait_ms_max, box.loads_parallel_max) == (memory.wait_ms_max, memory.loads_parallel_max)
     assert box.residency.model_dump() == ResidencySettings().model_dump()

@@ -110,7 +110,10 @@ class OnnxSessions:
 
 
 class OnnxProcessor:
-    """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither waits for the other."""
+    """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither waits for the other.
+
+    Unloads have one of their own: a load often waits for the memory that one gives back, and would wait for the loads before it, too.
+    """
 
     def __init__(self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int) -> None:
         self.sessions = OnnxSessions(threads_per_run)
@@ -120,6 +123,7 @@ class OnnxProcessor:
         use_one_arena()
         self._runs = WorkerThreads(f"{name}-run", workers)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max)
+        self._unloads = WorkerThreads(f"{name}-unload", 1)
 
     def describe(self) -> ProcessorDescription:
         return self._description
@@ -137,11 +141,12 @@ class OnnxProcessor:
         return result
 
     async def unload(self, handle: Loaded) -> None:
-        await self._loads.submit(self.sessions.unload, handle)
+        await self._unloads.submit(self.sessions.unload, handle)
 
     def close(self) -> None:
         self._runs.close()
         self._loads.close()
+        self._unloads.close()
 
 
 def _load_and_trim(sessions: OnnxSessions, form: PreparedForm) -> Loaded:

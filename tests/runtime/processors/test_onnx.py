@@ -109,6 +109,21 @@ async def test_loads_leave_the_event_loop_free(processor: OnnxProcessor, plain: 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.anyio
+async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm) -> None:
+    """A load often waits for the memory that an unload gives back: behind other loads it would be late for nothing."""
+    processor = OnnxProcessor("cpu", workers=1, threads_per_run=1, loads_parallel_max=1)
+    try:
+        handle = await processor.load(plain)
+        loads = [asyncio.ensure_future(processor.load(plain)) for _ in range(6)]
+        await processor.unload(handle)
+        assert not loads[-1].done()
+        for loaded in await asyncio.gather(*loads):
+            await processor.unload(loaded)
+    finally:
+        processor.close()
+
+
 def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
     """After unloading, plain or mapped, five times each and with the outputs still held, the process is as small as before."""
     command = [
