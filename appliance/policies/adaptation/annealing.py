@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.policies.adaptation.answer import assemble
-from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client
 from appliance.policies.adaptation.budgets import capacity_rps
-from appliance.policies.adaptation.mapping import Mapped, RateScale, map_clients
+from appliance.policies.adaptation.mapping import Mapped, Mapper, RateScale
 from appliance.policies.adaptation.zoo import filtered, monotone
 
 TEMPERATURE_START = 0.0125
@@ -61,7 +61,7 @@ class _Search:
         self._clients: Sequence[Client] = sorted(problem.clients, key=lambda c: c.name)
         self._random = random.Random(problem.seed)
         capacity = max(capacity_rps(network, batch) for network in self._zoo for batch in network.latency_ms)
-        self._scale = RateScale.over(self._clients, capacity)
+        self._mapper = Mapper(self._clients, self._zoo, RateScale.over(self._clients, capacity))
         self._rate = sum(client.rate_rps for client in self._clients)
         self._accuracy_max = max(network.accuracy for network in self._zoo) or 1.0
         self._mappings: dict[State, tuple[Mapped, ...]] = {}
@@ -79,8 +79,7 @@ class _Search:
 
     def mapping(self, state: State) -> tuple[Mapped, ...]:
         if state not in self._mappings:
-            networks: list[Network] = [self._zoo[i] for i in state]
-            self._mappings[state] = map_clients(self._clients, networks, self._scale)
+            self._mappings[state] = self._mapper.mapping(state)
         return self._mappings[state]
 
     def anneal(self, state: State, upgrade: bool) -> State:

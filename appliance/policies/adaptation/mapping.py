@@ -1,7 +1,7 @@
 """Which clients to which of the networks given: the paper's Algorithm 1 (§IV-B), one dynamic program over all batch sizes of a network at once."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -38,38 +38,61 @@ class RateScale:
 
     def weight(self, client: Client) -> int:
         """The client's rate in steps, rounded up."""
-        return math.ceil(Fraction(_units(client.rate_rps), RATE_DENOMINATOR) / self.step_rps)
+        return -(-_units(client.rate_rps) * self.step_rps.denominator // (RATE_DENOMINATOR * self.step_rps.numerator))
 
     def columns(self, capacity: float) -> int:
         """Whole steps within a capacity (Alg. 1 line 15)."""
         return math.floor(capacity * (1.0 + TOLERANCE) / float(self.step_rps))
 
 
-def map_clients(clients: Sequence[Client], networks: Sequence[Network], scale: RateScale) -> tuple[Mapped, ...]:
-    """Networks in descending accuracy each take the subset of the clients left with the largest total rate (Alg. 1, MapClients).
+class Mapper:
+    """Algorithm 1 (MapClients): networks in descending accuracy each take the subset of the clients left with the largest total rate.
 
-    O(networks · clients) operations on bit sets of t_max/h columns. Instances that get no clients are not in the answer.
+    What does not depend on the selection, each network's rows, is computed once, and selections that begin with the same networks share that work.
     """
-    left = list(clients)
-    mapped: list[Mapped] = []
-    for network in sorted(networks, key=lambda n: (-n.accuracy, n.input_bytes, n.name)):
-        chosen = find_clients(left, network, scale)
-        batch = batch_for(network, chosen)
-        if not chosen or batch is None:
-            continue
-        mapped.append(Mapped(network, batch, chosen))
-        taken = {client.name for client in chosen}
-        left = [client for client in left if client.name not in taken]
-    return tuple(mapped)
+
+    def __init__(self, clients: Sequence[Client], networks: Sequence[Network], scale: RateScale) -> None:
+        self._networks = networks
+        order = sorted(
+            range(len(networks)), key=lambda i: (-networks[i].accuracy, networks[i].input_bytes, networks[i].name)
+        )
+        self._rank = {network: rank for rank, network in enumerate(order)}
+        weights = [scale.weight(client) for client in clients]
+        self._rows = [_rows(clients, weights, network, scale) for network in networks]
+        everybody = frozenset(client.name for client in clients)
+        self._found: dict[tuple[int, ...], tuple[tuple[Mapped, ...], frozenset[str]]] = {(): ((), everybody)}
+
+    def mapping(self, selection: Iterable[int]) -> tuple[Mapped, ...]:
+        """The instances that get clients, by descending accuracy; `selection` holds indices into the networks, one for each worker.
+
+        O(networks · clients) operations on bit sets of t_max/h columns.
+        """
+        return self._after(tuple(sorted(selection, key=self._rank.__getitem__)))[0]
+
+    def _after(self, selection: tuple[int, ...]) -> tuple[tuple[Mapped, ...], frozenset[str]]:
+        """What the networks of a sorted selection take, and who is left."""
+        known = self._found.get(selection)
+        if known is None:
+            mapped, left = self._after(selection[:-1])
+            network = self._networks[selection[-1]]
+            chosen = _largest_subset([row for row in self._rows[selection[-1]] if row[2].name in left])
+            batch = batch_for(network, chosen) if chosen else None
+            if batch is not None:
+                mapped, left = (*mapped, Mapped(network, batch, chosen)), left.difference(c.name for c in chosen)
+            known = self._found[selection] = mapped, left
+        return known
 
 
-def find_clients(clients: Sequence[Client], network: Network, scale: RateScale) -> tuple[Client, ...]:
+Row = tuple[int, int, Client]
+"""Weight in steps, columns reached, client."""
+
+
+def _largest_subset(rows: Sequence[Row]) -> tuple[Client, ...]:
     """The subset with the largest total rate that one instance serves in time (Alg. 1, FindOptimalClients): optimal over all batch sizes.
 
     Rows are clients by descending budget; bit k of a row says that k steps can be reached, which is all the paper's matrix of largest sums holds.
     A row reaches only as far as the largest capacity its client tolerates, so its new sums are right for every member. Ties: the earliest row.
     """
-    rows = _rows(clients, network, scale)
     reached = [1]
     best_row, best_column = 0, 0
     for weight, columns, _ in rows:
@@ -81,22 +104,21 @@ def find_clients(clients: Sequence[Client], network: Network, scale: RateScale) 
     return _back_trace(rows, reached, best_row, best_column)
 
 
-def _rows(clients: Sequence[Client], network: Network, scale: RateScale) -> list[tuple[int, int, Client]]:
-    """(weight, columns reached, client) by descending budget; those who tolerate no batch are left out (the paper breaks there)."""
-    budgets = {client.name: latency_budget_ms(client, network) for client in clients}
-    capacities = {batch: scale.columns(capacity_rps(network, batch)) for batch in network.latency_ms}
-    rows: list[tuple[int, int, Client]] = []
-    for client in sorted(clients, key=lambda c: (-budgets[c.name], c.name)):
-        tolerated = (capacities[b] for b, ms in network.latency_ms.items() if fits_latency(ms, budgets[client.name]))
-        columns = max(tolerated, default=0)
-        if columns > 0:
-            rows.append((scale.weight(client), columns, client))
-    return rows
+def _rows(clients: Sequence[Client], weights: Sequence[int], network: Network, scale: RateScale) -> list[Row]:
+    """By descending budget; those who tolerate no batch are left out (the paper breaks there)."""
+    # A measured latency may be the same for two batches: the larger one reaches farther.
+    columns = {ms: scale.columns(capacity_rps(network, batch)) for batch, ms in sorted(network.latency_ms.items())}
+    rows: list[tuple[float, Row]] = []
+    for client, weight in zip(clients, weights, strict=True):
+        budget = latency_budget_ms(client, network)
+        reach = max((reach for ms, reach in columns.items() if fits_latency(ms, budget)), default=0)
+        if reach > 0:
+            rows.append((budget, (weight, reach, client)))
+    rows.sort(key=lambda row: (-row[0], row[1][2].name))
+    return [row for _, row in rows]
 
 
-def _back_trace(
-    rows: Sequence[tuple[int, int, Client]], reached: Sequence[int], row: int, column: int
-) -> tuple[Client, ...]:
+def _back_trace(rows: Sequence[Row], reached: Sequence[int], row: int, column: int) -> tuple[Client, ...]:
     chosen: list[Client] = []
     while column > 0:
         weight, _, client = rows[row - 1]

@@ -1,5 +1,6 @@
 """Algorithm 1: the dynamic program over all batch sizes, and the order of networks."""
 
+from collections.abc import Sequence
 from itertools import combinations
 
 from hypothesis import given
@@ -7,13 +8,19 @@ from hypothesis import strategies as st
 
 from appliance.policies.adaptation.base import Client, Network
 from appliance.policies.adaptation.budgets import batch_for
-from appliance.policies.adaptation.mapping import RateScale, find_clients, map_clients
+from appliance.policies.adaptation.mapping import Mapper, RateScale
 
 # The worked example of Fig. 5, with rates such that the optimum is unique.
 RATES = {"c1": 15.0, "c2": 20.0, "c3": 5.0, "c4": 15.0, "c5": 10.0}
 BUDGETS_MS = {"c1": 80.0, "c2": 78.0, "c3": 75.0, "c4": 70.0, "c5": 68.0}
 EXAMPLE = Network("n", 0.5, 0.0, {2: 33.333, 3: 37.5})
 CLIENTS = tuple(Client(name, RATES[name], BUDGETS_MS[name], 1e6) for name in RATES)
+
+
+def find_clients(clients: Sequence[Client], network: Network, scale: RateScale) -> tuple[Client, ...]:
+    """Whom one instance alone takes."""
+    mapped = Mapper(clients, [network], scale).mapping([0])
+    return mapped[0].clients if mapped else ()
 
 
 def test_worked_example_of_the_paper() -> None:
@@ -35,7 +42,7 @@ def test_accurate_networks_choose_first() -> None:
     good, poor = Network("good", 0.9, 0.0, {1: 25.0}), Network("poor", 0.1, 0.0, {1: 20.0})
     clients = [Client(name, 20.0, 100.0, 1e6) for name in "abc"]
 
-    mapped = map_clients(clients, [poor, good], RateScale.over(clients, 50.0))
+    mapped = Mapper(clients, [poor, good], RateScale.over(clients, 50.0)).mapping([0, 1])
 
     assert [(m.network.name, len(m.clients)) for m in mapped] == [("good", 2), ("poor", 1)]
 
