@@ -18,9 +18,14 @@ def latency_budget_ms(client: Client, network: Network) -> float:
     return client.slo_ms - 8000.0 * network.input_bytes / client.bandwidth_bps
 
 
-def fits_latency(latency_ms: float, budget_ms: float) -> bool:
+def latency_max_ms(budget_ms: float) -> float:
     """Eq. 5: one execution of waiting and one of its own within the budget (JF-08)."""
-    return 2.0 * latency_ms <= budget_ms + TOLERANCE * abs(budget_ms)
+    return (budget_ms + TOLERANCE * abs(budget_ms)) / 2.0
+
+
+def fits_latency(latency_ms: float, budget_ms: float) -> bool:
+    """Eq. 5."""
+    return latency_ms <= latency_max_ms(budget_ms)
 
 
 def fits_rate(rate_rps: float, capacity_rps: float) -> bool:

@@ -43,21 +43,22 @@ class Ladder:
     def __init__(
         self, options: Options, patterns: Patterns, workers: int, by_count: bool, noise: Floats | None = None
     ) -> None:
-        self._options = options
-        self._patterns = patterns
+        self._rates = patterns.rates
+        self._weights = patterns.rates + (1e6 if by_count else 0.0)
         self._workers = workers
-        self._by_count = by_count
-        self._noise = np.zeros(len(patterns.option)) if noise is None else noise
         self.work = 0
         accuracies, level = np.unique(options.accuracy, return_inverse=True)
         self.levels = len(accuracies)
         self._accuracy = accuracies
-        self._patterns_of = [np.flatnonzero(level[patterns.option] == j) for j in range(len(accuracies))]
+        noise = np.zeros(len(patterns.option)) if noise is None else noise
+        of_level = [np.flatnonzero(level[patterns.option] == j) for j in range(len(accuracies))]
+        self._patterns = [(patterns.option[chosen], patterns.places[chosen], noise[chosen]) for chosen in of_level]
         size = options.tolerated.sum(axis=1)
         order = np.lexsort((np.arange(len(size)), size))
         self._of_kind: list[Ints] = [order[patterns.kind[order] == r] for r in range(len(patterns.rates))]
         self._is_kind = np.stack([patterns.kind == r for r in range(len(patterns.rates))], axis=1).astype(np.float64)
         self._tolerated = options.tolerated.astype(np.float64)
+        self._takers: list[Bools] = list(np.ascontiguousarray(options.tolerated.T))
         self._rungs: dict[State, Rung] = {}
         left: Bools = np.array(options.tolerated.any(axis=1))
         self._ground = Rung(None, 0, (), left, self._tolerated.T @ self._is_kind, 0, 0.0)
@@ -120,26 +121,24 @@ class Ladder:
 
     def _next(self, below: Rung, level: int) -> Rung:
         self.work += RUNG_WORK
-        chosen = self._patterns_of[level]
-        options = self._patterns.option[chosen]
-        places = np.minimum(self._patterns.places[chosen], below.takers[options])
-        load = places @ self._patterns.rates
-        worth = load + self._noise[chosen] + places.sum(axis=1) * (1e6 if self._by_count else 0.0)
-        best = int(worth.argmax())
+        options, most, noise = self._patterns[level]
+        places = np.minimum(most, below.takers[options])
+        best = int((places @ self._weights + noise).argmax())
         option = int(options[best])
-        clients = self._seated(below, option, places[best])
+        clients = self._seated(below, option, places[best].tolist())
         left = below.left.copy()
         left[clients] = False
         takers = below.takers - self._tolerated[clients].T @ self._is_kind[clients]
-        objective = below.objective + float(self._accuracy[level] * load[best])
+        objective = below.objective + float(self._accuracy[level] * (places[best] @ self._rates))
         return Rung(below, option, tuple(clients), left, takers, below.mapped + len(clients), objective)
 
-    def _seated(self, below: Rung, option: int, places: Floats) -> list[int]:
+    def _seated(self, below: Rung, option: int, places: Sequence[float]) -> list[int]:
         """Clients for the places, those who tolerate the least first: the rest can go to more of the workers to come."""
-        takers = below.left & self._options.tolerated[:, option]
+        takers = below.left & self._takers[option]
         clients: list[int] = []
         for order, n in zip(self._of_kind, places, strict=True):
-            clients += order[takers[order]][: int(n)].tolist()
+            if n:
+                clients += order[takers[order]][: int(n)].tolist()
         return clients
 
 

@@ -1,12 +1,14 @@
 """Which clients to which of the networks given: the paper's Algorithm 1 (§IV-B), one dynamic program over all batch sizes of a network at once."""
 
+import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from appliance.policies.adaptation.base import TOLERANCE, Client, Network
-from appliance.policies.adaptation.budgets import batch_for, capacity_rps, fits_latency, latency_budget_ms
+from appliance.policies.adaptation.budgets import batch_for, capacity_rps, latency_budget_ms, latency_max_ms
 
 RATE_DENOMINATOR = 1000
 """Rates count in thousandths (29.97); finer ones are rounded up, which is the safe side."""
@@ -106,14 +108,15 @@ def _largest_subset(rows: Sequence[Row]) -> tuple[Client, ...]:
 
 def _rows(clients: Sequence[Client], weights: Sequence[int], network: Network, scale: RateScale) -> list[Row]:
     """By descending budget; those who tolerate no batch are left out (the paper breaks there)."""
-    # A measured latency may be the same for two batches: the larger one reaches farther.
-    columns = {ms: scale.columns(capacity_rps(network, batch)) for batch, ms in sorted(network.latency_ms.items())}
+    steps = sorted((ms, scale.columns(capacity_rps(network, batch))) for batch, ms in network.latency_ms.items())
+    latencies = [ms for ms, _ in steps]
+    reach = list(itertools.accumulate((columns for _, columns in steps), max, initial=0))
     rows: list[tuple[float, Row]] = []
     for client, weight in zip(clients, weights, strict=True):
         budget = latency_budget_ms(client, network)
-        reach = max((reach for ms, reach in columns.items() if fits_latency(ms, budget)), default=0)
-        if reach > 0:
-            rows.append((budget, (weight, reach, client)))
+        columns = reach[bisect_right(latencies, latency_max_ms(budget))]
+        if columns > 0:
+            rows.append((budget, (weight, columns, client)))
     rows.sort(key=lambda row: (-row[0], row[1][2].name))
     return [row for _, row in rows]
 

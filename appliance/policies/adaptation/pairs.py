@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from appliance.policies.adaptation.options import Bools, Floats, Options
 from appliance.policies.adaptation.patterns import Ints, Patterns
 
 CALL_WORK = 13_000
 """What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
-SINGLE_WORK, SORT_WORK, PATTERN_WORK = CALL_WORK // 4, CALL_WORK // 20, 5
+SINGLE_WORK, SORT_WORK = CALL_WORK // 4, CALL_WORK // 20
 LEAST_GAIN = 1e-8
 """Below this, two divisions are worth the same."""
 ROOM_WORTH = 1e-6
 """What a unit of capacity adds: of equal divisions the one with more room is better, because a later one may use it."""
+
+
+Singles = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +40,34 @@ EMPTY = Held(0, ())
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The clients to divide and what the patterns are worth among them.
+    """The clients to divide.
 
-    of_kind[r]: clients of rate r; kinds: float64[R], how many; places: float64[P, R], patterns cut to the clients that tolerate them;
-    load: float64[P], rate; count: float64[P], clients.
+    clients: int64[n]; rate: of all together; tolerated: float32[n, O]; is_kind: float32[n, R]; takers: float64[R, O], clients that tolerate an option;
+    either: float64[O, O], clients that tolerate one of two options.
     """
 
     clients: Ints
-    of_kind: tuple[Ints, ...]
-    kinds: Floats
+    rate: float
+    tolerated: Singles
+    is_kind: Singles
+    takers: Floats
+    either: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What one of the two workers may be: patterns cut to the clients of a pool that tolerate them, or the most that options can carry.
+
+    option: int64[S], ascending; places: float64[R, S]; load, count: float64[S], rate and number of clients.
+    """
+
+    option: Ints
     places: Floats
     load: Floats
     count: Floats
+
+    def only(self, kept: Ints) -> "_Side":
+        return _Side(self.option[kept], self.places[:, kept], self.load[kept], self.count[kept])
 
 
 class PairSearch:
@@ -58,156 +78,141 @@ class PairSearch:
         self.patterns = patterns
         self.mapped_worth = float(patterns.rates[patterns.kind].sum() * options.accuracy.max()) + 1.0
         self.work = 0
-        self._accuracy = options.accuracy[patterns.option]
-        self._room = ROOM_WORTH * options.capacity[patterns.option]
+        self._places = np.ascontiguousarray(patterns.places.T)
+        bounds = np.searchsorted(patterns.option, np.arange(len(options.batches) + 1))
+        self._first, self._number = bounds[:-1], np.diff(bounds)
+        self._room = ROOM_WORTH * options.capacity
         self._tolerated = options.tolerated.astype(np.float32)
+        self._is_kind = (patterns.kind[:, None] == np.arange(len(patterns.rates))[None, :]).astype(np.float32)
         # Who tolerates the least is seated first where there is a choice: it leaves those who can go anywhere.
         size = options.tolerated.sum(axis=1)
         self._takers = options.tolerated.sum(axis=0)
         self._rank = np.lexsort((np.arange(len(size)), size)).argsort()
-        # Equal sums of these marks: equal tolerance within a pool (but for a collision in 2^64, which costs a duplicate its chance).
-        self._mark = _marks(len(size))
 
     def value(self, held: Held) -> float:
         """What a worker's clients are worth, with the rates that are planned with."""
+        if not held.clients:
+            return 0.0
         rate = self.patterns.rates[self.patterns.kind[list(held.clients)]].sum()
-        room = ROOM_WORTH * float(self.options.capacity[held.option]) if held.clients else 0.0
-        return len(held.clients) * self.mapped_worth + float(self.options.accuracy[held.option] * rate) + room
+        worth = float(self.options.accuracy[held.option] * rate + self._room[held.option])
+        return len(held.clients) * self.mapped_worth + worth
 
     def best_single(self, clients: Sequence[int], allowed: Bools | None = None) -> Held:
         """The most valuable single worker from `clients`, over the options allowed."""
         self.work += SINGLE_WORK
         pool = self._pool(clients)
-        value = pool.count * self.mapped_worth + self._accuracy * pool.load
-        if allowed is not None:
-            value = np.where(allowed[self.patterns.option], value, -1.0)
-        best = int(value.argmax())
-        option = int(self.patterns.option[best])
+        options = np.arange(len(self.options.batches)) if allowed is None else np.flatnonzero(allowed)
+        side = self._side(pool, options)
+        best = int((side.count * self.mapped_worth + self.options.accuracy[side.option] * side.load).argmax())
+        option = int(side.option[best])
         chosen: list[int] = []
-        for members, places in zip(pool.of_kind, pool.places[best], strict=True):
-            takers = [i for i in self._ordered(members) if self.options.tolerated[i, option]]
+        for members, places in zip(self._of_kind(pool), side.places[:, best], strict=True):
+            takers = [i for i in members if self.options.tolerated[i, option]]
             chosen += takers[: int(places)]
-        return Held(option, tuple(chosen)) if chosen and value[best] > 0.0 else EMPTY
+        return Held(option, tuple(chosen)) if chosen else EMPTY
 
     def best_pair(
         self, clients: Sequence[int], present: float, dice: random.Random | None = None
     ) -> tuple[Held, Held] | None:
         """Two workers from `clients`, worth more than `present`; None when there are none.
 
-        With dice, one of the best divisions at random, also when it is worth as much as the present one. Cost: about 0.2 ms plus 25 ns per pair of
-        patterns that remains, counted in `work`.
+        With dice, one of the best divisions at random, also when it is worth as much as the present one. Bounds, first for two options, then for a
+        pattern beside an option, leave few pairs of patterns: a dozen times a dozen as a rule.
         """
-        self.work += CALL_WORK + PATTERN_WORK * len(self.patterns.option)
+        self.work += CALL_WORK
         if not len(clients):
             return None
-        pool = self._pool(clients)
         least = present - LEAST_GAIN if dice else present + LEAST_GAIN
-        everybody = least >= len(clients) * self.mapped_worth
-        rows, columns = self._hopeful_all(pool, least) if everybody else self._hopeful(pool, least)
-        if not len(rows) or not len(columns):
+        pool = self._pool(clients)
+        whole = self._whole(pool)
+        hopeful = self._bound(pool, whole, whole) > least
+        options = np.flatnonzero(hopeful.any(axis=0) | hopeful.any(axis=1))
+        if not len(options):
             return None
-        rows = self._distinct(pool, rows)
-        columns = self._distinct(pool, columns) if everybody else rows
-        self.work += len(rows) * len(columns)
-        value = self._value_all(pool, rows, columns) if everybody else self._value(pool, rows)
+        whole, side = whole.only(options), self._side(pool, options)
+        rows = side.only(np.flatnonzero((self._bound(pool, side, whole) > least).any(axis=1)))
+        columns = side.only(np.flatnonzero((self._bound(pool, whole, side) > least).any(axis=0)))
+        if not len(rows.option) or not len(columns.option):
+            return None
+        self.work += len(side.option) * len(options) + len(rows.option) * len(columns.option)
+        value = self._value(pool, rows, columns)
         best = int(value.argmax())
         if value.flat[best] <= least:
             return None
         if dice:
             equal = np.flatnonzero(value >= value.flat[best] - LEAST_GAIN)
             best = int(equal[dice.randrange(len(equal))])
-        row, column = divmod(best, len(columns))
-        return self._seated(pool, int(rows[row]), int(columns[column]))
+        row, column = divmod(best, len(columns.option))
+        return self._seated(pool, rows, row, columns, column)
 
     def _pool(self, clients: Sequence[int]) -> _Pool:
         members = np.array(sorted(clients), dtype=np.int64)
-        kind = self.patterns.kind[members]
-        of_kind = tuple(members[kind == r] for r in range(len(self.patterns.rates)))
-        takers = np.stack([self._tolerated[m].sum(axis=0) for m in of_kind], axis=1)  # [O, R]
-        places = np.minimum(self.patterns.places, takers[self.patterns.option])
-        kinds = np.array([len(m) for m in of_kind], dtype=np.float64)
-        return _Pool(members, of_kind, kinds, places, places @ self.patterns.rates, places.sum(axis=1))
+        tolerated, is_kind = self._tolerated[members], self._is_kind[members]
+        takers = is_kind.T @ tolerated
+        rate = float(is_kind.sum(axis=0) @ self.patterns.rates)
+        both = tolerated.T @ tolerated
+        size = both.diagonal()
+        either = size[:, None] + size[None, :] - both
+        return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), either.astype(np.float64))
 
-    def _hopeful(self, pool: _Pool, least: float) -> tuple[Ints, Ints]:
-        """Patterns that reach `least` beside the best other one."""
-        alone = pool.count * self.mapped_worth + self._accuracy * pool.load + self._room
-        kept = np.flatnonzero(alone + alone.max() > least)
-        return kept, kept
+    def _whole(self, pool: _Pool) -> _Side:
+        """The most that each option can carry of the pool: by rate, and by number with the least rates first."""
+        left, count = self.options.capacity.copy(), np.zeros(len(self.options.capacity))
+        for takers, rate in zip(pool.takers, self.patterns.rates, strict=True):
+            n = np.minimum(takers, left // rate)
+            left -= n * rate
+            count += n
+        load = np.minimum(self.options.capacity, self.patterns.rates @ pool.takers)
+        return _Side(np.arange(len(load)), pool.takers, load, count)
 
-    def _hopeful_all(self, pool: _Pool, least: float) -> tuple[Ints, Ints]:
-        """Where everybody must be seated: as the more accurate one (rows), patterns that reach `least` beside the most accurate one with room for
-        the rest; as the other (columns), patterns with room for what the widest row leaves."""
-        total = float(pool.kinds @ self.patterns.rates)
-        order = np.argsort(pool.load)
-        by_load = pool.load[order]
-        accuracy_above = np.append(np.maximum.accumulate(self._accuracy[order][::-1])[::-1], -np.inf)
-        partner = accuracy_above[np.searchsorted(by_load, total - pool.load - 1e-6)]
-        rest = total - pool.load
-        bound = self._room + self._room.max() + self._accuracy * pool.load + np.where(rest > 1e-6, rest * partner, 0.0)
-        rows = np.flatnonzero(bound > least - len(pool.clients) * self.mapped_worth)
-        if not len(rows):
-            return rows, rows
-        wide = pool.load >= total - pool.load[rows].max() - 1e-6
-        return rows, np.flatnonzero(wide & (pool.count >= len(pool.clients) - pool.count[rows].max()))
+    def _side(self, pool: _Pool, options: Ints) -> _Side:
+        """The patterns of these options."""
+        number = self._number[options]
+        ends = number.cumsum()
+        pattern = np.arange(int(ends[-1])) + np.repeat(self._first[options] - ends + number, number)
+        option = np.repeat(options, number)
+        places = np.minimum(self._places[:, pattern], pool.takers[:, option])
+        return _Side(option, places, self.patterns.rates @ places, places.sum(axis=0))
 
-    def _distinct(self, pool: _Pool, kept: Ints) -> Ints:
-        """Without patterns that a more accurate one with the same takers and places makes needless."""
-        mark = (self._mark[pool.clients] @ self.options.tolerated[pool.clients])[self.patterns.option[kept]]
-        for rate in range(len(self.patterns.rates)):
-            mark = mark * np.int64(1_000_003) + pool.places[kept, rate].astype(np.int64)
-        _, first = np.unique(mark, return_index=True)
-        return kept[np.sort(first)]
-
-    def _value_all(self, pool: _Pool, rows: Ints, columns: Ints) -> Floats:
-        """float64[rows, columns]: worth with everybody seated, as much as fits in the row's pattern; negative where not everybody can be."""
-        refused = 1.0 - self._tolerated[pool.clients]
-        options, row_at = np.unique(self.patterns.option[rows], return_inverse=True)
-        others, column_at = np.unique(self.patterns.option[columns], return_inverse=True)
-        by_both = refused[:, options].T @ refused[:, others]
-        feasible: Bools = (by_both < 0.5)[row_at][:, column_at]
-        for rate, n in enumerate(pool.kinds):
-            feasible &= pool.places[rows, rate][:, None] >= n - pool.places[columns, rate][None, :]
-        accuracy, other = self._accuracy[rows][:, None], self._accuracy[columns][None, :]
-        total = float(pool.kinds @ self.patterns.rates)
-        worth = pool.load[rows][:, None] * (accuracy - other) + total * other
-        worth += self._room[rows][:, None] + self._room[columns][None, :] + len(pool.clients) * self.mapped_worth
-        return np.where(feasible, worth, -1.0)
-
-    def _value(self, pool: _Pool, rows: Ints) -> Floats:
-        """float64[rows, rows]: worth of each pair, the first filled first."""
-        options, at = np.unique(self.patterns.option[rows], return_inverse=True)
-        accuracy, load = self._accuracy[rows], pool.load[rows]
-        value: Floats = (
-            (accuracy * load + self._room[rows])[:, None]
-            - load[:, None] * accuracy[None, :]
-            + self._room[rows][None, :]
-        )
-        for rate, members in enumerate(pool.of_kind):
-            tolerated = self._tolerated[members][:, options]
-            both = tolerated.T @ tolerated
-            either = both.diagonal()[:, None] + both.diagonal()[None, :] - both
-            places = pool.places[rows, rate]
-            seated = np.minimum(places[:, None] + places[None, :], either[at][:, at])
-            value += seated * (self.mapped_worth + accuracy * self.patterns.rates[rate])[None, :]
+    def _bound(self, pool: _Pool, first: _Side, second: _Side) -> Floats:
+        """float64[first, second]: no division between the two is worth more; the more accurate is filled first. −1 for the other way round."""
+        accuracy, other = self.options.accuracy[first.option], self.options.accuracy[second.option]
+        value = np.minimum(first.count[:, None] + second.count, pool.either[first.option[:, None], second.option])
+        value *= self.mapped_worth
+        value += other * np.minimum(second.load, (pool.rate - first.load)[:, None])
+        value += (accuracy * first.load + self._room[first.option])[:, None] + self._room[second.option]
+        value[first.option[:, None] > second.option] = -1.0
         return value
 
-    def _seated(self, pool: _Pool, row: int, column: int) -> tuple[Held, Held]:
+    def _value(self, pool: _Pool, rows: _Side, columns: _Side) -> Floats:
+        """float64[rows, columns]: worth of each pair, the first filled first."""
+        accuracy, other = self.options.accuracy[rows.option], self.options.accuracy[columns.option]
+        value = (accuracy * rows.load + self._room[rows.option])[:, None] - rows.load[:, None] * other
+        value += self._room[columns.option]
+        for kind, rate in enumerate(self.patterns.rates):
+            members = pool.is_kind[:, kind] > 0.0
+            refused = 1.0 - pool.tolerated[members]
+            either = len(refused) - refused[:, rows.option].T @ refused[:, columns.option]
+            seated = np.minimum(rows.places[kind][:, None] + columns.places[kind], either)
+            value += seated * (self.mapped_worth + other * rate)
+        return value
+
+    def _seated(self, pool: _Pool, rows: _Side, row: int, columns: _Side, column: int) -> tuple[Held, Held]:
         """Clients into the places of two patterns: those who tolerate only one of them there; of the others, the most tolerant where few can be."""
-        first, second = int(self.patterns.option[row]), int(self.patterns.option[column])
+        first, second = int(rows.option[row]), int(columns.option[column])
         ins: list[int] = []
         others: list[int] = []
-        for rate, members in enumerate(pool.of_kind):
-            order = self._ordered(members)
+        for rate, order in enumerate(self._of_kind(pool)):
             in_first, in_second = self.options.tolerated[order, first], self.options.tolerated[order, second]
             only_first = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and not b]
             only_second = [i for i, a, b in zip(order, in_first, in_second, strict=True) if b and not a]
             either = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and b]
             if self._takers[first] < self._takers[second]:
                 either.reverse()
-            places = int(pool.places[row, rate])
+            places = int(rows.places[rate, row])
             ins += (only_first + either)[:places]
             left = either[max(0, places - len(only_first)) :]
-            others += (only_second + left)[: int(pool.places[column, rate])]
+            others += (only_second + left)[: int(columns.places[rate, column])]
         return Held(first, tuple(sorted(ins))), Held(second, tuple(sorted(others)))
 
     def sorted_between(self, first: Held, second: Held) -> tuple[Held, Held]:
@@ -227,14 +232,8 @@ class PairSearch:
                 others = [i for i in others if i not in b] + order[len(a) :]
         return Held(first.option, tuple(sorted(ins))), Held(second.option, tuple(sorted(others)))
 
-    def _ordered(self, members: Ints) -> list[int]:
-        """The least tolerant first."""
-        return sorted((int(i) for i in members), key=lambda i: int(self._rank[i]))
-
-
-def _marks(count: int) -> Ints:
-    """int64[count]: fixed numbers without pattern (splitmix64), so that sums of different ones differ."""
-    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return (mixed ^ (mixed >> np.uint64(31))).view(np.int64)
+    def _of_kind(self, pool: _Pool) -> list[list[int]]:
+        """The clients of each rate, the least tolerant first."""
+        order = pool.clients[self._rank[pool.clients].argsort()]
+        kind = self.patterns.kind[order]
+        return [order[kind == rate].tolist() for rate in range(len(self.patterns.rates))]
