@@ -216,15 +216,15 @@ class _Search:
         for a, b in itertools.combinations(range(len(board.workers)), 2):
             board.workers[a], board.workers[b] = self._pairs.sorted_between(board.workers[a], board.workers[b])
 
-    def _divide(self, board: Board, a: int, b: int, settled: set[object], dice: random.Random | None = None) -> bool:
+    def _divide(self, board: Board, a: int, b: int, settled: set[object]) -> bool:
         first, second = board.workers[a], board.workers[b]
         state = (first.clients, second.clients, tuple(board.left))
         pool = [*first.clients, *second.clients, *board.left]
-        if not dice and state in settled:
+        if not pool or state in settled:
             return False
         settled.add(state)
         self.divisions += 1
-        found = self._pairs.best_pair(pool, self._pairs.value(first) + self._pairs.value(second), dice)
+        found = self._pairs.best_pair(pool, self._pairs.value(first) + self._pairs.value(second))
         if found is None:
             return False
         board.workers[a], board.workers[b] = found
@@ -240,17 +240,19 @@ class _Search:
         """The best board after kicks, until the work is done."""
         settled: set[object] = set()
         tried: set[object] = set()
+        climbs = self._problem.workers <= CLIMB_AGAIN_MAX
         for turn in itertools.count():
             if self._pairs.work >= self._work_max:
                 break
-            again = turn % 2 == 0 and self._problem.workers <= CLIMB_AGAIN_MAX
-            board = self._noisy(by_count=bool(best.left) and turn % 4 == 0) if again else best.copy()
-            raised = self._upgrade(board, tried) if turn % 2 else None
-            if raised is not None:
-                self._descend(board, settled, raised)
-            elif not again:
-                self._shuffle(board)
-                best = board.copy() if self._value(board) >= self._value(best) - LEAST_GAIN else best
+            if climbs and turn % 2 == 0:
+                board = self._noisy(by_count=bool(best.left) and turn % 4 == 0)
+            else:
+                board = best.copy()
+                raised = self._upgrade(board, tried)
+                if raised is not None:
+                    self._descend(board, settled, raised)
+                elif not climbs:
+                    break
             self._descend(board, settled)
             if self._value(board) > self._value(best) + LEAST_GAIN:
                 best = board
@@ -281,13 +283,6 @@ class _Search:
         board.left = sorted({*board.left, *board.workers[k].clients} - set(raised.clients))
         board.workers[k] = raised
         return k
-
-    def _shuffle(self, board: Board) -> None:
-        """Draw among divisions of equal worth, for as many random pairs as there are workers, twice."""
-        workers = range(len(board.workers))
-        for _ in range(2 * len(board.workers)):
-            a, b = self._dice.sample(workers, 2)
-            self._divide(board, a, b, set(), self._dice)
 
     def _rate(self, clients: Sequence[int]) -> float:
         return float(self._rates[list(clients)].sum())

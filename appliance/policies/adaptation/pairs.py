@@ -5,7 +5,6 @@ of rate r that tolerate one of them (Hall's condition for two kinds of places), 
 is a few array operations; patterns that cannot beat the present division with any partner are left out before.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 CALL_WORK = 13_000
 """What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
 SINGLE_WORK, SORT_WORK = CALL_WORK // 4, CALL_WORK // 20
+ROWS_AT_ONCE = 32
 LEAST_GAIN = 1e-8
 """Below this, two divisions are worth the same."""
 ROOM_WORTH = 1e-6
@@ -43,7 +43,7 @@ class _Pool:
     """The clients to divide.
 
     clients: int64[n]; rate: of all together; tolerated: float32[n, O]; is_kind: float32[n, R]; takers: float64[R, O], clients that tolerate an option;
-    either: float64[O, O], clients that tolerate one of two options.
+    both: float32[O, O], clients that tolerate two options.
     """
 
     clients: Ints
@@ -51,7 +51,7 @@ class _Pool:
     tolerated: Singles
     is_kind: Singles
     takers: Floats
-    either: Floats
+    both: Singles
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class PairSearch:
         bounds = np.searchsorted(patterns.option, np.arange(len(options.batches) + 1))
         self._first, self._number = bounds[:-1], np.diff(bounds)
         self._room = ROOM_WORTH * options.capacity
+        self._is_before = np.tri(len(options.batches), k=-1, dtype=np.bool_).T
         self._tolerated = options.tolerated.astype(np.float32)
         self._is_kind = (patterns.kind[:, None] == np.arange(len(patterns.rates))[None, :]).astype(np.float32)
         # Who tolerates the least is seated first where there is a choice: it leaves those who can go anywhere.
@@ -111,59 +112,57 @@ class PairSearch:
             chosen += takers[: int(places)]
         return Held(option, tuple(chosen)) if chosen else EMPTY
 
-    def best_pair(
-        self, clients: Sequence[int], present: float, dice: random.Random | None = None
-    ) -> tuple[Held, Held] | None:
-        """Two workers from `clients`, worth more than `present`; None when there are none.
+    def best_pair(self, clients: Sequence[int], present: float) -> tuple[Held, Held] | None:
+        """The best two workers from `clients`; None when they are not worth more than `present`.
 
-        With dice, one of the best divisions at random, also when it is worth as much as the present one. Bounds, first for two options, then for a
-        pattern beside an option, leave few pairs of patterns: a dozen times a dozen as a rule.
+        Bounds, first for two options, then for a pattern beside an option, leave few pairs of patterns: a dozen times a dozen as a rule.
         """
         self.work += CALL_WORK
-        if not len(clients):
-            return None
-        least = present - LEAST_GAIN if dice else present + LEAST_GAIN
+        least = present + LEAST_GAIN
         pool = self._pool(clients)
         whole = self._whole(pool)
         hopeful = self._bound(pool, whole, whole) > least
-        options = np.flatnonzero(hopeful.any(axis=0) | hopeful.any(axis=1))
-        if not len(options):
+        whole = whole.only(np.flatnonzero(hopeful.any(axis=0) | hopeful.any(axis=1)))
+        if not len(whole.option):
             return None
-        whole, side = whole.only(options), self._side(pool, options)
-        rows = side.only(np.flatnonzero((self._bound(pool, side, whole) > least).any(axis=1)))
-        columns = side.only(np.flatnonzero((self._bound(pool, whole, side) > least).any(axis=0)))
-        if not len(rows.option) or not len(columns.option):
-            return None
-        self.work += len(side.option) * len(options) + len(rows.option) * len(columns.option)
-        value = self._value(pool, rows, columns)
-        best = int(value.argmax())
-        if value.flat[best] <= least:
-            return None
-        if dice:
-            equal = np.flatnonzero(value >= value.flat[best] - LEAST_GAIN)
-            best = int(equal[dice.randrange(len(equal))])
-        row, column = divmod(best, len(columns.option))
-        return self._seated(pool, rows, row, columns, column)
+        side = self._side(pool, whole.option)
+        self.work += len(side.option) * len(whole.option)
+        as_first, as_second = self._bound(pool, side, whole).max(axis=1), self._bound(pool, whole, side).max(axis=0)
+        found = None
+        # The most promising first: what they reach rules most of the others out.
+        while len(rows := np.flatnonzero(as_first > least)):
+            rows = rows[np.argsort(-as_first[rows], kind="stable")[:ROWS_AT_ONCE]]
+            columns = np.flatnonzero(as_second > least)
+            if not len(columns):
+                break
+            self.work += len(rows) * len(columns)
+            value = self._value(pool, side.only(rows), side.only(columns))
+            best = int(value.argmax())
+            if value.flat[best] > least:
+                least, found = float(value.flat[best]), (rows[best // len(columns)], columns[best % len(columns)])
+            as_first[rows] = -np.inf
+        return self._seated(pool, side, *found) if found else None
 
     def _pool(self, clients: Sequence[int]) -> _Pool:
         members = np.array(sorted(clients), dtype=np.int64)
         tolerated, is_kind = self._tolerated[members], self._is_kind[members]
         takers = is_kind.T @ tolerated
         rate = float(is_kind.sum(axis=0) @ self.patterns.rates)
-        both = tolerated.T @ tolerated
-        size = both.diagonal()
-        either = size[:, None] + size[None, :] - both
-        return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), either.astype(np.float64))
+        return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), tolerated.T @ tolerated)
 
     def _whole(self, pool: _Pool) -> _Side:
-        """The most that each option can carry of the pool: by rate, and by number with the least rates first."""
-        left, count = self.options.capacity.copy(), np.zeros(len(self.options.capacity))
-        for takers, rate in zip(pool.takers, self.patterns.rates, strict=True):
+        """The most that each option can carry of the pool, by rate and by number. Without options that a more accurate one makes needless here:
+        tolerated by the same clients, with room for them."""
+        capacity = self.options.capacity
+        load = np.minimum(capacity, self.patterns.rates @ pool.takers)
+        beaten = (pool.both >= pool.both.diagonal()) & (capacity[:, None] >= load) & self._is_before
+        options = np.flatnonzero((load > 0.0) & ~beaten.any(axis=0))
+        left, count, places = capacity[options], np.zeros(len(options)), pool.takers[:, options]
+        for takers, rate in zip(places, self.patterns.rates, strict=True):  # the least rates first: the most clients
             n = np.minimum(takers, left // rate)
             left -= n * rate
             count += n
-        load = np.minimum(self.options.capacity, self.patterns.rates @ pool.takers)
-        return _Side(np.arange(len(load)), pool.takers, load, count)
+        return _Side(options, places, load[options], count)
 
     def _side(self, pool: _Pool, options: Ints) -> _Side:
         """The patterns of these options."""
@@ -177,7 +176,9 @@ class PairSearch:
     def _bound(self, pool: _Pool, first: _Side, second: _Side) -> Floats:
         """float64[first, second]: no division between the two is worth more; the more accurate is filled first. −1 for the other way round."""
         accuracy, other = self.options.accuracy[first.option], self.options.accuracy[second.option]
-        value = np.minimum(first.count[:, None] + second.count, pool.either[first.option[:, None], second.option])
+        size = pool.both.diagonal()
+        either = size[first.option][:, None] + size[second.option] - pool.both[first.option[:, None], second.option]
+        value: Floats = np.minimum(first.count[:, None] + second.count, either)
         value *= self.mapped_worth
         value += other * np.minimum(second.load, (pool.rate - first.load)[:, None])
         value += (accuracy * first.load + self._room[first.option])[:, None] + self._room[second.option]
@@ -197,9 +198,9 @@ class PairSearch:
             value += seated * (self.mapped_worth + other * rate)
         return value
 
-    def _seated(self, pool: _Pool, rows: _Side, row: int, columns: _Side, column: int) -> tuple[Held, Held]:
+    def _seated(self, pool: _Pool, side: _Side, row: int, column: int) -> tuple[Held, Held]:
         """Clients into the places of two patterns: those who tolerate only one of them there; of the others, the most tolerant where few can be."""
-        first, second = int(rows.option[row]), int(columns.option[column])
+        first, second = int(side.option[row]), int(side.option[column])
         ins: list[int] = []
         others: list[int] = []
         for rate, order in enumerate(self._of_kind(pool)):
@@ -209,10 +210,10 @@ class PairSearch:
             either = [i for i, a, b in zip(order, in_first, in_second, strict=True) if a and b]
             if self._takers[first] < self._takers[second]:
                 either.reverse()
-            places = int(rows.places[rate, row])
+            places = int(side.places[rate, row])
             ins += (only_first + either)[:places]
             left = either[max(0, places - len(only_first)) :]
-            others += (only_second + left)[: int(columns.places[rate, column])]
+            others += (only_second + left)[: int(side.places[rate, column])]
         return Held(first, tuple(sorted(ins))), Held(second, tuple(sorted(others)))
 
     def sorted_between(self, first: Held, second: Held) -> tuple[Held, Held]:
