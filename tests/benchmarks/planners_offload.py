@@ -20,8 +20,9 @@ from appliance.policies.offload.reactive import clipper_like, static
 from tests.checkers.offload import check
 from tests.instances.offload.rolling import Stay, carry_out, play, snapshot
 from tests.instances.offload.scenes import DEPTH, LINKS, NETWORKS, RATES, SLAS, new_client, waiting_scene
-from tests.instances.offload.variants import TWO_TIERS, UNIFORM, ZOOS, only, zoo_scene
+from tests.instances.offload.variants import THREE_TIERS, TWO_TIERS, UNIFORM, ZOOS, only, zoo_scene
 
+CROWDS = {"0.02, 0.04, 0.06": THREE_TIERS, "0.02, 0.06": TWO_TIERS, "uniform 0.02-0.06": UNIFORM}
 LIGHT: Mapping[int, float] = {n: 1.0 + 0.35 * n for n in (1, 2, 4, 8, 16, 32)}
 """A network quick enough for 200 clients."""
 DETECTION_RATES = (0.025, 0.035)
@@ -57,7 +58,7 @@ def served(policy: OffloadPolicy, scenes: Sequence[OffloadInput]) -> float:
     return total / len(scenes)
 
 
-def capacity(seeds: int) -> None:
+def capacity(seeds: Sequence[int]) -> None:
     """One plan for an empty box with 80 clients at its door."""
     print("\n## Clients served\n")
     print(
@@ -67,7 +68,7 @@ def capacity(seeds: int) -> None:
     cells = [(n, link, sla, SLAS[sla], (0.005, 0.007)) for n in NETWORKS for link in LINKS for sla in SLAS]
     cells += [("detection", link, "0.2 (IoU)", (0.2, 0.2), DETECTION_RATES) for link in LINKS]
     for network, link, sla, bounds, rates in cells:
-        scenes = [waiting_scene(seed, network, link, bounds, rates=rates) for seed in range(seeds)]
+        scenes = [waiting_scene(seed, network, link, bounds, rates=rates) for seed in seeds]
         found = {name: served(policy, scenes) for name, policy in policies(network, link).items()}
         paper = [found["arise"] / max(found[name], 0.1) for name in COLUMNS[:4]]
         numbers = " | ".join(f"{found[name]:.1f}" for name in (*COLUMNS, "arise", "earliest-due"))
@@ -75,15 +76,15 @@ def capacity(seeds: int) -> None:
         print(f"| {network} {link} {sla} | {numbers} | {min(paper):.1f}-{max(paper):.1f} | {ratio:.2f} |", flush=True)
 
 
-def variants(seeds: int) -> None:
+def variants(seeds: Sequence[int]) -> None:
     """The joint choice against the same crowd on one variant, over zoos, spreads of SLAs and crowds."""
     print("\n## Joint choice of variants\n")
     print("| zoo | SLAs | clients | best fixed | joint | ratio | worst scene | in closed form | joint, ms |")
     print("|" + " --- |" * 9)
     for zoo in ZOOS:
-        for title, tiers in (("0.02 and 0.06", TWO_TIERS), ("uniform 0.02-0.06", UNIFORM)):
-            for clients in (24, 40, 60):
-                scenes = [zoo_scene(seed, clients, tiers, ZOOS[zoo]) for seed in range(seeds)]
+        for title, tiers in CROWDS.items():
+            for clients in (20, 40, 60):
+                scenes = [zoo_scene(seed, clients, tiers, ZOOS[zoo]) for seed in seeds]
                 print(
                     f"| {zoo} | {title} | {clients} | {_joint_row(scenes, [row[0] for row in ZOOS[zoo]])} |", flush=True
                 )
@@ -115,7 +116,7 @@ def _within(loads: Iterable[float], capacity: float = 0.9) -> int:
     return sum(total <= capacity for total in accumulate(sorted(loads)))
 
 
-def following(seeds: int) -> None:
+def following(seeds: Sequence[int]) -> None:
     """Twelve seconds of coming and going."""
     print("\n## Plans that follow one another (every 200 ms, 10 at the door)\n")
     print(
@@ -129,9 +130,7 @@ def following(seeds: int) -> None:
         ("detection", "5G", "mixed"),
     ):
         for name in ("arise-alpha", "arise", "earliest-due"):
-            runs = [
-                play(OFFLOAD_POLICIES[name](), seed, network, link, sla, 12.0) for seed in range(max(3, seeds // 2))
-            ]
+            runs = [play(OFFLOAD_POLICIES[name](), seed, network, link, sla, 12.0) for seed in _fewer(seeds)]
             drops = [drop / slo for run in runs for drop, slo in run.drops]
             moves = f"{sum(r.removals for r in runs)} / {sum(r.admissions for r in runs)}"
             mean = statistics.mean(run.served_mean for run in runs)
@@ -171,7 +170,7 @@ def _rates_at(fps: float) -> tuple[float, float]:
     return RATES[0] * 60.0 / fps, RATES[1] * 60.0 / fps
 
 
-def times() -> None:
+def times(seeds: Sequence[int]) -> None:
     """CPU milliseconds of a decision."""
     print("\n## Time of a decision, ms CPU: 20th percentile / median of 21 repeats, mean over ten plans\n")
     print("| case | asked | arise | default |\n| --- | --- | --- | --- |")
@@ -202,7 +201,7 @@ def _spent_ms(policy: OffloadPolicy, problem: OffloadInput, repeats: int = 21) -
     return sorted(spent)[repeats // 5], statistics.median(spent)
 
 
-def growth(seeds: int) -> None:
+def growth(seeds: Sequence[int]) -> None:
     """How times and clients served grow with clients, with those at the door, and with the frame rate."""
     print("\n## Growth, steady: light network, 5G, mixed, ms CPU (20th percentile / median)\n")
     print("| fps | clients | arise | default |\n| --- | --- | --- | --- |")
@@ -214,10 +213,7 @@ def growth(seeds: int) -> None:
     print("| fps | at the door | arise | default | ratio | arise, ms | default, ms |\n" + "|" + " --- |" * 7)
     for fps in FRAME_RATES:
         for clients in (10, 20, 40, 80, 160):
-            scenes = [
-                waiting_scene(s, "depth", "5G", "mixed", clients, _rates_at(fps), fps)
-                for s in range(max(3, seeds // 2))
-            ]
+            scenes = [waiting_scene(s, "depth", "5G", "mixed", clients, _rates_at(fps), fps) for s in _fewer(seeds)]
             policies = [OFFLOAD_POLICIES[name]() for name in TIMED]
             plain, ours = (served(policy, scenes) for policy in policies)
             spent = [statistics.mean(_spent_ms(policy, x, 5)[1] for x in scenes) for policy in policies]
@@ -225,16 +221,24 @@ def growth(seeds: int) -> None:
             print(f"| {fps:.0f} | {clients} | {counts} | {spent[0]:.1f} | {spent[1]:.1f} |", flush=True)
 
 
+def _fewer(seeds: Sequence[int]) -> Sequence[int]:
+    return seeds[: max(3, len(seeds) // 2)]
+
+
+TABLES = {"times": times, "growth": growth, "variants": variants, "capacity": capacity, "following": following}
+
+
 def main() -> None:
-    """Print all tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer seeds")
-    seeds = 3 if parser.parse_args().quick else 10
-    times()
-    growth(seeds)
-    variants(seeds)
-    capacity(seeds)
-    following(seeds)
+    parser.add_argument("--quick", action="store_true", help="three seeds")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--table", choices=TABLES, action="append", help="only this one, or these")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + (3 if options.quick else options.seeds))
+    for name in options.table or TABLES:
+        TABLES[name](seeds)
 
 
 if __name__ == "__main__":
