@@ -33,8 +33,6 @@ WORK_MIN, WORK_MAX = 175, 2000
 """The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
-ANNEALED_CALLS = 30
-"""Work in addition, so that a start more leaves something for the kicks; about 5 ms."""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
@@ -143,32 +141,22 @@ class _Search:
     # Starts
 
     def _starts(self) -> list[Board]:
-        """Boards to descend from: the best rung of the ladder, by clients too where not all can be mapped, and the previous networks."""
-        starts = [self.climbed(by_count=False)]
-        if starts[0].left:
-            starts += [self.climbed(by_count=True), self._greedy()]
-            if self._problem.workers * len(self._problem.clients) <= ANNEALED_MAX:
-                starts.append(self._annealed())
-                self._work_max += ANNEALED_CALLS * CALL_WORK
+        """Boards to descend from: the best rung of the ladder, what annealing ends with where not all can be mapped, and the previous networks."""
+        starts = [self.climbed()]
+        if starts[0].left and self._problem.workers * len(self._problem.clients) <= ANNEALED_MAX:
+            starts.append(self._annealed())
         if any(self._problem.previous):
             starts.append(self._warm())
         return starts
 
-    def climbed(self, by_count: bool, noise: Floats | None = None) -> Board:
-        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, by_count, noise)
+    def climbed(self, noise: Floats | None = None) -> Board:
+        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, noise)
         rung: Rung | None = ladder.climb(self._work_max // 2)
         self._pairs.work += ladder.work
         board = Board([], list(self._servable))
         while rung is not None and rung.parent is not None:
             self._give(board, Held(rung.option, rung.clients) if rung.clients else EMPTY)
             rung = rung.parent
-        return board
-
-    def _greedy(self) -> Board:
-        """Worker by worker the option with the most clients."""
-        board = Board([], list(self._servable))
-        for _ in range(self._problem.workers):
-            self._give(board, self._pairs.best_single(board.left) if board.left else EMPTY)
         return board
 
     def _annealed(self) -> Board:
@@ -245,7 +233,7 @@ class _Search:
             if self._pairs.work >= self._work_max:
                 break
             if climbs and turn % 2 == 0:
-                board = self._noisy(by_count=bool(best.left) and turn % 4 == 0)
+                board = self._noisy()
             else:
                 board = best.copy()
                 raised = self._upgrade(board, tried)
@@ -258,9 +246,9 @@ class _Search:
                 best = board
         return best
 
-    def _noisy(self, by_count: bool) -> Board:
+    def _noisy(self) -> Board:
         spread = NOISE * float(self._rates.mean())
-        return self.climbed(by_count, np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
+        return self.climbed(np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
 
     def _upgrade(self, board: Board, tried: set[object]) -> int | None:
         """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when all were."""

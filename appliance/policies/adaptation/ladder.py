@@ -37,14 +37,10 @@ class Rung:
 
 
 class Ladder:
-    """Levels for one problem. `by_count` prefers many clients to much rate when a worker chooses: for problems where not all can be mapped.
-    `noise` (float64[P], in requests per second) makes patterns look larger than they are, for other ways up."""
+    """Levels for one problem. `noise` (float64[P], in requests per second) makes patterns look larger than they are, for other ways up."""
 
-    def __init__(
-        self, options: Options, patterns: Patterns, workers: int, by_count: bool, noise: Floats | None = None
-    ) -> None:
+    def __init__(self, options: Options, patterns: Patterns, workers: int, noise: Floats | None = None) -> None:
         self._rates = patterns.rates
-        self._weights = patterns.rates + (1e6 if by_count else 0.0)
         self._workers = workers
         self.work = 0
         accuracies, level = np.unique(options.accuracy, return_inverse=True)
@@ -123,7 +119,7 @@ class Ladder:
         self.work += RUNG_WORK
         options, most, noise = self._patterns[level]
         places = np.minimum(most, below.takers[options])
-        best = int((places @ self._weights + noise).argmax())
+        best = int((places @ self._rates + noise).argmax())
         option = int(options[best])
         clients = self._seated(below, option, places[best].tolist())
         left = below.left.copy()
