@@ -26,6 +26,8 @@ from tests.instances.adaptation import ZOOS, drawn, overloaded, shaded, yolo
 from tests.instances.adaptation.written import written
 
 FAST = tuple(name for name in ADAPTATION_POLICIES if name != "exact")
+EACH = (4, 6, 8, 10)
+"""Clients a worker in the problems that `exact` solves."""
 LINKS_BPS = (20e6, 15e6, 10e6, 7.5e6)
 FAMILIES = {"drawn": drawn, "overloaded": overloaded}
 
@@ -74,10 +76,10 @@ class Compared:
             self.ratios.append(plan.objective / best.objective if best.objective else 1.0)
 
 
-def against_exact(seeds: Sequence[int], limit_s: float, longer_s: float) -> None:
+def against_exact(seeds: Sequence[int], each: Sequence[int], limit_s: float, longer_s: float) -> None:
     """Every policy against the optimum; where it was not proven in time, against the best plan known, and `exchange` against bounds."""
     found = {policy: Compared(0, [], []) for policy in (*FAST, "exact")}
-    chosen = cases((2, 4), (4, 6, 8, 10), seeds)
+    chosen = cases((2, 4), each, seeds)
     open_cases: list[str] = []
     for case in chosen:
         problem = replace(case.problem(), time_limit_s=limit_s)
@@ -87,7 +89,7 @@ def against_exact(seeds: Sequence[int], limit_s: float, longer_s: float) -> None
             found[policy].add(plan, best, ms)
         if best.facts["proven"] < 1.0:
             open_cases.append(f"| {_named(case)} | {_closed(problem, plans['exchange'][0], best, limit_s, longer_s)} |")
-    print("## {2, 4} workers × {4, 6, 8, 10} clients each, against `exact`\n")
+    print(f"## {{2, 4}} workers × {{{', '.join(map(str, each))}}} clients each, against `exact`\n")
     print(
         f"{len(chosen)} problems of {len(ZOOS)} zoos, half of them overloaded; {len(open_cases)} optima not proven in {limit_s:g} s.\n"
     )
@@ -269,6 +271,16 @@ def _times(spent: list[float]) -> str:
     return f"{statistics.median(spent):.1f} | {max(spent):.1f}"
 
 
+TABLES: Mapping[str, Callable[[argparse.Namespace, Sequence[int]], None]] = {
+    "exact": lambda options, seeds: against_exact(seeds, options.each or EACH, options.limit, options.longer),
+    "bounds": lambda options, seeds: against_bounds(seeds, options.limit),
+    "times": lambda _, seeds: times(seeds),
+    "baselines": lambda _, seeds: baselines(seeds),
+    "growth": lambda _, seeds: growth(seeds),
+    "prefetch": lambda _, seeds: prefetched(seeds),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
@@ -277,23 +289,14 @@ def main() -> None:
     parser.add_argument("--longer", type=float, default=120.0)
     parser.add_argument("--quick", action="store_true", help="one seed, 3 s for each optimum or bound")
     parser.add_argument("--table", choices=TABLES, action="append", help="only this one, or these")
+    parser.add_argument("--each", type=int, action="append", help="clients a worker beside `exact`, only so many")
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.limit, options.longer = 1, 3.0, 3.0
     seeds = range(options.first, options.first + options.seeds)
     decide(Case("overloaded", "yolo", 2, 4, 0).problem(), "exact")  # what the first call imports is nobody's time
     for name in options.table or TABLES:
-        TABLES[name](seeds, options.limit, options.longer)
-
-
-TABLES: Mapping[str, Callable[[Sequence[int], float, float], None]] = {
-    "exact": against_exact,
-    "bounds": lambda seeds, limit, _: against_bounds(seeds, limit),
-    "times": lambda seeds, *_: times(seeds),
-    "baselines": lambda seeds, *_: baselines(seeds),
-    "growth": lambda seeds, *_: growth(seeds),
-    "prefetch": lambda seeds, *_: prefetched(seeds),
-}
+        TABLES[name](options, seeds)
 
 
 if __name__ == "__main__":

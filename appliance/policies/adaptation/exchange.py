@@ -29,7 +29,7 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_MAX = 175, 2000
+WORK_MIN, WORK_MAX = 200, 2000
 """The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
@@ -93,7 +93,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(1.1 * workers**2.5)))
+    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(0.85 * workers**2.5)))
 
 
 def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:
