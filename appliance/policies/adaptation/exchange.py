@@ -24,13 +24,13 @@ RATE_KINDS_MAX = 6
 LEVELS_AHEAD = 3
 """How many levels of accuracy an upgrade tries at most."""
 CLIMB_AGAIN_MAX = 8
-"""With more workers than this another climb costs more than it finds; divisions of equal worth are drawn in its turn."""
+"""With more workers than this another climb costs more than it finds."""
 FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_MIN, WORK_MAX = 200, 2000
-"""The bound on work in calls of `best_pair` (about 0.2 ms): 175 up to 7 workers, 199 for 8, 1126 for 16."""
+"""The bound on work in calls of `best_pair` (about 0.15 ms): 200 up to 8 workers, 870 for 16."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
@@ -54,12 +54,12 @@ class Exchange:
     1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to
        fewer kinds for the search, the paper's own way runs beside it,
        and the better of the two is improved with the true rates (`polish`).
-    2. Starts: a climb over networks with clients given out greedily (`ladder`); where not all can be mapped, also one by clients, and what short
-       annealing ends with; and the previous networks.
+    2. Starts: a climb over networks with clients given out greedily (`ladder`); where not all can be mapped, also what short annealing ends with; and
+       the previous networks.
     3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
        or two workers that is the optimum.
-    4. Until the work is done, by turns: another climb, with noise, and its descent; a worker forced up, whose lost clients the others take, or, when all
-       that was tried, divisions of equal worth drawn by `seed`. What is better stays.
+    4. Until the work is done, by turns: another climb, with noise drawn by `seed`, and its descent; a worker forced up, whose lost clients the others
+       take, until all were tried. What is better stays.
     The bound on work counts operations, not time, so equal input gives equal output. Ties: client and network names. Unlike annealing over networks with
     a greedy mapping (Jellyfish), a move here sees two workers' networks, batches and clients together.
     """
