@@ -14,7 +14,7 @@ from appliance.policies.adaptation.budgets import batch_for
 from appliance.policies.adaptation.ladder import Ladder, Rung
 from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.options import Floats, Options, options_of
-from appliance.policies.adaptation.pairs import CALL_WORK, EMPTY, LEAST_GAIN, Held, PairSearch
+from appliance.policies.adaptation.pairs import EMPTY, LEAST_GAIN, Held, PairSearch
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.adaptation.polish import polished
 
@@ -29,8 +29,8 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_MAX = 200, 2000
-"""The bound on work in calls of `best_pair` (about 0.15 ms): 200 up to 8 workers, 870 for 16."""
+WORK_MIN, WORK_EACH, WORK_MAX = 2_900_000, 14_000, 25_000_000
+"""The bound on work, 10 ns or so each: the least; by workers^2.5: 14 million for 16; the most."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
@@ -93,7 +93,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    return CALL_WORK * min(WORK_MAX, max(WORK_MIN, int(0.85 * workers**2.5)))
+    return min(WORK_MAX, max(WORK_MIN, int(WORK_EACH * workers**2.5)))
 
 
 def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:
@@ -151,7 +151,7 @@ class _Search:
 
     def climbed(self, noise: Floats | None = None) -> Board:
         ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, noise)
-        rung: Rung | None = ladder.climb(self._work_max // 2)
+        rung: Rung | None = ladder.climb(min(self._work_max // 2, self._work_max - self._pairs.work))
         self._pairs.work += ladder.work
         board = Board([], list(self._servable))
         while rung is not None and rung.parent is not None:

@@ -14,7 +14,7 @@ from appliance.policies.adaptation.options import Bools, Floats, Options
 from appliance.policies.adaptation.patterns import Ints, Patterns
 
 RUNG_WORK = 2_500
-"""What one worker costs, in the unit of `pairs.CALL_WORK`."""
+"""What one worker costs, in the unit of `pairs.BOUND_WORK`."""
 
 MOVES = ((1,), (2,), (1, -1), (1, -2), (2, -1), (1, -1, -1), (1, 1, -1), (-1,))
 """By how many levels one, two or three workers move together, in the order of trying; a worker alone goes down where that lets it carry more."""

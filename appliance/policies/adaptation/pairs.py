@@ -14,9 +14,9 @@ import numpy.typing as npt
 from appliance.policies.adaptation.options import Bools, Floats, Options
 from appliance.policies.adaptation.patterns import Ints, Patterns
 
-CALL_WORK = 13_000
-"""What a call costs before it looks at pairs, in pairs of patterns; so that `work` is proportional to time."""
-SINGLE_WORK, SORT_WORK = CALL_WORK // 4, CALL_WORK // 20
+BOUND_WORK, SIDE_WORK, SINGLE_WORK, SORT_WORK = 8_000, 12_000, 5_000, 600
+"""What the bounds of a division cost, what it costs beyond when they hold something out (and a unit each pair of patterns), a worker alone, and an
+exchange, in about 10 ns: so that `work` is proportional to time."""
 ROWS_AT_ONCE = 32
 LEAST_GAIN = 1e-8
 """Below this, two divisions are worth the same."""
@@ -117,7 +117,7 @@ class PairSearch:
 
         Bounds, first for two options, then for a pattern beside an option, leave few pairs of patterns: a dozen times a dozen as a rule.
         """
-        self.work += CALL_WORK
+        self.work += BOUND_WORK
         least = present + LEAST_GAIN
         pool = self._pool(clients)
         whole = self._whole(pool)
@@ -126,7 +126,7 @@ class PairSearch:
         if not len(whole.option):
             return None
         side = self._side(pool, whole.option)
-        self.work += len(side.option) * len(whole.option)
+        self.work += SIDE_WORK + len(side.option) * len(whole.option)
         as_first, as_second = self._bound(pool, side, whole).max(axis=1), self._bound(pool, whole, side).max(axis=0)
         found = None
         # The most promising first: what they reach rules most of the others out.
