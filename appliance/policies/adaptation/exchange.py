@@ -32,7 +32,7 @@ NOISE = 1.2
 WORK_MIN, WORK_EACH, WORK_MAX = 2_900_000, 14_000, 25_000_000
 """The bound on work, 10 ns or so each: the least; by workers^2.5: 14 million for 16; the most."""
 ANNEALED_MAX = 4_000
-"""Clients × workers up to which an overloaded problem is also annealed for a start: about 30 ms for 16 × 160, then more than the rest."""
+"""Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
