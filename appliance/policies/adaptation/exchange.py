@@ -29,8 +29,8 @@ FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
 """With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_EACH, WORK_MAX = 2_900_000, 14_000, 25_000_000
-"""The bound on work, 10 ns or so each: the least; by workers^2.5: 14 million for 16; the most."""
+WORK_MIN, WORK_EACH, WORK_MAX = 2_500_000, 10_000, 25_000_000
+"""The bound on work, 10 ns or so each: the least; by workers^2.5: 10 million for 16; the most."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
