@@ -11,7 +11,7 @@ Where the paper leaves something open:
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 
@@ -51,6 +51,8 @@ class Estimate:
 
 Metric = Callable[[Tally], float | None]
 Results = Mapping[Cell, Tally]
+GapJob = tuple[tuple[Cell, float], ...]
+"""Cells with the same requests and memory, each with the share of requests that may be cold."""
 
 
 def gap_s(degree: float) -> float:
@@ -102,9 +104,10 @@ def run_one(cell: Cell) -> tuple[Cell, Tally]:
     return cell, run_cell(cell)
 
 
-def bound_one(job: tuple[Cell, tuple[float, ...]]) -> tuple[Cell, list[Reference]]:
-    """For a pool of processes: the references of a cell for the given cold shares."""
-    return job[0], bound_cell(*job)
+def bound_one(job: GapJob) -> list[tuple[Cell, Reference]]:
+    """For a pool of processes: the references of cells with the same requests and memory."""
+    cells = [cell for cell, _ in job]
+    return list(zip(cells, bound_cell(cells[0], [cold for _, cold in job]), strict=True))
 
 
 def over_repetitions(results: Results, metric: Metric, chosen: Callable[[Cell], bool]) -> Estimate | None:
@@ -123,6 +126,8 @@ class Gap:
     runs: int
     utility_gained: float
     utility_open: float
+    utility_reached: float
+    """By the clairvoyant's own plan: an estimate of `utility_open` from below."""
     cold_saved: float
     cold_open: float
 
@@ -135,13 +140,13 @@ class Gap:
         return self.cold_saved / self.cold_open if self.cold_open else None
 
 
-def gap_jobs(results: Results) -> list[tuple[Cell, tuple[float, ...]]]:
+def gap_jobs(results: Results) -> list[GapJob]:
     """What `bound_one` has to do: for each run of ours, the reference that may be as cold as the colder of the two policies."""
-    return [
-        (cell, (max(tally.cold, results[partner].cold),))
-        for cell, tally in results.items()
-        if cell.policy == OURS and (partner := partner_of(cell)) in results
-    ]
+    jobs: dict[Cell, list[tuple[Cell, float]]] = defaultdict(list)
+    for cell, tally in results.items():
+        if cell.policy == OURS and (partner := partner_of(cell)) in results:
+            jobs[replace(cell, deviation=0.0, alpha=ALPHA)].append((cell, max(tally.cold, results[partner].cold)))
+    return [tuple(job) for job in jobs.values()]
 
 
 def partner_of(cell: Cell, policy: str = "iws-bfe") -> Cell:
@@ -149,14 +154,15 @@ def partner_of(cell: Cell, policy: str = "iws-bfe") -> Cell:
     return Cell(policy, cell.memory_mb, cell.deviation, cell.repetition, cell.alpha, cell.gap_s, cell.count)
 
 
-def gap(results: Results, references: Iterable[tuple[Cell, Sequence[Reference]]]) -> Gap:
+def gap(results: Results, references: Iterable[tuple[Cell, Reference]]) -> Gap:
     """Pooled over all given runs."""
-    runs, gained, open_, saved, cold_open = 0, 0.0, 0.0, 0.0, 0.0
-    for cell, (reference,) in references:
+    runs, gained, open_, reached, saved, cold_open = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for cell, reference in references:
         ours, theirs = results[cell], results[partner_of(cell)]
         runs += 1
         gained += ours.utility - theirs.utility
         open_ += reference.utility_most - theirs.utility
+        reached += reference.utility_reached - theirs.utility
         saved += theirs.cold - ours.cold
         cold_open += theirs.cold - reference.cold_least
-    return Gap(runs, gained, open_, saved, cold_open)
+    return Gap(runs, gained, open_, reached, saved, cold_open)

@@ -1,11 +1,13 @@
 """Runs of the Table II box over deviation, memory, policy, α and rate: one `Cell` in, one small `Tally` out, so that other processes can do the work."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from appliance.lab.bound import Schedule, reference
+from appliance.lab.bound import references
+from appliance.lab.chains import Schedule
+from appliance.lab.clairvoyant import reached
 from appliance.lab.deviation import Traces, draw_traces
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
@@ -95,11 +97,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The clairvoyant's figures for a cell: the fewest cold (share), and the most utility with at most `cold` of them."""
+    """The clairvoyant's figures for a cell: bounds on the share of cold and, with at most `cold` of them, on utility; and what its own plan reaches."""
 
     cold_least: float
     cold: float
     utility_most: float
+    cold_reached: float
+    utility_reached: float
 
 
 def run_cell(cell: Cell) -> Tally:
@@ -111,13 +115,18 @@ def run_cell(cell: Cell) -> Tally:
     return Tally({name: _share(name, row) for name, row in applications.items()}, traces.deviation, loads)
 
 
-def bound_cell(cell: Cell, colds: Iterable[float]) -> list[Reference]:
-    """The reference for each cold share that is allowed; the cell's policy does not matter."""
+def bound_cell(cell: Cell, colds: Sequence[float]) -> list[Reference]:
+    """The reference for each cold share that is allowed. The cell's policy, deviation and α do not matter: the requests are the same."""
     scenario = parse_scenario(document(traces_of(cell), cell.memory_mb, "none", cell.alpha))
     schedule = Schedule.of(scenario)
-    requests = cell.count * len(TABLE_II)
-    least = reference(schedule).cold_least / requests
-    return [Reference(least, cold, reference(schedule, cold_max=cold * requests).utility_most) for cold in colds]
+    requests = len(schedule.asks)
+    loads_max, workers = scenario.box.loads_parallel_max, scenario.processor.concurrency
+    planned = reached(schedule, loads_parallel_max=loads_max, workers=workers)
+    bounds = references(schedule, [cold * requests for cold in colds])
+    return [
+        Reference(bound.cold_least / requests, cold, bound.utility_most, planned.cold, planned.utility)
+        for cold, bound in zip(colds, bounds, strict=True)
+    ]
 
 
 def traces_of(cell: Cell) -> Traces:

@@ -1,16 +1,20 @@
 """Residency: cold starts and utility of the eviction policies over deviation and memory, beside a clairvoyant's.
 
 The whole engine in virtual time (`appliance.lab`), Table II, deviations 0 ... 90 %, memory 400 ... 2100 MB, ten seeds a cell (`--quick`: two). "cold" is
-(cold + failed + dropped) / requests. A cell is a deviation and a memory, its figure the mean over seeds.
+(cold + failed + dropped) / requests. A cell is a deviation and a memory, its figure the mean over seeds. With `--keep FILE` what is done is written there
+as it is done, and a run that was broken off goes on (delete the file when the code has changed).
 """
 
 import argparse
 import multiprocessing
+import pickle
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
+from contextlib import suppress
+from itertools import chain, product
+from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from appliance.lab.reproduce import (
     DEVIATIONS,
@@ -32,15 +36,33 @@ from appliance.lab.table2 import SMALLEST_MB
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
-Bounds = list[tuple[Cell, list[Reference]]]
+Bounds = list[tuple[Cell, Reference]]
 
 
-def spread(work: Callable[[Job], Done], jobs: list[Job], processes: int, what: str) -> Iterator[Done]:
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for i, done in enumerate(pool.imap(work, jobs, chunksize=20), 1):
-            if i % 250 == 0:
-                print(f"{what}: {i} of {len(jobs)}", file=sys.stderr, flush=True)
-            yield done
+class Runner:
+    """Spreads jobs over processes, and remembers what is done in a file."""
+
+    def __init__(self, processes: int, keep: Path | None) -> None:
+        self._processes = processes
+        self._keep = keep
+        self._done: dict[object, Any] = dict(_kept(keep)) if keep is not None and keep.exists() else {}
+
+    def spread(self, work: Callable[[Job], Done], jobs: list[Job], what: str) -> list[Done]:
+        left = [job for job in jobs if job not in self._done]
+        print(f"{what}: {len(left)} of {len(jobs)} to do", file=sys.stderr, flush=True)
+        with multiprocessing.get_context("spawn").Pool(self._processes) as pool:
+            for job, done in zip(left, pool.imap(work, left, chunksize=4), strict=True):
+                self._done[job] = done
+                if self._keep is not None:
+                    with self._keep.open("ab") as file:
+                        pickle.dump((job, done), file)
+        return [self._done[job] for job in jobs]
+
+
+def _kept(path: Path) -> Iterator[tuple[object, Any]]:
+    with path.open("rb") as file, suppress(EOFError, pickle.UnpicklingError):  # the last one may be half written
+        while True:
+            yield pickle.load(file)
 
 
 def cell_mean(results: Results, policy: str, memory_mb: float, deviation: float, metric: str) -> float:
@@ -93,14 +115,19 @@ def satisfaction(results: Results) -> tuple[float, float]:
 
 def gaps(results: Results, bounds: Bounds) -> float:
     print(
-        "| MB | utility: iws-bfe to bound | closed | cold points: iws-bfe to bound | closed |\n| --- | --- | --- | --- | --- |"
+        "| | utility: iws-bfe to ours | to the clairvoyant's plan | to the bound | share of the last closed "
+        "| cold points: iws-bfe to bound | closed |\n| --- | --- | --- | --- | --- | --- | --- |"
     )
-    chosen: list[tuple[str, Bounds]] = [(f"{m:.0f}", [b for b in bounds if b[0].memory_mb == m]) for m in MEMORIES_MB]
+    chosen: list[tuple[str, Bounds]] = [
+        *((f"{m:.0f} MB", [b for b in bounds if b[0].memory_mb == m]) for m in MEMORIES_MB),
+        *((f"deviation {d:.0%}", [b for b in bounds if b[0].deviation == d]) for d in DEVIATIONS),
+    ]
     for name, rows in [*chosen, ("all", bounds)]:
         one = gap(results, rows)
+        sums = (one.utility_gained, one.utility_reached, one.utility_open)
         print(
-            f"| {name} | {one.utility_open / one.runs:.2f} | {_share(one.utility_share)} | {100 * one.cold_open / one.runs:.2f} "
-            f"| {_share(one.cold_share)} |"
+            f"| {name} | {' | '.join(f'{value / one.runs:.2f}' for value in sums)} | {_share(one.utility_share)} "
+            f"| {100 * one.cold_open / one.runs:.2f} | {_share(one.cold_share)} |"
         )
     print(flush=True)
     return gap(results, bounds).utility_share or 0.0
@@ -119,11 +146,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--keep", type=Path, metavar="FILE")
     options = parser.parse_args()
     repetitions = 2 if options.quick else options.repetitions
-    results = dict(spread(run_one, sweep_cells(repetitions), options.processes, "sweep"))
-    busy = dict(spread(run_one, degree_cells(repetitions, (5,)), options.processes, "degree 5"))
-    bounds = list(spread(bound_one, gap_jobs(results), options.processes, "bounds"))
+    runner = Runner(options.processes, options.keep)
+    results = dict(runner.spread(run_one, sweep_cells(repetitions), "sweep"))
+    busy = dict(runner.spread(run_one, degree_cells(repetitions, (5,)), "degree 5"))
+    bounds = list(chain.from_iterable(runner.spread(bound_one, gap_jobs(results), "bounds")))
     report(results, busy, bounds)
 
 

@@ -63,11 +63,20 @@ def test_the_share_of_the_gap_is_pooled() -> None:
         other: tally(9, 81),
         partner_of(other): tally(9, 81),
     }
-    allowed = {cell: round(cold, 9) for cell, (cold,) in gap_jobs(results)}
+    allowed = {cell: round(cold, 9) for job in gap_jobs(results) for cell, cold in job}
     assert allowed == {ours: 0.4, other: 0.1}
-    found = gap(results, [(ours, [Reference(0.1, 0.4, 84)]), (other, [Reference(0.1, 0.1, 85)])])
+    found = gap(results, [(ours, Reference(0.1, 0.4, 84, 0, 83)), (other, Reference(0.1, 0.1, 85, 0, 82))])
     assert found.utility_share == pytest.approx((2 + 0) / (4 + 4))
+    assert found.utility_reached == pytest.approx(3 + 1)
     assert found.cold_share == pytest.approx(0.2 / 0.3)
+
+
+def test_cells_with_the_same_requests_have_one_reference_job() -> None:
+    cells = [Cell(p, m, d, r) for p in (OURS, "iws-bfe") for m in (400, 700) for d in (0.0, 0.3) for r in (1, 2)]
+    jobs = gap_jobs({cell: tally(5) for cell in cells})
+    assert [[(c.memory_mb, c.deviation, c.repetition) for c, _ in job] for job in jobs] == [
+        [(m, 0.0, r), (m, 0.3, r)] for m in (400, 700) for r in (1, 2)
+    ]
 
 
 def test_every_figure_of_the_paper_becomes_a_table_of_numbers() -> None:

@@ -45,3 +45,11 @@ def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
     (bound,) = bound_cell(cell, [tally.cold])
     assert bound.cold_least <= tally.cold
     assert bound.utility_most >= tally.utility
+    assert tally.utility < bound.utility_reached <= bound.utility_most
+    assert bound.cold_least / 40 <= bound.cold_reached < tally.cold
+
+
+def test_a_reference_is_that_of_the_requests_whatever_is_predicted() -> None:
+    assert bound_cell(Cell("bfe", 700, 0.3, 2, count=8), [0.1, 0.5]) == bound_cell(
+        Cell("floors", 700, 0.0, 2, count=8), [0.1, 0.5]
+    )
