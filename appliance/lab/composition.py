@@ -30,7 +30,8 @@ from appliance.lab.scenario import BoxProcessor, ModelShape, Scenario, TenantSha
 from appliance.lab.workload import predictions
 from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
 from appliance.policies.eviction.base import TenantShare
-from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast import FORECASTERS
+from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.choice import Choice
 from appliance.policies.forecast.ewma import Ewma
 from appliance.policies.forecast.memory import Trend
@@ -124,6 +125,7 @@ def compose(scenario: Scenario) -> LabBox:
         saved=lambda names: None,
         seed=scenario.seed,
         given=given,
+        candidates=_candidates(scenario),
     )
     machine = Machine(scenario.memory_bytes)
     breathing = Breathing(
@@ -171,9 +173,10 @@ async def _inline(compute: Callable[[], Choice]) -> Choice:
 
 def _expectations(scenario: Scenario, given: Mapping[str, Given]) -> Expectations:
     """Windows as the running box has them; a forecast in the scenario takes the place of the box's own."""
+    (_, first), *_ = _candidates(scenario).items()
 
     def forecaster_of(zoo: str) -> Forecaster:
-        return given.get(zoo) or Ewma()
+        return given.get(zoo) or first((), scenario.seed) or Ewma()
 
     settings = scenario.box.residency
     return Expectations(
@@ -182,6 +185,12 @@ def _expectations(scenario: Scenario, given: Mapping[str, Given]) -> Expectation
         delta_ns=int(settings.delta_ms * NS_PER_MS),
         history_ns=int(settings.history_window_s * NS_PER_S),
     )
+
+
+def _candidates(scenario: Scenario) -> Mapping[str, Fit]:
+    """What the box chooses its forecasters among; one that the scenario names is the only one, as soon as there is history enough for it."""
+    name = scenario.policies.get("forecast")
+    return FORECASTERS if name is None else {name: FORECASTERS[name]}
 
 
 def _given(scenario: Scenario) -> dict[str, Given]:

@@ -6,11 +6,16 @@ from typing import Any
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
 from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.forecast import FORECASTERS
 from appliance.policies.selection import SELECTION_POLICIES
 
-FAMILIES: Mapping[str, Mapping[str, Any]] = {"eviction": EVICTION_POLICIES, "selection": SELECTION_POLICIES}
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "eviction": EVICTION_POLICIES,
+    "forecast": FORECASTERS,
+    "selection": SELECTION_POLICIES,
+}
 """Family → the registry that the engine of today uses for it."""
-PLANNED = ("dispatch", "adaptation", "offload", "pipeline", "batching", "forecast")
+PLANNED = ("dispatch", "adaptation", "offload", "pipeline", "batching")
 """Families of the format that the engine does not ask yet."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.policies.forecast import FORECASTERS
-from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.choice import Choice, choose
 from appliance.runtime.expectations import Expectation, Expectations
 from appliance.runtime.ports import EventSink
@@ -31,6 +31,7 @@ class Forecasting:
         look_every_s: float = 60.0,
         seed: int = 0,
         given: Iterable[str] = (),
+        candidates: Mapping[str, Fit] = FORECASTERS,
     ) -> None:
         """`saved` is told the forecaster of each application, by name, after every change. Those in `given` have one from outside and keep it."""
         self._clock = clock
@@ -41,6 +42,7 @@ class Forecasting:
         self._look_ns = int(look_every_s * NS_PER_S)
         self._seed = seed
         self._given = frozenset(given)
+        self._candidates = candidates
         self._chosen: set[str] = set(self._given)
 
     async def run(self) -> None:
@@ -59,7 +61,7 @@ class Forecasting:
 
     async def _choose(self, expectation: Expectation) -> None:
         arrivals_ns = tuple(expectation.arrivals_ns)
-        choice = await self._background(lambda: choose(arrivals_ns, self._seed, FORECASTERS))
+        choice = await self._background(lambda: choose(arrivals_ns, self._seed, self._candidates))
         self._chosen.add(expectation.name)
         expectation.forecaster = choice.forecaster
         facts: dict[str, Any] = {name: round(error / 1e6, 3) for name, error in choice.errors_ns.items()}

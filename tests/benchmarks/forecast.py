@@ -5,6 +5,7 @@ from the first two thirds. Memory: the same in MB on series of one sample a seco
 """
 
 import argparse
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -74,6 +75,28 @@ def times() -> None:
     _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"](memory, 3 * SECOND, 0), 1, rounds=5)
 
 
+async def delays(rounds: int = 10) -> None:
+    """How late the event loop's turns are, alone and while forecasters are chosen in a thread, as the box does it."""
+    history = poisson(Random(0), 512)
+    print("\n## The event loop meanwhile, ms late\n\n| | median | 99 % | worst |\n| --- | --- | --- | --- |")
+    for what, work in (("alone", lambda: time.sleep(0.1)), ("while choosing", lambda: choose(history, 0, FORECASTERS))):
+        late_ms: list[float] = []
+        ticking = asyncio.create_task(_tick(late_ms))
+        for _ in range(rounds):
+            await asyncio.to_thread(work)
+        ticking.cancel()
+        late_ms.sort()
+        figures = (late_ms[len(late_ms) // 2], late_ms[len(late_ms) * 99 // 100], late_ms[-1])
+        print(f"| {what} | {' | '.join(f'{value:.1f}' for value in figures)} |", flush=True)
+
+
+async def _tick(late_ms: list[float], every_s: float = 0.001) -> None:
+    while True:
+        start = time.perf_counter()
+        await asyncio.sleep(every_s)
+        late_ms.append((time.perf_counter() - start - every_s) * 1e3)
+
+
 def _row(what: str, call: Callable[[], object], calls: int, rounds: int = 20) -> None:
     spent = []
     for _ in range(rounds):
@@ -96,6 +119,7 @@ def main() -> None:
     errors(range(options.seeds), options.arrivals)
     memory_errors(range(options.seeds))
     times()
+    asyncio.run(delays())
 
 
 if __name__ == "__main__":

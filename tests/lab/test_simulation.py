@@ -118,6 +118,14 @@ def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
     assert unforeseen["cold"] == 1
 
 
+@pytest.mark.parametrize("name", ["ewma", "renewal", "rnn"])
+def test_a_forced_forecaster_is_the_only_one(name: str) -> None:
+    run = simulate(scenario(policies={"forecast": name}), keep_journal=True)
+    chosen = [e.facts for e in run.journal.events if e.name == "forecaster chosen"]
+    assert {facts["forecaster"] for facts in chosen} == {name}
+    assert all(isinstance(errors := facts["error_ms"], dict) and list(errors) == [name] for facts in chosen)
+
+
 def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(json.dumps(document(faults=FAULTS)))
