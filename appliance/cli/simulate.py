@@ -2,12 +2,16 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from appliance.cli.screen import milliseconds, say, share, show_table
+
+if TYPE_CHECKING:
+    from appliance.lab.scenario import Scenario
 
 
 def simulate(
@@ -24,6 +28,12 @@ def simulate(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write one page that shows what happened.")
     ] = None,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            help="Also say what somebody who knows every request beforehand could do, with as many cold ones."
+        ),
+    ] = False,
     paper: Annotated[
         str | None,
         typer.Option("--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; edge-multiai."),
@@ -38,6 +48,7 @@ def simulate(
     \b
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
+    [dim]$[/dim] appliance simulate scenarios/small.toml --reference
     [dim]$[/dim] appliance simulate --reproduce edge-multiai
     """
     if paper is not None:
@@ -59,6 +70,9 @@ def simulate(
             overrides["duration_s"] = duration_s
         read = read_scenario(scenario, overrides)
         run = run_scenario(read, keep_journal=report is not None)
+        document = run.outcome.document()
+        if reference:
+            document["clairvoyant"] = _clairvoyant(read, document)
     except Malformed as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
@@ -66,14 +80,26 @@ def simulate(
         print(f"{scenario}: cannot be read: {error.strerror}", file=sys.stderr)
         raise typer.Exit(2) from None
     if as_json:
-        print(json.dumps(run.outcome.document(), ensure_ascii=False))
+        print(json.dumps(document, ensure_ascii=False))
     else:
-        show_figures(run.outcome.document(), run.outcome.memory_bytes)
+        show_figures(document, run.outcome.memory_bytes)
     if report is not None:
         from appliance.lab.report import report as page_of
 
         report.write_text(page_of(read, run, scenario.stem), encoding="utf-8")
         say(f"report: {report}")
+
+
+def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, float]:
+    """The reference with as many cold requests as there were. Raises: Malformed for a scenario that it does not know."""
+    from appliance.lab.problems.base import Malformed
+    from appliance.lab.reference import references
+
+    try:
+        (found,) = references(scenario, [1 - figures["warm"] / max(1, figures["requests"])])
+    except ValueError as error:
+        raise Malformed("--reference", str(error)) from None
+    return asdict(found)
 
 
 def _reproduce(paper: str, repetitions: int, *, as_json: bool) -> None:
@@ -108,6 +134,11 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
         f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept {share(document['slo_attainment'])}, "
         f"robustness {share(document['robustness'])}"
     )
+    if (best := document.get("clairvoyant")) is not None:
+        say(
+            f"who knows every request beforehand: utility {best['utility_reached']:.2f} with {best['cold_reached']:.1%} cold is reached, "
+            f"more than {best['utility_most']:.2f} or less than {best['cold_least']:.1%} cold is impossible"
+        )
 
 
 def _row(name: str, figures: dict[str, Any]) -> list[object]:

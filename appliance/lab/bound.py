@@ -31,12 +31,12 @@ class Bound:
     utility_most: float
 
 
-def reference(schedule: Schedule, *, cold_max: float | None = None) -> Bound:
+def bound(schedule: Schedule, *, cold_max: float | None = None) -> Bound:
     """Both bounds. Without `cold_max` (requests) any number may be cold. Raises: ValueError without requests."""
-    return references(schedule, [cold_max])[0]
+    return bounds(schedule, [cold_max])[0]
 
 
-def references(schedule: Schedule, colds_max: Sequence[float | None]) -> list[Bound]:
+def bounds(schedule: Schedule, colds_max: Sequence[float | None]) -> list[Bound]:
     """The bounds for several numbers of cold requests; cheaper together. Raises: ValueError without requests."""
     if not schedule.asks:
         raise ValueError("no arrivals, so no bound")

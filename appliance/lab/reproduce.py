@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 
-from appliance.lab.sweep import ALPHA, Cell, Reference, Tally, bound_cell, run_cell
+from appliance.lab.reference import Reference
+from appliance.lab.sweep import ALPHA, Cell, Tally, bound_cell, run_cell
 from appliance.lab.table2 import LOAD_MS_PER_MB, TABLE_II
 
 PAPERS = ("none", "lfe", "bfe", "ws-bfe", "iws-bfe")

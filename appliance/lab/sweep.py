@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from appliance.lab.bound import references
-from appliance.lab.chains import Schedule
-from appliance.lab.clairvoyant import reached
 from appliance.lab.deviation import Traces, draw_traces
+from appliance.lab.reference import Reference, references
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.table2 import TABLE_II, accuracy_range, document
@@ -95,17 +93,6 @@ class Tally:
         ) / len(self.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The clairvoyant's figures for a cell: bounds on the share of cold and, with at most `cold` of them, on utility; and what its own plan reaches."""
-
-    cold_least: float
-    cold: float
-    utility_most: float
-    cold_reached: float
-    utility_reached: float
-
-
 def run_cell(cell: Cell) -> Tally:
     """Simulate it."""
     traces = traces_of(cell)
@@ -117,16 +104,7 @@ def run_cell(cell: Cell) -> Tally:
 
 def bound_cell(cell: Cell, colds: Sequence[float]) -> list[Reference]:
     """The reference for each cold share that is allowed. The cell's policy, deviation and α do not matter: the requests are the same."""
-    scenario = parse_scenario(document(traces_of(cell), cell.memory_mb, "none", cell.alpha))
-    schedule = Schedule.of(scenario)
-    requests = len(schedule.asks)
-    loads_max, workers = scenario.box.loads_parallel_max, scenario.processor.concurrency
-    planned = reached(schedule, loads_parallel_max=loads_max, workers=workers)
-    bounds = references(schedule, [cold * requests for cold in colds])
-    return [
-        Reference(bound.cold_least / requests, cold, bound.utility_most, planned.cold, planned.utility)
-        for cold, bound in zip(colds, bounds, strict=True)
-    ]
+    return references(parse_scenario(document(traces_of(cell), cell.memory_mb, "none", cell.alpha)), colds)
 
 
 def traces_of(cell: Cell) -> Traces:

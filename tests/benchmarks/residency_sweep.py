@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from appliance.lab.reference import Reference
 from appliance.lab.reproduce import (
     DEVIATIONS,
     MEMORIES_MB,
@@ -31,7 +32,7 @@ from appliance.lab.reproduce import (
     run_one,
     sweep_cells,
 )
-from appliance.lab.sweep import Cell, Reference
+from appliance.lab.sweep import Cell
 from appliance.lab.table2 import SMALLEST_MB
 
 Job = TypeVar("Job")

@@ -30,11 +30,24 @@ def test_a_person_gets_a_table(tmp_path: Path) -> None:
     assert "evictions" in done.stderr
 
 
+def test_the_reference_stands_beside_the_figures(tmp_path: Path) -> None:
+    scenario = _write(tmp_path)
+    done = CliRunner().invoke(app, ["simulate", scenario, "--json", "--duration-s", "30", "--reference"])
+    figures = json.loads(done.stdout)
+    best = figures["clairvoyant"]
+    assert figures["utility"] <= best["utility_most"]
+    assert best["utility_reached"] <= best["utility_most"]
+    assert best["cold_least"] <= best["cold_reached"]
+    done = CliRunner().invoke(app, ["simulate", scenario, "--duration-s", "30", "--reference"])
+    assert f"utility {best['utility_reached']:.2f}" in done.stderr
+
+
 def test_a_bad_scenario_is_one_line_and_status_2(tmp_path: Path) -> None:
     for arguments, sentence in [
         ([_write(tmp_path), "--duration-s", "0"], "duration_s: must be > 0"),
         ([_write(tmp_path), "--policy", "eviction=magic"], "policies.eviction: 'magic' is not one of"),
         ([_write(tmp_path), "--policy", "magic"], "--policy: 'magic' is not in the form FAMILY=NAME"),
+        ([_write(tmp_path, arrivals=[]), "--reference"], "--reference: no arrivals"),
         ([str(tmp_path / "none.toml")], f"{tmp_path / 'none.toml'}: cannot be read: No such file"),
     ]:
         done = CliRunner().invoke(app, ["simulate", *arguments])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.lab.bound import reference, references
+from appliance.lab.bound import bound, bounds
 from appliance.lab.chains import Ask, Choice, Schedule
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
@@ -26,28 +26,28 @@ def schedule(memory: int, *arrivals: tuple[float, int], models: int = 1) -> Sche
 
 
 def test_one_model_with_room_is_warm_and_best() -> None:
-    bound = reference(schedule(300, (10, 0), (20, 0)), cold_max=0)
-    assert bound.cold_least == pytest.approx(0, abs=1e-4)
-    assert bound.utility_most == pytest.approx(90, abs=1e-3)
+    best = bound(schedule(300, (10, 0), (20, 0)), cold_max=0)
+    assert best.cold_least == pytest.approx(0, abs=1e-4)
+    assert best.utility_most == pytest.approx(90, abs=1e-3)
 
 
 def test_without_room_for_the_best_variant_the_smaller_one_counts() -> None:
-    assert reference(schedule(299, (10, 0)), cold_max=0).utility_most == pytest.approx(70, abs=1e-3)
+    assert bound(schedule(299, (10, 0)), cold_max=0).utility_most == pytest.approx(70, abs=1e-3)
 
 
 def test_two_at_once_share_the_memory_in_whole_variants() -> None:
-    bound = reference(schedule(300, (10, 0), (10, 1), models=2), cold_max=0)
-    assert bound.utility_most == pytest.approx(70, abs=1e-3)
+    best = bound(schedule(300, (10, 0), (10, 1), models=2), cold_max=0)
+    assert best.utility_most == pytest.approx(70, abs=1e-3)
 
 
 def test_far_apart_the_memory_is_used_twice() -> None:
-    bound = reference(schedule(300, (10, 0), (20, 1), models=2), cold_max=0)
-    assert bound.utility_most == pytest.approx(90, abs=1e-3)
+    best = bound(schedule(300, (10, 0), (20, 1), models=2), cold_max=0)
+    assert best.utility_most == pytest.approx(90, abs=1e-3)
 
 
 def test_a_load_takes_its_time_before_the_request() -> None:
     """The requests are 2 s apart and the large variant loads for 3 s: only one of them can have it."""
-    apart = reference(schedule(300, (10, 0), (12, 1), models=2), cold_max=0)
+    apart = bound(schedule(300, (10, 0), (12, 1), models=2), cold_max=0)
     assert apart.utility_most == pytest.approx((90 + 70) / 2, abs=1e-3)
 
 
@@ -56,38 +56,38 @@ def test_what_has_served_is_not_gone_at_once(run_s: float, unload_s: float, best
     """The second one's load must begin when the first one's request comes."""
     large = Choice(300, 90.0, 3 * S, run_ns=round(run_s * S), unload_ns=round(unload_s * S))
     one = Schedule(300, [[large, SMALL]] * 2, [Ask(10 * S, 0, 30 * S), Ask(13 * S, 1, 30 * S)])
-    assert reference(one, cold_max=0).utility_most == pytest.approx(best, abs=1e-3)
+    assert bound(one, cold_max=0).utility_most == pytest.approx(best, abs=1e-3)
 
 
 def test_keeping_costs_memory_all_the_time() -> None:
     """The first model comes at 10 and 14, the second between them, when only one of the two can have more than the small one."""
     between = schedule(300, (10, 0), (12, 1), (14, 0), models=2)
-    assert reference(between, cold_max=0).utility_most == pytest.approx((90 + 70 + 70) / 3, abs=1e-3)
+    assert bound(between, cold_max=0).utility_most == pytest.approx((90 + 70 + 70) / 3, abs=1e-3)
 
 
 def test_what_cannot_be_loaded_in_time_is_cold() -> None:
     early = schedule(300, (0.5, 0), (10, 0))
-    assert reference(early).cold_least == pytest.approx(1, abs=1e-4)
-    assert reference(early, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
+    assert bound(early).cold_least == pytest.approx(1, abs=1e-4)
+    assert bound(early, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
 
 
 def test_who_does_not_wait_gets_nothing_cold() -> None:
     hasty = Schedule(300, [[LARGE, SMALL]], [Ask(S // 2, 0, S // 4)])
-    assert reference(hasty).utility_most == pytest.approx(0, abs=1e-3)
+    assert bound(hasty).utility_most == pytest.approx(0, abs=1e-3)
 
 
 def test_half_of_the_memory_is_half_of_the_cold() -> None:
-    assert reference(schedule(100, (10, 0), (10, 1), models=2)).cold_least == pytest.approx(1, abs=1e-4)
+    assert bound(schedule(100, (10, 0), (10, 1), models=2)).cold_least == pytest.approx(1, abs=1e-4)
 
 
 def test_cold_requests_buy_accuracy() -> None:
     both = schedule(300, (10, 0), (10, 1), models=2)
-    assert reference(both, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
+    assert bound(both, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
 
 
 def test_nothing_is_no_schedule() -> None:
     with pytest.raises(ValueError, match="no arrivals"):
-        reference(schedule(100))
+        bound(schedule(100))
 
 
 def small_schedule(rng: Random) -> Schedule:
@@ -112,12 +112,11 @@ def compared(seed: int) -> list[tuple[float, float]]:
     best = best_by_cold(drawn)
     total = len(drawn.asks)
     colds = sorted(best)
-    bounds = references(drawn, colds)
-    assert bounds[0].cold_least <= colds[0]
-    assert bounds[0].cold_least > colds[0] - 1, "with whole variants and any number of loads the bound on warm is exact"
+    found = bounds(drawn, colds)
+    assert found[0].cold_least <= colds[0]
+    assert found[0].cold_least > colds[0] - 1, "with whole variants and any number of loads the bound on warm is exact"
     return [
-        (max(best[c] for c in colds if c <= cold) / total, b.utility_most)
-        for cold, b in zip(colds, bounds, strict=True)
+        (max(best[c] for c in colds if c <= cold) / total, b.utility_most) for cold, b in zip(colds, found, strict=True)
     ]
 
 
@@ -156,9 +155,9 @@ def test_no_policy_is_better_than_the_bound(shape: dict[str, Any], policy: str) 
     assert isinstance(requests, int)
     assert isinstance(warm, int)
     assert isinstance(utility, float)
-    bound = reference(Schedule.of(scenario), cold_max=requests - warm)
-    assert requests - warm >= bound.cold_least
-    assert utility <= bound.utility_most
+    best = bound(Schedule.of(scenario), cold_max=requests - warm)
+    assert requests - warm >= best.cold_least
+    assert utility <= best.utility_most
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from appliance.lab.figures import figures
+from appliance.lab.reference import Reference
 from appliance.lab.reproduce import (
     DEVIATIONS,
     MEMORIES_MB,
@@ -17,7 +18,7 @@ from appliance.lab.reproduce import (
     over_repetitions,
     partner_of,
 )
-from appliance.lab.sweep import Cell, Reference, Share, Tally
+from appliance.lab.sweep import Cell, Share, Tally
 from appliance.lab.table2 import TABLE_II
 
 
