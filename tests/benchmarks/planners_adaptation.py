@@ -96,10 +96,7 @@ def against_exact(seeds: Sequence[int], each: Sequence[int], limit_s: float, lon
     print("| policy | fewer mapped than the optimum | of the others: mean ratio | worst | median ms | worst ms |")
     print("| --- | --- | --- | --- | --- | --- |")
     for policy, compared in found.items():
-        same = compared.ratios or [math.nan]
-        print(
-            f"| {policy} | {compared.fewer} | {statistics.mean(same):.5f} | {min(same):.4f} | {_times(compared.times)} |"
-        )
+        print(f"| {policy} | {compared.fewer} | {_ratios(compared.ratios, ' | ')} | {_times(compared.times)} |")
     print(
         f"\n| not proven in {limit_s:g} s | `exchange` / bound | / bound after at most {longer_s:g} s |\n| --- | --- | --- |"
     )
@@ -148,13 +145,12 @@ def _bounded_rows(chosen: list[Case], limit_s: float) -> None:
     size = f"{chosen[0].workers} × {chosen[0].workers * chosen[0].each}"
     for policy, answers in plans.items():
         rows = [i for i, (plan, _) in enumerate(answers) if len(plan.unmapped) == len(best[i].unmapped)]
-        columns = [answers[i][0].objective / bounds[i][1] for i in rows] or [math.nan]
-        branched = [answers[i][0].objective / bounds[i][2] for i in rows] or [math.nan]
+        columns = [answers[i][0].objective / bounds[i][1] for i in rows]
+        branched = [answers[i][0].objective / bounds[i][2] for i in rows]
         mapped = sum(len(p.clients) - len(plan.unmapped) for p, (plan, _) in zip(problems, answers, strict=True))
         print(
             f"| {size} | {chosen[0].family}, {chosen[0].zoo} | {policy} | {mapped} / {sum(bound[0] for bound in bounds)} | "
-            f"{statistics.mean(columns):.4f}, {min(columns):.4f} | {statistics.mean(branched):.4f}, {min(branched):.4f} | "
-            f"{_times([spent for _, spent in answers])} |",
+            f"{_ratios(columns)} | {_ratios(branched)} | {_times([spent for _, spent in answers])} |",
             flush=True,
         )
 
@@ -265,6 +261,11 @@ def _switches(seed: int, policy: str) -> list[tuple[str, str, list[str]]]:
                 found.append((old, worker.network, active))
             held[worker.worker] = worker.network
     return found
+
+
+def _ratios(ratios: Sequence[float], between: str = ", ") -> str:
+    """Mean and worst; nothing where none counts."""
+    return f"{statistics.mean(ratios):.4f}{between}{min(ratios):.4f}" if ratios else between.rstrip(" ,")
 
 
 def _times(spent: list[float]) -> str:
