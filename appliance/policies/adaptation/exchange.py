@@ -25,12 +25,14 @@ LEVELS_AHEAD = 3
 """How many levels of accuracy an upgrade tries at most."""
 CLIMB_AGAIN_MAX = 8
 """With more workers than this another climb costs more than it finds."""
-FEW_WORKERS, COOLING_MANY, COOLING_FEW = 6, 0.99, 0.95
-"""With rounded rates: up to so many workers annealing takes about 640 steps, beyond it about 130."""
+FEW_WORKERS = 6
+COOLING_MANY, COOLING_FEW = 0.99, 0.95
+"""With rounded rates: for few workers annealing takes about 640 steps, else about 130."""
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
-WORK_MIN, WORK_EACH, WORK_MAX = 2_500_000, 10_000, 25_000_000
-"""The bound on work, 10 ns or so each: the least; by workers^2.5: 10 million for 16; the most."""
+WORK_FEW, WORK_MIN, WORK_EACH, WORK_MAX = 6_000_000, 2_500_000, 10_000, 25_000_000
+"""The bound on work, 10 ns or so each: for few workers, where each kick may reach the optimum; beyond, the least; by workers^2.5: 10 million for 16; the
+most."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then more than the rest."""
 TRUE_RATES_MAX = 20_000
@@ -93,7 +95,7 @@ def _patterns(options: Options) -> Patterns:
 
 
 def _work_max(workers: int) -> int:
-    return min(WORK_MAX, max(WORK_MIN, int(WORK_EACH * workers**2.5)))
+    return WORK_FEW if workers <= FEW_WORKERS else min(WORK_MAX, max(WORK_MIN, int(WORK_EACH * workers**2.5)))
 
 
 def _with_true_rates(problem: AdaptationInput, options: Options, mapped: Sequence[Mapped]) -> list[Mapped]:

@@ -148,7 +148,7 @@ class PairSearch:
         tolerated, is_kind = self._tolerated[members], self._is_kind[members]
         takers = is_kind.T @ tolerated
         rate = float(is_kind.sum(axis=0) @ self.patterns.rates)
-        return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), tolerated.T @ tolerated)
+        return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), _in_both(tolerated, tolerated))
 
     def _whole(self, pool: _Pool) -> _Side:
         """The most that each option can carry of the pool, by rate and by number. Without options that a more accurate one makes needless here:
@@ -193,7 +193,7 @@ class PairSearch:
         for kind, rate in enumerate(self.patterns.rates):
             members = pool.is_kind[:, kind] > 0.0
             refused = 1.0 - pool.tolerated[members]
-            either = len(refused) - refused[:, rows.option].T @ refused[:, columns.option]
+            either = len(refused) - _in_both(refused[:, rows.option], refused[:, columns.option])
             seated = np.minimum(rows.places[kind][:, None] + columns.places[kind], either)
             value += seated * (self.mapped_worth + other * rate)
         return value
@@ -238,3 +238,10 @@ class PairSearch:
         order = pool.clients[self._rank[pool.clients].argsort()]
         kind = self.patterns.kind[order]
         return [order[kind == rate].tolist() for rate in range(len(self.patterns.rates))]
+
+
+def _in_both(one: Singles, other: Singles) -> Singles:
+    """Of 0 and 1 in columns over the same clients: how many have 1 in both."""
+    with np.errstate(invalid="ignore"):  # small products: kernels of OpenBLAS compute, and flag, what lies beside them
+        both: Singles = one.T @ other
+    return both
