@@ -64,6 +64,8 @@ def plan(schedule: Schedule) -> list[Stay]:
     warm_max = chains.most(dict.fromkeys(chains.warm.values(), 1.0)).value
     gains = {column: _choice(schedule, place).accuracy for place, column in chains.warm.items()}
     chosen = chains.most(gains | dict.fromkeys(chains.brought.values(), -_PER_LOAD), warm_max - 0.5).values
+    if not chosen:  # nothing was found in time
+        return []
     kept = {place for place, column in chains.kept.items() if chosen[column] > 0.5}
     stays = [_stay(schedule, place, kept) for place, column in chains.brought.items() if chosen[column] > 0.5]
     return sorted(stays, key=lambda stay: (stay.load_ns, stay.model, stay.rank))
