@@ -61,22 +61,22 @@ def gap_s(degree: float) -> float:
     return MEAN_LOAD_S * len(TABLE_II) / degree
 
 
-def sweep_cells(repetitions: int, policies: Sequence[str] = POLICIES) -> list[Cell]:
-    """Figures 5, 6, 8, 9 and 10."""
+def sweep_cells(repetitions: int, policies: Sequence[str] = POLICIES, first: int = 1) -> list[Cell]:
+    """Figures 5, 6, 8, 9 and 10. `first` is the first repetition's seed."""
     return [
         Cell(policy, memory_mb, deviation, repetition)
-        for repetition in range(1, repetitions + 1)
+        for repetition in range(first, first + repetitions)
         for deviation in DEVIATIONS
         for memory_mb in MEMORIES_MB
         for policy in policies
     ]
 
 
-def degree_cells(repetitions: int, degrees: Sequence[int] = DEGREES) -> list[Cell]:
+def degree_cells(repetitions: int, degrees: Sequence[int] = DEGREES, first: int = 1) -> list[Cell]:
     """Figure 4."""
     return [
         Cell(policy, memory_mb, USUAL, repetition, gap_s=gap_s(degree))
-        for repetition in range(1, repetitions + 1)
+        for repetition in range(first, first + repetitions)
         for degree in degrees
         for memory_mb in MEMORIES_MB
         for policy in ("none", "iws-bfe", OURS)

@@ -146,13 +146,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, metavar="FILE")
     options = parser.parse_args()
     repetitions = 2 if options.quick else options.repetitions
     runner = Runner(options.processes, options.keep)
-    results = dict(runner.spread(run_one, sweep_cells(repetitions), "sweep"))
-    busy = dict(runner.spread(run_one, degree_cells(repetitions, (5,)), "degree 5"))
+    results = dict(runner.spread(run_one, sweep_cells(repetitions, first=options.first), "sweep"))
+    busy = dict(runner.spread(run_one, degree_cells(repetitions, (5,), options.first), "degree 5"))
     bounds = list(chain.from_iterable(runner.spread(bound_one, gap_jobs(results), "bounds")))
     report(results, busy, bounds)
 
