@@ -1,7 +1,7 @@
 """Adaptation (Jellyfish): clients mapped and Σ accuracy·rate against the optimum and against bounds, and the time of a decision as things grow.
 
 Times are CPU time of the decision alone. Asked, beside `exact`: never fewer clients, mean ratio ≥ 0.999, worst ≥ 0.99; 8 × 48 and 16 × 160: ≥ 0.98 of a
-bound in ≤ 60 and ≤ 400 ms. `--seeds N` instances of each size and family from seed `--first` on (the policy was tuned on seeds 0 to 2, 100 to 111 and 200
+bound in ≤ 60 and ≤ 400 ms. `--seeds N` instances of each size and family from seed `--first` on (the policy was tuned on seeds 0 to 2, 100 to 115, 200
 to 211, and 500 to 503 were looked at); `--limit S` seconds for each optimum or bound, `--longer S` where that leaves one open.
 """
 
