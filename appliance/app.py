@@ -19,11 +19,11 @@ from fastapi import FastAPI
 from appliance import log
 from appliance.api.access import ensure_admin_key
 from appliance.api.box import Box
-from appliance.api.corked import CorkedProtocol
 from appliance.api.gateway import Gateway
 from appliance.api.keyring import KeyRing
 from appliance.api.limits import BodyRules, Bounds, InFlight
 from appliance.api.media import MediaPool
+from appliance.api.protocol import BoxProtocol
 from appliance.api.service import create_service
 from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.domain.access import KeyRecord
@@ -411,7 +411,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         host=http.host,
         port=http.port,
         loop="uvloop",
-        http=CorkedProtocol,
+        http=BoxProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -4,6 +4,8 @@ ASGI hands a body over as a copy and takes an answer in two messages, each throu
 body was gathered in, and writes an answer in one call.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,13 +65,30 @@ class Exchange:
         self._cycle = cycle
         self.headers = headers
 
-    def align_body(self, size_min: int, size_max: int) -> None:
-        """Prepare for tensors behind JSON in a body of at least and at most so many bytes; called before any has come."""
-        size, ahead = self.headers.get(_SIZE), self.headers.get(_AHEAD)
-        if size is None or ahead is None or not (size.isdigit() and ahead.isdigit() and len(ahead) <= len(size) < 10):
-            return
-        if size_min <= int(size) <= size_max:
-            self._cycle.body = AlignedBody(int(size), int(ahead))  # type: ignore[assignment]
+    def gather(self, small: int, size_max: int) -> bool:
+        """Prepare for a body before any of it has come; True when it is of a known size up to `size_max` and all that is awaited.
+
+        One of at least `small` bytes, tensors behind JSON, is laid down aligned.
+        """
+        cycle = self._cycle
+        size = _number(self.headers.get(_SIZE))
+        if size is None or size > size_max or cycle.body or not cycle.more_body or cycle.waiting_for_100_continue:
+            return False
+        ahead = _number(self.headers.get(_AHEAD))
+        if size >= small and ahead is not None and ahead <= size:
+            cycle.body = AlignedBody(size, ahead)  # type: ignore[assignment]
+        return True
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether `answer` would answer, and the connection stays for more."""
+        cycle = self._cycle
+        return cycle.keep_alive and not cycle.flow.write_paused and not cycle.disconnected
+
+    def body(self) -> bytearray | memoryview:
+        """What of the body has come, uncopied."""
+        body = self._cycle.body
+        return body.view() if isinstance(body, AlignedBody) else body
 
     async def receive(self) -> dict[str, Any]:
         """As ASGI's, but the body is not copied: a `bytearray` or `memoryview` that belongs to the caller from now on."""
@@ -82,8 +101,7 @@ class Exchange:
         if cycle.disconnected or cycle.response_complete:
             return {"type": "http.disconnect"}
         cycle.message_event.clear()
-        body, cycle.body = cycle.body, bytearray()
-        whole = body.view() if isinstance(body, AlignedBody) else body
+        whole, cycle.body = self.body(), bytearray()
         return {"type": "http.request", "body": whole, "more_body": cycle.more_body}
 
     def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
@@ -94,8 +112,13 @@ class Exchange:
         cycle = self._cycle
         if cycle.flow.write_paused:
             return False
-        if cycle.disconnected:
-            return True
+        if not cycle.disconnected:
+            self.end(status, headers, body)()
+        return True
+
+    def end(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[], None]:
+        """End the exchange with this answer; what is returned writes it."""
+        cycle = self._cycle
         pieces = [STATUS_LINE[status]]
         for name, value in cycle.default_headers:
             pieces += (name, b": ", value, b"\r\n")
@@ -103,9 +126,16 @@ class Exchange:
             pieces += (name, b": ", value, b"\r\n")
         pieces += (b"\r\n", body) if cycle.keep_alive else (b"connection: close\r\n\r\n", body)
         cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(b"".join(pieces))
         cycle.message_event.set()
+        return partial(self._write, b"".join(pieces))
+
+    def _write(self, answer: bytes) -> None:
+        cycle = self._cycle
+        cycle.transport.write(answer)
         if not cycle.keep_alive:
             cycle.transport.close()
         cycle.on_response()
-        return True
+
+
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) < 10 else None

@@ -1,5 +1,6 @@
 """The first fork of the way: `/v2` goes to its bare handler, everything else through the framework."""
 
+import asyncio
 from collections.abc import Callable
 
 from appliance.api.box import Box
@@ -13,9 +14,25 @@ class Gateway:
     def __init__(self, box: Callable[[], Box], service: ASGIApp) -> None:
         self._v2 = V2(box)
         self._service = service
+        self._arrived: list[tuple[Scope, Callable[[], None]]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/v2"):
             await self._v2(scope, receive, send)
         else:
             await self._service(scope, receive, send)
+
+    def answer_soon(self, scope: Scope, otherwise: Callable[[], None]) -> None:
+        """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or begin it by `otherwise`.
+
+        What has arrived in one turn is read first, computed then, and written last: each step finds its code warm, which a system call between
+        them would cool. Computed and written where it arrives, a request takes a quarter more processor time.
+        """
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._answer_arrived)
+        self._arrived.append((scope, otherwise))
+
+    def _answer_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for write in [self._v2.answer_at_once(scope) or otherwise for scope, otherwise in arrived]:
+            write()

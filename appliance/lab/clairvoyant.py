@@ -163,7 +163,7 @@ class _Performance:
     async def _serve(self, ask: Ask, key: _Key) -> None:
         self._users[key] += 1
         async with self._workers:
-            await self._processor.run(self._there[key], _INPUT, None, False)
+            await self._processor.run(self._there[key], _INPUT, None)
         self._users[key] -= 1
         if self._clock.now_ns() <= START_NS + ask.at_ns + ask.patience_ns:
             self._accuracy += self._schedule.choices[key[0]][key[1]].accuracy

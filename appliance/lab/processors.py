@@ -123,9 +123,7 @@ class EmulatedProcessor:
         self._hold(build_id, cost.resident_bytes)
         return Handle(build_id, cost)
 
-    async def run(
-        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool
-    ) -> dict[str, Any]:
+    async def run(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         if not handle.is_live:
             raise Broken(f"{handle.build_id} runs but is not loaded")
         if self.running >= self._description.workers:
@@ -143,6 +141,9 @@ class EmulatedProcessor:
         self.batches += 1
         self.items += batch
         return {}
+
+    def run_at_once(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        raise Broken("virtual time passes only for those who wait")
 
     async def unload(self, handle: Handle) -> None:
         if not handle.is_live or handle.running:

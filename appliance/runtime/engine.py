@@ -82,17 +82,63 @@ class Engine:
 
     # -- serving -------------------------------------------------------------------------------------------------------
 
+    def is_quick(self, application: Application) -> bool:
+        """Whether `infer_at_once` may have answers to its requests; asked before they are decoded."""
+        try:
+            order = self._catalogue.entry(application.id).order
+        except ModelUnavailable:
+            return False
+        return any(s.expected_ns is not None and s.expected_ns <= self._quick_ns_max for s in order)
+
+    def infer_at_once(self, request: Request) -> Result | None:
+        """Run a plain request on the calling thread, now, where that is shorter than to hand it on: its build is in memory, and quick.
+
+        None, and nothing has happened, for every other request; those that must be refused are among them, and `infer` says why.
+
+        Raises: RunFailed.
+        """
+        placed_ns = self._clock.now_ns()
+        try:
+            entry = self._open_entry(request)
+            if entry.model.task.state or entry.model.task.constants:
+                return None
+            placed = self._pin_resident(self._candidates(request, entry))
+        except ApplianceError:
+            return None
+        if placed is None:
+            return None
+        try:
+            return self._answer_at_once(request, entry, placed, placed_ns)
+        finally:
+            self._memory.unpin(placed[1])
+
+    def _answer_at_once(self, request: Request, entry: Entry, placed: _Placed, placed_ns: int) -> Result | None:
+        self._admission.set_deadline(request, entry.application.latency_slo_ms)
+        if not self._is_quick(request, placed, placed_ns):
+            return None
+        tenant = request.tenant
+        try:
+            self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        except QuotaExceeded:
+            return None
+        try:
+            run = self._run_at_once(request, placed[1], placed_ns)
+        except Exception as error:
+            self._count_failure(request, entry, error)
+            raise
+        finally:
+            self._admission.leave(tenant)
+        if self._resider is not None:
+            self._resider.seen(request.application_id, placed_ns)
+        return self._answered(request, placed, run, placed_ns)
+
     async def infer(self, request: Request) -> Result:
         """Run one request.
 
         Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed, DeadlineExceeded, RunFailed,
         IllegalState (of a sequence), ShuttingDown.
         """
-        if self._closing:
-            raise ShuttingDown()
-        entry = self._catalogue.entry(request.application_id)
-        if request.application_id in self._unavailable:
-            raise ModelUnavailable(name=entry.application.name)
+        entry = self._open_entry(request)
         tenant = request.tenant
         try:
             quota = self._catalogue.tenant(tenant).quota
@@ -123,43 +169,57 @@ class Engine:
         if self._resider is not None:
             self._resider.seen(request.application_id, placed_ns)
         candidates = self._candidates(request, entry)
-        placed = self._pin_resident(candidates)
-        servable, residency, warm, load_ns = placed or await self._load(request, entry, candidates)
-        batch = _batch(request)
-        expected_ns = servable.expected_of(batch)
+        placed = self._pin_resident(candidates) or await self._load(request, entry, candidates)
         start_ns = self._clock.now_ns()
-        if self._is_quick(request, residency, expected_ns, start_ns):
-            outputs, start_ns, end_ns = await self._run_at_once(request, residency, start_ns)
+        if self._is_quick(request, placed, start_ns):
+            try:
+                run = self._run_at_once(request, placed[1], start_ns)
+            finally:
+                self._memory.unpin(placed[1])
         else:
-            outputs, start_ns, end_ns = await self._run_in_turn(request, servable, residency, expected_ns)
-        queue_ns = start_ns - placed_ns - load_ns
-        compute_ns = end_ns - start_ns
-        name = servable.variant.name
-        key = (request.application_id, name, request.tenant)
-        self._telemetry.done(key, warm=warm, queue_ns=queue_ns, load_ns=load_ns, compute_ns=compute_ns, batch=batch)
-        return Result(outputs, servable.variant.id, name, warm, queue_ns, load_ns, compute_ns)
+            run = await self._run_in_turn(request, placed)
+        return self._answered(request, placed, run, placed_ns)
 
-    def _is_quick(self, request: Request, residency: Residency, expected_ns: int | None, now_ns: int) -> bool:
+    def _open_entry(self, request: Request) -> Entry:
+        """Raises: ShuttingDown, ModelUnavailable."""
+        if self._closing:
+            raise ShuttingDown()
+        entry = self._catalogue.entry(request.application_id)
+        if request.application_id in self._unavailable:
+            raise ModelUnavailable(name=entry.application.name)
+        return entry
+
+    def _is_quick(self, request: Request, placed: _Placed, now_ns: int) -> bool:
         """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
-        if expected_ns is None or expected_ns > self._quick_ns_max or residency.surprises >= _SURPRISES_MAX:
+        expected_ns = placed[0].expected_of(_batch(request))
+        if expected_ns is None or expected_ns > self._quick_ns_max or placed[1].surprises >= _SURPRISES_MAX:
             return False
         return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
-    async def _run_at_once(self, request: Request, residency: Residency, start_ns: int) -> _Run:
-        """Run here and now, and release the build."""
-        try:
-            outputs = await self._processor.run(residency.handle, request.inputs, request.outputs, True)
-        finally:
-            self._memory.unpin(residency)
+    def _run_at_once(self, request: Request, residency: Residency, start_ns: int) -> _Run:
+        """Run here and now."""
+        outputs = self._processor.run_at_once(residency.handle, request.inputs, request.outputs)
         end_ns = self._clock.now_ns()
         is_surprise = end_ns - start_ns > _SURPRISE * self._quick_ns_max
         residency.surprises = residency.surprises + 1 if is_surprise else 0
         return outputs, start_ns, end_ns
 
-    async def _run_in_turn(
-        self, request: Request, servable: Servable, residency: Residency, expected_ns: int | None
-    ) -> _Run:
+    def _answered(self, request: Request, placed: _Placed, run: _Run, placed_ns: int) -> Result:
+        """Count a run and make it the request's result."""
+        servable, _, warm, load_ns = placed
+        outputs, start_ns, end_ns = run
+        queue_ns = start_ns - placed_ns - load_ns
+        compute_ns = end_ns - start_ns
+        name = servable.variant.name
+        key = (request.application_id, name, request.tenant)
+        parts = (queue_ns, load_ns, compute_ns)
+        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=_batch(request), at_ns=end_ns)
+        return Result(outputs, servable.variant.id, name, warm, *parts)
+
+    async def _run_in_turn(self, request: Request, placed: _Placed) -> _Run:
         """Wait for a worker, and release the build after the run."""
+        servable, residency, _, _ = placed
+        expected_ns = servable.expected_of(_batch(request))
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=expected_ns)
         try:

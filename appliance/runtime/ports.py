@@ -13,7 +13,7 @@ from appliance.domain.request import Tensors
 
 
 class Processor(Protocol):
-    """A compute device. Every method is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual time."""
+    """A compute device. What takes time is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual time."""
 
     def describe(self) -> ProcessorDescription:
         """Name, kind, workers and fingerprint; constant over the object's life."""
@@ -26,11 +26,17 @@ class Processor(Protocol):
         """
         ...
 
-    async def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool) -> dict[str, Any]:
-        """Compute the named outputs (None = all); at most `workers` runs are asked for at once, quick ones aside.
+    async def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        """Compute the named outputs (None = all); at most `workers` runs are asked for at once.
 
-        The returned arrays belong to the caller and pin nothing of the build. `is_quick` says that the run is expected to be shorter than
-        a switch to another thread and back: a device that blocks may compute it where it stands.
+        The returned arrays belong to the caller and pin nothing of the build.
+
+        Raises: RunFailed.
+        """
+        ...
+
+    def run_at_once(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back. Takes no worker.
 
         Raises: RunFailed.
         """

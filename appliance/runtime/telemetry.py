@@ -118,12 +118,13 @@ class Telemetry:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def done(
-        self, key: tuple[str, str, str], *, warm: bool, queue_ns: int, load_ns: int, compute_ns: int, batch: int
+        self, key: tuple[str, str, str], *, warm: bool, parts_ns: tuple[int, int, int], batch: int, at_ns: int
     ) -> None:
-        """Count an answered request of (application, variant, tenant)."""
+        """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load and compute."""
         statistics = self._statistics(key)
         statistics.outcomes["done"] = statistics.outcomes.get("done", 0) + 1
         histograms = statistics.histograms
+        queue_ns, load_ns, compute_ns = parts_ns
         histograms["queue"].add(queue_ns)
         histograms["load"].add(load_ns)
         histograms["compute"].add(compute_ns)
@@ -133,7 +134,7 @@ class Telemetry:
         else:
             statistics.cold += 1
         statistics.inferences += batch
-        statistics.last_ns = self._clock.now_ns()
+        statistics.last_ns = at_ns
 
     def failed(self, key: tuple[str, str, str], outcome: str) -> None:
         """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("")."""

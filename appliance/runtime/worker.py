@@ -47,7 +47,7 @@ class Worker:
         outputs: dict[str, Any] | None = None
         error: Exception | None = None
         try:
-            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs, False)
+            outputs = await self._processor.run(job.residency.handle, request.inputs, request.outputs)
         except asyncio.CancelledError:
             self._settle(job, None, ShuttingDown())
             raise

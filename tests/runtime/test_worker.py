@@ -38,7 +38,7 @@ class WorkerBench:
 class Failing(FakeProcessor):
     """Refuses every run."""
 
-    async def run(self, handle: Handle, inputs: Tensors, outputs: object, is_quick: bool) -> dict[str, object]:
+    async def run(self, handle: Handle, inputs: Tensors, outputs: object) -> dict[str, object]:
         raise RunFailed(variant_id="b", reason="no")
 
 

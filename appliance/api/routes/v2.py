@@ -14,7 +14,7 @@ from appliance.api.exchange import EXCHANGE, Exchange
 from appliance.api.keyring import Principal
 from appliance.api.limits import Receive, Scope, Send
 from appliance.api.problems import headers_of, status_of
-from appliance.api.tensors import Body, encode_infer, parse_infer
+from appliance.api.tensors import Body, InferCall, encode_infer, parse_infer
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
@@ -24,6 +24,7 @@ from appliance.domain.errors import (
     Forbidden,
     ModelUnavailable,
     NotFound,
+    RunFailed,
     TooLarge,
     UnknownApplication,
     UnknownVariant,
@@ -32,6 +33,8 @@ from appliance.domain.request import Request, Result
 from appliance.runtime.telemetry import Histogram, Statistics
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+"""Status, headers and body."""
 _JSON = (b"content-type", b"application/json")
 _BINARY = (b"content-type", b"application/octet-stream")
 _NS_PER_US = 1000
@@ -63,28 +66,49 @@ class V2:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(
-        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        path: str = scope["path"]
-        parts = path.rstrip("/").split("/")[2:]  # "/v2/models/face/infer" → ["models", "face", "infer"]
+    def answer_at_once(self, scope: Scope) -> Callable[[], None] | None:
+        """Compute the answer to a plain infer request of a quick model, whose whole body has come, without a task; what is returned writes it.
+
+        None, and nothing is done, for any other request.
+        """
+        exchange: Exchange = scope[EXCHANGE]
+        parts = _parts(scope)
+        if parts[:1] != ["models"] or parts[-1] != "infer" or scope["method"] != "POST" or not exchange.can_answer:
+            return None
+        box = self._find_box()
+        try:
+            principal = _authenticate(box, scope, exchange.headers)
+            answer = _infer_at_once(box, principal, parts, exchange.headers, exchange.body())
+        except RunFailed as error:
+            answer = _error(error)
+        except ApplianceError:
+            return None
+        except Exception as error:
+            box.logger.exception("request failed", path=scope["path"])
+            answer = _error(error)
+        if answer is None:
+            return None
+        del scope[EXCHANGE]
+        status, headers, body = answer
+        headers.append((b"content-length", b"%d" % len(body)))
+        return exchange.end(status, headers, body)
+
+    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        parts = _parts(scope)
         method: str = scope["method"]
         box = self._find_box()
         if not parts or parts[0] == "health":
             return self._health(box, parts)
-        client = scope.get("client")
-        principal = box.keyring.authenticate(
-            headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
-        )
+        principal = _authenticate(box, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             return await _infer(box, principal, parts, headers, receive)
         body = await _body(receive, _content_length(headers), box.body_bytes_max) if method == "POST" else b""
         found = _route(parts, method)
         if found is None:
-            raise NotFound(name=path)
+            raise NotFound(name=scope["path"])
         return _json(await found(box, principal, parts, _parameters(body)))
 
-    def _health(self, box: Box, parts: list[str]) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    def _health(self, box: Box, parts: list[str]) -> Answer:
         """Open to everyone: probes have no key."""
         if not parts:
             return _json({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
@@ -100,7 +124,7 @@ class V2:
 
 async def _infer(
     box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
-) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+) -> Answer:
     name, version = _model_and_version(parts[:-1])
     application = _resolve(box, principal, name)
     arrival_ns = box.clock.now_ns()
@@ -109,14 +133,36 @@ async def _infer(
     try:
         body = await _body(receive, held, box.body_bytes_max)
         call = parse_infer(body, _json_length(headers))
-        request = Request(
-            application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs
-        )
-        if call.parameters:
-            _apply(call.parameters, request)
-        result = await box.engine.infer(request)
+        result = await box.engine.infer(_request(application, principal, version, call, arrival_ns))
     finally:
         box.in_flight.give(held)
+    return _encoded(call, name, result)
+
+
+def _infer_at_once(
+    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], body: Body
+) -> Answer | None:
+    """None: the request must take the longer way."""
+    name, version = _model_and_version(parts[:-1])
+    application = _resolve(box, principal, name)
+    if len(body) > box.body_bytes_max or not box.engine.is_quick(application):
+        return None
+    arrival_ns = box.clock.now_ns()
+    call = parse_infer(body, _json_length(headers))
+    result = box.engine.infer_at_once(_request(application, principal, version, call, arrival_ns))
+    return None if result is None else _encoded(call, name, result)
+
+
+def _request(
+    application: Application, principal: Principal, version: str | None, call: InferCall, arrival_ns: int
+) -> Request:
+    request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs)
+    if call.parameters:
+        _apply(call.parameters, request)
+    return request
+
+
+def _encoded(call: InferCall, name: str, result: Result) -> Answer:
     text, json_length = encode_infer(call, result.outputs, name, result.variant)
     timing = (b"server-timing", _timing(result))
     if json_length is None:
@@ -295,6 +341,19 @@ def _duration(histogram: Histogram) -> dict[str, int]:
 # -- pieces ------------------------------------------------------------------------------------------------------------
 
 
+def _parts(scope: Scope) -> list[str]:
+    """ "/v2/models/face/infer" → ["models", "face", "infer"]."""
+    path: str = scope["path"]
+    return path.rstrip("/").split("/")[2:]
+
+
+def _authenticate(box: Box, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+    client = scope.get("client")
+    return box.keyring.authenticate(
+        headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
+    )
+
+
 def _resolve(box: Box, principal: Principal, name: str) -> Application:
     """The application a name means to the caller; one the key may not call does not exist for it."""
     if principal.applications and not principal.may_call(name):
@@ -376,11 +435,11 @@ def _parameters(body: Body) -> Mapping[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _json(value: Any, status: int = 200) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def _json(value: Any, status: int = 200) -> Answer:
     return status, [_JSON], json.dumps(value, separators=(",", ":")).encode()
 
 
-def _error(error: BaseException) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def _error(error: BaseException) -> Answer:
     status = 400 if isinstance(error, ModelUnavailable | BadTensor) else status_of(error)
     text = (
         str(error)

@@ -132,13 +132,12 @@ class OnnxProcessor:
         loaded: Loaded = await self._loads.submit(_load_and_trim, self.sessions, form)
         return loaded
 
-    async def run(
-        self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None, is_quick: bool
-    ) -> dict[str, Any]:
-        if is_quick:
-            return self.sessions.run(handle, inputs, outputs)
+    async def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         result: dict[str, Any] = await self._runs.submit(self.sessions.run, handle, inputs, outputs)
         return result
+
+    def run_at_once(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        return self.sessions.run(handle, inputs, outputs)
 
     async def unload(self, handle: Loaded) -> None:
         await self._unloads.submit(self.sessions.unload, handle)

@@ -29,7 +29,7 @@ async def measure(plain: PreparedForm, prepared: PreparedForm) -> dict[str, list
     """MB at rest, and for each form: loaded, and unloaded with the outputs still held, five times."""
     processor = OnnxProcessor("cpu", 2, 1, 1)
     warm = await processor.load(plain)  # what the runtime allocates once per process is no part of a build
-    await processor.run(warm, IMAGE, None, False)
+    await processor.run(warm, IMAGE, None)
     await processor.unload(warm)
     del warm
     story: dict[str, list[float]] = {"rest": [pss_mb()]}
@@ -38,7 +38,7 @@ async def measure(plain: PreparedForm, prepared: PreparedForm) -> dict[str, list
         story[f"{name} loaded"], story[f"{name} unloaded"] = [], []
         for _ in range(5):
             handle = await processor.load(form)
-            kept.append(await processor.run(handle, IMAGE, None, False))
+            kept.append(await processor.run(handle, IMAGE, None))
             story[f"{name} loaded"].append(pss_mb())
             await processor.unload(handle)
             del handle

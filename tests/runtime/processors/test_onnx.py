@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,11 +63,11 @@ def test_prepared_form_answers_the_same(plain: PreparedForm, prepared: PreparedF
 
 @pytest.mark.anyio
 async def test_runs_at_once_on_one_session(processor: OnnxProcessor, prepared: PreparedForm) -> None:
-    """Sixteen runs over four threads, quick ones between them: everybody gets the answer to their own input."""
+    """Sixteen runs over four threads: everybody gets the answer to their own input."""
     handle = await processor.load(prepared)
     inputs = [image() for _ in range(16)]
     alone = [processor.sessions.run(handle, each, None)["probabilities"] for each in inputs]
-    together = await asyncio.gather(*(processor.run(handle, each, None, i % 4 == 0) for i, each in enumerate(inputs)))
+    together = await asyncio.gather(*(processor.run(handle, each, None) for each in inputs))
     for expected, got in zip(alone, together, strict=True):
         np.testing.assert_array_equal(got["probabilities"], expected)
     await processor.unload(handle)
@@ -79,20 +80,24 @@ async def test_requested_outputs(processor: OnnxProcessor, tmp_path: Path) -> No
     handle = await processor.load(PreparedForm("add", str(path), 0, optimised=False))
     inputs = {"A": np.ones((1, 4), np.float32), "B": np.ones((1, 4), np.float32)}
     for outputs in (None, ["SUM"]):
-        assert (await processor.run(handle, inputs, outputs, False))["SUM"].tolist() == [[2.0] * 4]
+        assert (await processor.run(handle, inputs, outputs))["SUM"].tolist() == [[2.0] * 4]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("is_quick", [True, False])
-async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, is_quick: bool) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, at_once: bool) -> None:
     """What the runtime cannot compute comes back in its own words, and the session stays usable."""
     handle = await processor.load(plain)
     for inputs in ({"image": np.zeros((1, 4, 64, 64), np.float32)}, {}, {"image": np.zeros(3)}):
         with pytest.raises(RunFailed) as caught:
-            await processor.run(handle, inputs, None, is_quick)
+            await _run(processor, handle, inputs, at_once)
         assert caught.value.variant_id == "net"
         assert caught.value.reason
-    assert (await processor.run(handle, image(), None, is_quick))["probabilities"].shape == (1, 10)
+    assert (await _run(processor, handle, image(), at_once))["probabilities"].shape == (1, 10)
+
+
+async def _run(processor: OnnxProcessor, handle: Any, inputs: Any, at_once: bool) -> Any:
+    return processor.run_at_once(handle, inputs, None) if at_once else await processor.run(handle, inputs, None)
 
 
 @pytest.mark.anyio
@@ -148,9 +153,9 @@ def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> No
 async def test_outputs_belong_to_the_caller(processor: OnnxProcessor, plain: PreparedForm) -> None:
     """They stay right after the next run and after the unload."""
     handle = await processor.load(plain)
-    first = (await processor.run(handle, image(), None, False))["probabilities"]
+    first = (await processor.run(handle, image(), None))["probabilities"]
     kept = first.copy()
-    await processor.run(handle, image(), None, False)
+    await processor.run(handle, image(), None)
     await processor.unload(handle)
     np.testing.assert_array_equal(first, kept)
 
@@ -161,7 +166,7 @@ async def test_run_after_unload_is_refused(processor: OnnxProcessor, plain: Prep
     handle = await processor.load(plain)
     await processor.unload(handle)
     with pytest.raises(RunFailed):
-        await processor.run(handle, image(), None, False)
+        await processor.run(handle, image(), None)
 
 
 # -- damaged files -----------------------------------------------------------------------------------------------------
