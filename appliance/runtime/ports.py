@@ -4,7 +4,7 @@ Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `
 emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from appliance.domain.catalogue import Profile
@@ -26,12 +26,12 @@ class Processor(Protocol):
         """
         ...
 
-    async def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> Awaitable[dict[str, Any]]:
         """Compute the named outputs (None = all); at most `workers` runs are asked for at once.
 
         The returned arrays belong to the caller and pin nothing of the build.
 
-        Raises: RunFailed.
+        Raises, when awaited: RunFailed.
         """
         ...
 

@@ -6,6 +6,7 @@ Only the event-loop thread touches a queue. Late work is dropped here, before it
 import asyncio
 import heapq
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +51,7 @@ class Queue:
         self._total_max = total_max
         self._heap: list[tuple[int, int, int, Job]] = []
         self._waiting: Counter[str] = Counter()
-        self._idle: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[Callable[[Job], None]] = deque()
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class Queue:
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
-        """Add a job and wake an idle worker. Raises: QueueFull."""
+        """Add a job; an idle worker begins at once. Raises: QueueFull."""
         request = job.request
         self.check_room(request.application_id)
         job.to(RequestState.QUEUED)
@@ -70,11 +71,21 @@ class Queue:
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
         heapq.heappush(self._heap, (-request.priority, deadline, self._sequence, job))
         self._waiting[request.application_id] += 1
-        while self._idle:
-            worker = self._idle.popleft()
-            if not worker.done():
-                worker.set_result(None)
-                break
+        if self._idle:
+            self.offer(self._idle.popleft())
+
+    def offer(self, begin: Callable[[Job], None]) -> None:
+        """A worker is free: it begins with the most urgent job, now or when one comes."""
+        job = self.take()
+        if job is None:
+            self._idle.append(begin)
+        else:
+            begin(job)
+
+    def withdraw(self, begin: Callable[[Job], None]) -> None:
+        """The worker is no longer there."""
+        if begin in self._idle:
+            self._idle.remove(begin)
 
     def take(self) -> Job | None:
         """The most urgent job that can still be in time and whose caller still waits; None when there is none."""
@@ -99,12 +110,6 @@ class Queue:
                 job.answer.set_exception(ShuttingDown())
         self._heap.clear()
         self._waiting.clear()
-
-    async def wait(self) -> None:
-        """Return when `put` has added something; several workers are woken in turn."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle.append(future)
-        await future
 
     def lengths(self) -> dict[str, int]:
         """Waiting requests by application."""

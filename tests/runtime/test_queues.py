@@ -14,7 +14,7 @@ from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.queues import Job, Queue
 from appliance.runtime.residency import Residency
-from tests.fakes.clock import run_virtual, settle
+from tests.fakes.clock import run_virtual
 from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock
 from tests.runtime.test_catalogue import fill
@@ -121,20 +121,24 @@ def test_abandoned_is_passed_over() -> None:
     run_virtual(story)
 
 
-def test_workers_are_woken_one_by_one() -> None:
-    """Each job wakes one idle worker; one that was cancelled while idle is not counted on."""
+def test_idle_workers_begin_one_by_one() -> None:
+    """Each job goes to one idle worker, at once; one that has withdrawn is passed over; a worker that comes late takes what waits."""
 
     async def story() -> None:
         queue = Queue(HandClock(), 10, 10)
-        waits = [asyncio.create_task(queue.wait()) for _ in range(3)]
-        await settle()
-        waits[0].cancel()
-        await settle()
-        queue.put(job())
-        await settle()
-        assert [w.done() for w in waits] == [True, True, False]
-        queue.put(job())
-        await waits[2]
+        begun: list[tuple[str, Job]] = []
+        workers = [lambda each, name=name: begun.append((name, each)) for name in "abc"]
+        for worker in workers:
+            queue.offer(worker)
+        queue.withdraw(workers[0])
+        queue.withdraw(workers[0])
+        jobs = [job() for _ in range(3)]
+        for each in jobs:
+            queue.put(each)
+        assert begun == [("b", jobs[0]), ("c", jobs[1])]
+        queue.offer(workers[0])
+        assert begun[2:] == [("a", jobs[2])]
+        assert len(queue) == 0
 
     run_virtual(story)
 

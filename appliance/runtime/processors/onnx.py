@@ -3,6 +3,7 @@
 Serving, the trial runs of an import and the measuring child all go through `OnnxSessions`, so what is measured is what serves.
 """
 
+import asyncio
 import hashlib
 import platform
 from collections.abc import Sequence
@@ -132,9 +133,8 @@ class OnnxProcessor:
         loaded: Loaded = await self._loads.submit(_load_and_trim, self.sessions, form)
         return loaded
 
-    async def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
-        result: dict[str, Any] = await self._runs.submit(self.sessions.run, handle, inputs, outputs)
-        return result
+    def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> asyncio.Future[dict[str, Any]]:
+        return self._runs.submit(self.sessions.run, handle, inputs, outputs)
 
     def run_at_once(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return self.sessions.run(handle, inputs, outputs)
