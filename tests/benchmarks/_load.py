@@ -1,7 +1,8 @@
 """A small HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed. Closed loop, one request per connection at a time.
 
 Run as a program in a process of its own, so that its work is not the server's: `python -m tests.benchmarks._load` with one JSON order on standard
-input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count", "errors", "seconds", "p50_ms", "p99_ms"}.
+input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count", "errors", "seconds", "p50_ms", "p99_ms"}, and with
+"keep_times" also every request's time as "times_ms".
 """
 
 import asyncio
@@ -81,7 +82,9 @@ async def drive(order: dict[str, Any]) -> dict[str, Any]:
     elapsed = time.perf_counter() - start
     p50, p99 = np.percentile(times, [50, 99]) * 1e3 if times else (0.0, 0.0)
     errors = sum(c.errors for c in connections)
-    return {"count": len(times), "errors": errors, "seconds": elapsed, "p50_ms": float(p50), "p99_ms": float(p99)}
+    kept = {"times_ms": [round(time_s * 1e3, 3) for time_s in times]} if order.get("keep_times") else {}
+    counted = {"count": len(times), "errors": errors, "seconds": elapsed}
+    return counted | {"p50_ms": float(p50), "p99_ms": float(p99)} | kept
 
 
 if __name__ == "__main__":

@@ -156,13 +156,16 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[byte
         process.wait()
 
 
-def drive(port: int, requests: list[bytes], connections: int, seconds: float) -> dict[str, Any]:
+def drive(
+    port: int, requests: list[bytes], connections: int, seconds: float, *, keep_times: bool = False
+) -> dict[str, Any]:
     """Load from a process of its own; see `_load`."""
     order = {
         "port": port,
         "requests": [base64.b64encode(request).decode() for request in requests],
         "connections": connections,
         "seconds": seconds,
+        "keep_times": keep_times,
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks._load"],

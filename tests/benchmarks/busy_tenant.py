@@ -1,12 +1,15 @@
 """A busy tenant's P99 while four other applications cold-start continuously, against alone: one real box, real networks, alternating rounds.
 
 Asked: at most 1.5. A device asks the busy application without a pause; another asks four others in turn, each unloaded before, so that all their
-requests are cold. Both are processes of their own; the box has as many workers as cores.
+requests are cold. In a third phase the four are asked as often but stay in memory: what is left of the difference is what loading costs. Both are
+processes of their own; the box has as many workers as cores. Percentiles are over all rounds of a phase together.
 """
 
 import argparse
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -17,55 +20,92 @@ from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
 
 BUSY, OTHERS = "faces", ("read-text", "who", "what", "page-side")
-WARM_UP_S = 0.5
+WARM_UP_S = 0.3
 
 
 def main() -> None:
-    """Print each round and the medians."""
+    """Print the percentiles of each phase and their ratios."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--keep", type=Path, help="folder that keeps the imported models for the next run")
     options = parser.parse_args()
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", (BUSY, *OTHERS))
         with subjects.box(state) as box, box.http() as http:
             print(zoo.machine())
-            request = _request(http, BUSY, box.key)
-            others = [_cold(http, name) for name in OTHERS]
-            rows = [_round(box, request, others, options.seconds) for _ in range(options.rounds)]
-    ratios = [beside / alone for alone, beside in rows]
-    print(f"median ratio of P99 {zoo.median(ratios):.2f} (asked ≤ 1.5; rounds {min(ratios):.2f}-{max(ratios):.2f})")
+            busy, others = _request(http, BUSY, box.key), Others(http)
+            phases: dict[str, list[float]] = {"alone": [], "cold starts": [], "no cold starts": []}
+            starts = 0
+            for _ in range(options.rounds):
+                _drive(box, busy, options.seconds, phases["alone"])
+                with others.asked(cold=True) as count:
+                    elapsed_s = _drive(box, busy, options.seconds, phases["cold starts"])
+                starts += count[0]
+                with others.asked(cold=False, rate_rps=count[0] / elapsed_s):
+                    _drive(box, busy, options.seconds, phases["no cold starts"])
+    _show(phases, starts / (options.rounds * options.seconds))
 
 
-def _round(
-    box: subjects.LiveBox, request: bytes, others: list[Callable[[], None]], seconds: float
-) -> tuple[float, float]:
-    subjects.drive(box.port, [request], 1, WARM_UP_S)
-    alone = subjects.drive(box.port, [request], 1, seconds)
-    done, colds = threading.Event(), [0]
-
-    def thrash() -> None:
-        while not done.is_set():
-            others[colds[0] % len(others)]()
-            colds[0] += 1
-
-    thread = threading.Thread(target=thrash)
-    thread.start()
-    try:
-        beside = subjects.drive(box.port, [request], 1, seconds)
-    finally:
-        done.set()
-        thread.join()
-    if alone["errors"] or beside["errors"]:
-        raise RuntimeError("the busy application was refused")
+def _show(phases: dict[str, list[float]], starts_per_s: float) -> None:
+    for name, times in phases.items():
+        p50, p90, p99 = (zoo.percentile(times, p) for p in (50, 90, 99))
+        print(f"{name:15} {len(times):6} requests  P50 {p50:6.1f}  P90 {p90:6.1f}  P99 {p99:6.1f} ms")
+    alone, cold, warm = (zoo.percentile(times, 99) for times in phases.values())
     print(
-        f"alone P50 {alone['p50_ms']:6.1f} P99 {alone['p99_ms']:6.1f} ms   "
-        f"beside {colds[0] / seconds:.1f} cold starts/s: P50 {beside['p50_ms']:6.1f} P99 {beside['p99_ms']:6.1f} ms   "
-        f"ratio {beside['p99_ms'] / alone['p99_ms']:.2f}",
-        flush=True,
+        f"{starts_per_s:.1f} cold starts/s; P99 beside them / alone {cold / alone:.2f} (asked ≤ 1.5); "
+        f"the same requests without loading / alone {warm / alone:.2f}"
     )
-    return alone["p99_ms"], beside["p99_ms"]
+
+
+def _drive(box: subjects.LiveBox, request: bytes, seconds: float, times: list[float]) -> float:
+    """Ask the busy application; returns the seconds it took, warm-up included."""
+    start = time.perf_counter()
+    subjects.drive(box.port, [request], 1, WARM_UP_S)
+    figures = subjects.drive(box.port, [request], 1, seconds, keep_times=True)
+    if figures["errors"]:
+        raise RuntimeError("the busy application was refused")
+    times.extend(figures["times_ms"])
+    return time.perf_counter() - start
+
+
+class Others:
+    """Asks the other applications in turn, in a thread."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+        self._calls = [(name, *_body(http, name)) for name in OTHERS]
+
+    @contextmanager
+    def asked(self, *, cold: bool, rate_rps: float | None = None) -> Iterator[list[int]]:
+        """While it is open; gives the number of requests so far. `cold`: each is unloaded before, so that its request loads it."""
+        for name, _, _ in self._calls:
+            self._http.post(f"/v2/repository/models/{name}/load").raise_for_status()
+        done, count = threading.Event(), [0]
+
+        def work() -> None:
+            start = time.perf_counter()
+            while not done.is_set():
+                self._once(count[0], cold=cold)
+                count[0] += 1
+                if rate_rps:
+                    done.wait(max(0.0, start + count[0] / rate_rps - time.perf_counter()))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield count
+        finally:
+            done.set()
+            thread.join()
+
+    def _once(self, number: int, *, cold: bool) -> None:
+        name, body, json_length = self._calls[number % len(self._calls)]
+        if cold:
+            self._http.post(f"/v2/repository/models/{name}/unload").raise_for_status()
+            self._http.post(f"/v2/repository/models/{name}/load").raise_for_status()
+        headers = {"Inference-Header-Content-Length": str(json_length)}
+        self._http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
 
 
 def _body(http: httpx.Client, name: str) -> tuple[bytes, int]:
@@ -84,19 +124,6 @@ def _request(http: httpx.Client, name: str, key: str) -> bytes:
         f"Content-Length: {len(body)}",
     ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
-
-
-def _cold(http: httpx.Client, name: str) -> Callable[[], None]:
-    """A call that loads the application anew, runs it once and unloads it."""
-    body, json_length = _body(http, name)
-    headers = {"Inference-Header-Content-Length": str(json_length)}
-
-    def once() -> None:
-        http.post(f"/v2/repository/models/{name}/unload").raise_for_status()
-        http.post(f"/v2/repository/models/{name}/load").raise_for_status()
-        http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
-
-    return once
 
 
 if __name__ == "__main__":

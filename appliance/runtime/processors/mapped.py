@@ -1,6 +1,7 @@
 """Touch the pages of a mapped weights file before the first run does, in one system call instead of thousands of page faults."""
 
 import ctypes
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,9 +14,8 @@ def populate(path: Path) -> int:
     with suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None, use_errno=True).madvise
         madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        name = str(path)
-        with open("/proc/self/maps") as maps:
-            spans = [line.split(" ", 1)[0].split("-") for line in maps if line.rstrip().endswith(name)]
+        maps = Path("/proc/self/maps").read_bytes()
+        spans = re.findall(rb"^([0-9a-f]+)-([0-9a-f]+) .*" + re.escape(bytes(path)) + rb"$", maps, re.MULTILINE)
         for start, end in spans:
             length = int(end, 16) - int(start, 16)
             if madvise(int(start, 16), length, _MADV_POPULATE_READ) == 0:

@@ -18,13 +18,16 @@ from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.alignment import align
-from appliance.runtime.processors.heap import trim, use_one_arena
+from appliance.runtime.processors.heap import Trimmer, use_one_arena
 from appliance.runtime.processors.mapped import populate
 from appliance.runtime.processors.threads import WorkerThreads
 
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
 _ERROR_ONLY = 3
+_LOAD_NICE = 5
+"""Where cores are short, loading gets a quarter of one that a run wants, too. Dropping a session is not that patient: it holds the interpreter's
+lock, and whoever holds that and does not get a core stops everybody."""
 
 
 @dataclass(slots=True)
@@ -85,7 +88,6 @@ class OnnxSessions:
     def unload(self, loaded: Loaded) -> None:
         """Drop the session; the C heap keeps what it frees until it is trimmed."""
         del loaded.session
-        trim()
 
     def prepare(self, source: Path, target_dir: Path) -> bool:
         """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; False when there can be none.
@@ -123,14 +125,17 @@ class OnnxProcessor:
         )
         use_one_arena()
         self._runs = WorkerThreads(f"{name}-run", workers)
-        self._loads = WorkerThreads(f"{name}-load", loads_parallel_max)
+        self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE)
         self._unloads = WorkerThreads(f"{name}-unload", 1)
+        self._trimmer = Trimmer()
 
     def describe(self) -> ProcessorDescription:
         return self._description
 
     async def load(self, form: PreparedForm) -> Loaded:
-        loaded: Loaded = await self._loads.submit(_load_and_trim, self.sessions, form)
+        loaded: Loaded = await self._loads.submit(self.sessions.load, form)
+        if not form.optimised:  # optimising leaves up to 1.5 times the model as garbage in the heap
+            self._trimmer.want()
         return loaded
 
     def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> asyncio.Future[dict[str, Any]]:
@@ -141,18 +146,13 @@ class OnnxProcessor:
 
     async def unload(self, handle: Loaded) -> None:
         await self._unloads.submit(self.sessions.unload, handle)
+        self._trimmer.want()
 
     def close(self) -> None:
         self._runs.close()
         self._loads.close()
         self._unloads.close()
-
-
-def _load_and_trim(sessions: OnnxSessions, form: PreparedForm) -> Loaded:
-    loaded = sessions.load(form)
-    if not form.optimised:  # optimising leaves up to 1.5 times the model as garbage in the heap
-        trim()
-    return loaded
+        self._trimmer.close()
 
 
 def fingerprint(threads_per_run: int) -> str:

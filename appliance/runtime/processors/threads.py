@@ -1,7 +1,9 @@
 """A few threads that run blocking calls for the event loop, with as little ceremony per call as possible."""
 
 import asyncio
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +14,9 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, as
 class WorkerThreads:
     """`count` daemon threads over one queue. About half the overhead of `run_in_executor`, which wraps every call in two futures."""
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int, nice: int = 0) -> None:
+        """`nice`: how much the threads step back behind the others of the process where cores are short."""
+        self._nice = nice
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(count)]
         for thread in self._threads:
@@ -31,6 +35,7 @@ class WorkerThreads:
             self._calls.put(None)
 
     def _work(self) -> None:
+        _step_back(self._nice)
         while (call := self._calls.get()) is not None:
             function, arguments, loop, future = call
             value: Any = None
@@ -44,6 +49,12 @@ class WorkerThreads:
             except RuntimeError:  # the loop closed meanwhile: nobody waits
                 pass
             del call, function, arguments, future, value, error  # a held result would pin memory until the next call
+
+
+def _step_back(nice: int) -> None:
+    """Lower the priority of the calling thread: on Linux a priority is a thread's, elsewhere it would be the whole process's."""
+    if nice and sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
 
 
 def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

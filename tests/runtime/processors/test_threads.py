@@ -1,6 +1,8 @@
 """Worker threads: values and errors come back to the loop, callers may go away, and nothing is held."""
 
 import asyncio
+import os
+import sys
 import threading
 import weakref
 
@@ -96,3 +98,14 @@ def test_close_ends_the_threads() -> None:
         if thread.name.startswith("closing-"):
             thread.join(10)
             assert not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux only")
+@pytest.mark.anyio
+async def test_threads_that_step_back() -> None:
+    """Their priority is lower by so much; that of this thread is as before."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    threads = WorkerThreads("calc", 1, nice=3)
+    assert await threads.submit(os.getpriority, os.PRIO_PROCESS, 0) == min(19, own + 3)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    threads.close()

@@ -1,0 +1,53 @@
+"""Trims of the C heap are few, and never forgotten."""
+
+import threading
+
+from appliance.runtime.processors.heap import Trimmer
+
+LONG_S = 30.0
+
+
+class Trims:
+    """Counts what stands in for the trim."""
+
+    def __init__(self) -> None:
+        self._came = threading.Semaphore(0)
+
+    def __call__(self) -> None:
+        self._came.release()
+
+    def comes(self, wait_s: float) -> bool:
+        return self._came.acquire(timeout=wait_s)
+
+
+def test_first_one_comes_at_once() -> None:
+    """After a rest nobody waits."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=LONG_S)
+    assert not trims.comes(0.05)
+    trimmer.want()
+    assert trims.comes(10)
+    trimmer.close()
+
+
+def test_many_wishes_in_a_row_are_one_trim() -> None:
+    """During the rest nothing happens; after it all wishes are served by one trim."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=0.3)
+    trimmer.want()
+    assert trims.comes(10)
+    for _ in range(50):
+        trimmer.want()
+    assert not trims.comes(0.1)
+    assert trims.comes(10)
+    assert not trims.comes(0.5)
+    trimmer.close()
+
+
+def test_no_trim_after_the_end() -> None:
+    """Closing wakes the thread, and it ends."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=LONG_S)
+    trimmer.close()
+    trimmer.want()
+    assert not trims.comes(0.1)
