@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
+RUNS_MIN, RUNS_KEPT = 30, 100
+"""Fewer runs say less than the profile; more are written as so many evenly spaced ones of the sorted."""
 
 
 @connected
@@ -28,7 +30,8 @@ def scenario(
 ) -> None:
     """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and their traffic.
 
-    The traffic of an application is its mean rate since the box started. Accuracies are percent. With an admin key all tenants are in it, with a
+    The traffic of an application is its mean rate since the box started. Run times are those of its latest requests, once there are thirty, and
+    what is in memory now is in memory at the start. Accuracies are percent. With an admin key all tenants are in it, with a
     tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
 
     \\b
@@ -60,6 +63,7 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
     called = _qualified([(use.application.tenant, use.application.name) for use in uses])
     owned = _qualified(sorted({(use.model.tenant, use.model.name) for use in uses}))
     models = {owned[use.model.tenant, use.model.name]: use.model for use in uses}
+    served = _served([(owned[use.model.tenant, use.model.name], use) for use in uses])
     if not uses:
         raise CommandFailed("the box has no application with a measured variant; import a model first")
     from appliance.lab.policies import FAMILIES
@@ -77,7 +81,8 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
             for t in tenants
         ],
         "models": [
-            {"name": name, "variants": [_variant(v) for v in measured(model)]} for name, model in sorted(models.items())
+            {"name": name, "variants": [_variant(v, served.get((name, v.name), [])) for v in measured(model)]}
+            for name, model in sorted(models.items())
         ],
         "applications": [
             _application(
@@ -103,10 +108,12 @@ def measured(model: "ModelShape") -> "list[VariantShape]":
 
 
 class _Use:
-    """An application with its model, and how many of its requests were answered since the box started."""
+    """An application with its model, how many of its requests were answered since the box started, and its latest run times by variant."""
 
-    def __init__(self, application: "ApplicationShape", model: "ModelShape", answered: int) -> None:
-        self.application, self.model, self.answered = application, model, answered
+    def __init__(
+        self, application: "ApplicationShape", model: "ModelShape", answered: int, runs: dict[str, list[float]]
+    ) -> None:
+        self.application, self.model, self.answered, self.runs = application, model, answered, runs
 
 
 def _uses(box: Connection, tenant: str) -> Iterator[_Use]:
@@ -121,7 +128,16 @@ def _uses(box: Connection, tenant: str) -> Iterator[_Use]:
             if model is None or not measured(model):
                 screen.say(f"left out: {tenant}/{application.name} has no variant with a profile")
                 continue
-            yield _Use(application, model, answered.get(application.name, 0))
+            yield _Use(application, model, answered.get(application.name, 0), client.run_times(application.name))
+
+
+def _served(uses: "list[tuple[str, _Use]]") -> dict[tuple[str, str], list[float]]:
+    """(model, variant) → milliseconds of its latest runs, for whichever application."""
+    served: dict[tuple[str, str], list[float]] = {}
+    for model, use in uses:
+        for variant, runs in use.runs.items():
+            served.setdefault((model, variant), []).extend(runs)
+    return served
 
 
 def _model(client: "Client", application: "ApplicationShape") -> "ModelShape | None":
@@ -139,9 +155,10 @@ def _qualified(owned: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return {(tenant, name): name if names.count(name) == 1 else f"{tenant}/{name}" for tenant, name in owned}
 
 
-def _variant(variant: "VariantShape") -> dict[str, Any]:
+def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     profile = variant.profile
     assert profile is not None, "those without were left out"
+    served = {"served_ms": {profile.processor: _evenly(sorted(runs))}} if len(runs) >= RUNS_MIN else {}
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
@@ -149,7 +166,15 @@ def _variant(variant: "VariantShape") -> dict[str, Any]:
         "accuracy": round(100 * variant.accuracy.value, 4) if variant.accuracy else 0.0,
         "load_ms": profile.load_ms,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
+        **served,
+        "resident": variant.residency == "resident",
     }
+
+
+def _evenly(ordered: list[float]) -> list[float]:
+    """At most `RUNS_KEPT` of them: each the middle one of as many in a row."""
+    count = min(RUNS_KEPT, len(ordered))
+    return [round(ordered[(2 * i + 1) * len(ordered) // (2 * count)], 4) for i in range(count)]
 
 
 def _application(shape: "ApplicationShape", name: str, model: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from appliance.wire.catalogue import (
     ApplicationShape,
     ModelShape,
     ModelSummary,
+    RunsShape,
     VariantShape,
 )
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
@@ -120,6 +121,10 @@ class Client:
         for row in self._send("GET", "/v2/models/stats").json()["model_stats"]:
             counts[row["name"]] = counts.get(row["name"], 0) + row["inference_stats"]["success"]["count"]
         return counts
+
+    def run_times(self, application: str) -> dict[str, list[float]]:
+        """Variant → milliseconds of its latest warm runs of one item."""
+        return self._get(f"/v1/applications/{application}/runs", RunsShape).variants
 
     # -- models --------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,16 @@ from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.policies import Stopwatch
 from appliance.lab.processors import BuildCost, EmulatedProcessor
-from appliance.lab.scenario import BoxProcessor, ModelShape, Scenario, TenantShape, VariantShape, latency_of, megabytes
+from appliance.lab.scenario import (
+    BoxProcessor,
+    ModelShape,
+    Scenario,
+    TenantShape,
+    VariantShape,
+    latency_of,
+    megabytes,
+    served_of,
+)
 from appliance.lab.workload import predictions
 from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
 from appliance.policies.eviction.base import TenantShare
@@ -88,7 +97,8 @@ def compose(scenario: Scenario) -> LabBox:
     journal = Journal(clock, telemetry)
     description = _description(scenario.processor)
     costs = _costs(scenario, description.kind)
-    processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, scenario.box.loads_parallel_max)
+    loads = scenario.box.loads_parallel_max
+    processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, loads, scenario.seed)
     catalogue = Catalogue(SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](), description.kind)
     zoos = Zoos(catalogue)
     given = _given(scenario)
@@ -282,6 +292,12 @@ def _content(model: str, variant: str) -> str:
     return hashlib.sha256(f"{model}:{variant}".encode()).hexdigest()
 
 
+def resident_builds(scenario: Scenario) -> list[str]:
+    """Builds that are in memory when the scenario starts."""
+    kind = scenario.processor.kind or scenario.processor.name
+    return [build_id(_content(m.name, v.name), kind) for m in scenario.models for v in m.variants if v.resident]
+
+
 def build_names(scenario: Scenario) -> dict[str, tuple[str, str]]:
     """build id → (model, variant), for people."""
     kind = scenario.processor.kind or scenario.processor.name
@@ -304,5 +320,6 @@ def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
                 round(shape.load_ms * NS_PER_MS),
                 round(shape.unloads_in_ms * NS_PER_MS),
                 {key: round(ms * NS_PER_MS) for key, ms in latencies.items()},
+                tuple(round(ms * NS_PER_MS) for ms in served_of(shape, scenario.processor)),
             )
     return costs

@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from appliance.domain.errors import LoadFailed, ProcessorLost
@@ -30,6 +31,8 @@ class BuildCost:
     load_ns: int
     unload_ns: int
     run_ns: Mapping[tuple[int, int], int]
+    served_ns: tuple[int, ...] = ()
+    """Runs of one item as a box has seen them, beside whatever ran at the time; one of them at random goes before `run_ns`."""
 
     def run_ns_of(self, batch: int, concurrency: int) -> int:
         """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond the largest concurrency as that."""
@@ -75,7 +78,9 @@ class EmulatedProcessor:
         costs: Mapping[str, BuildCost],
         memory_bytes: int,
         loads_parallel_max: int,
+        seed: int = 0,
     ) -> None:
+        """`seed` of what is drawn from run times that were seen."""
         self._clock = clock
         self._description = description
         self._costs = costs
@@ -85,6 +90,8 @@ class EmulatedProcessor:
         self._present: set[str] = set()
         """Builds that were asked for and not given back yet: those that wait for their load are without memory."""
         self._held: dict[str, int] = {}
+        self._draws = {build_id: Random(f"{seed}/runs/{build_id}") for build_id, c in costs.items() if c.served_ns}
+        """One for each build: how often others run changes nothing."""
         self._spending: dict[asyncio.Future[None], None] = {}
         """In the order of starting."""
         self.ailments = Ailments()
@@ -133,7 +140,7 @@ class EmulatedProcessor:
         self.running += 1
         handle.running += 1
         try:
-            await self._spend(handle.cost.run_ns_of(batch, self.running))
+            await self._spend(self._run_ns(handle, batch))
         finally:
             self.running -= 1
             handle.running -= 1
@@ -144,6 +151,11 @@ class EmulatedProcessor:
 
     def run_at_once(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         raise Broken("virtual time passes only for those who wait")
+
+    def _run_ns(self, handle: Handle, batch: int) -> int:
+        if batch == 1 and handle.cost.served_ns:
+            return self._draws[handle.build_id].choice(handle.cost.served_ns)
+        return handle.cost.run_ns_of(batch, self.running)
 
     async def unload(self, handle: Handle) -> None:
         if not handle.is_live or handle.running:

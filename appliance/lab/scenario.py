@@ -64,6 +64,10 @@ class VariantShape(Shape):
     unload_ms: NotNegative | None = None
     input_bytes: NotNegative = 0
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
+    served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
+    """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of `latency_ms`."""
+    resident: bool = False
+    """In memory when the scenario starts, as far as there is room."""
 
     @property
     def unloads_in_ms(self) -> float:
@@ -177,6 +181,11 @@ def latency_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[
         batch, _, concurrency = key.partition("x")
         table[int(batch), int(concurrency or 1)] = latency_ms
     return table
+
+
+def served_of(variant: VariantShape, processor: BoxProcessor) -> list[float]:
+    """Run times on a processor as they were seen, ms; none where nobody has."""
+    return variant.served_ms.get(processor.name) or variant.served_ms.get(processor.kind or processor.name) or []
 
 
 def _check_applications(scenario: Scenario) -> None:

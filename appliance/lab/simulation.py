@@ -9,7 +9,7 @@ import numpy as np
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
 from appliance.domain.names import application_id
 from appliance.domain.request import Request, Tensors
-from appliance.lab.composition import INPUT, LabBox, compose
+from appliance.lab.composition import INPUT, LabBox, compose, resident_builds
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, run_virtual
@@ -57,6 +57,7 @@ class _Simulation:
         }
         self._shapes = {shape.name: shape for shape in scenario.applications}
         self._answers: list[Answer] = []
+        self._loads_before = 0
 
     async def run(self) -> Run:
         box = self._box
@@ -66,6 +67,7 @@ class _Simulation:
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
             loops.append(box.breathing.run())
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
+        await self._fill_memory()
         await self._send_all()
         end_ns = box.clock.now_ns() - START_NS
         for task in background:
@@ -78,6 +80,14 @@ class _Simulation:
         box.journal.keeps = False  # clearing up is no part of the story
         await box.memory.close()
         return Run(outcome, box.journal)
+
+    async def _fill_memory(self) -> None:
+        """Bring what is in memory at the start, in no time; it does not count as loaded."""
+        slow_factors = self._box.processor.ailments.slow_factors
+        slow_factors.append(0)
+        await self._box.engine.prefetch(resident_builds(self._scenario))
+        slow_factors.remove(0)
+        self._loads_before = self._box.memory.loads
 
     async def _send_all(self) -> None:
         """Every request at its time, and wait for all answers and for the end of the scenario's duration."""
@@ -152,7 +162,7 @@ class _Simulation:
             processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},
             memory_bytes=self._scenario.memory_bytes,
             memory_peak_bytes=box.processor.peak_bytes,
-            loads=box.memory.loads,
+            loads=box.memory.loads - self._loads_before,
             replacements=box.memory.replacements,
             evictions=box.memory.evictions,
             decisions=box.stopwatch.rows(),

@@ -15,6 +15,8 @@ from appliance.clock import Clock
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
 PARTS = ("queue", "load", "compute", "total")
+RECENT_RUNS = 256
+"""Run times that are kept of one application × variant × tenant, for scenarios of the lab."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Statistics:
     cold: int = 0
     inferences: int = 0
     last_ns: int = 0
+    runs_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
+    """Compute times of the latest warm requests of one item, oldest first."""
 
 
 class Telemetry:
@@ -131,6 +135,8 @@ class Telemetry:
         histograms["total"].add(queue_ns + load_ns + compute_ns)
         if warm:
             statistics.warm += 1
+            if batch == 1:
+                statistics.runs_ns.append(compute_ns)
         else:
             statistics.cold += 1
         statistics.inferences += batch
@@ -174,3 +180,4 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.cold += other.cold
     into.inferences += other.inferences
     into.last_ns = max(into.last_ns, other.last_ns)
+    into.runs_ns.extend(other.runs_ns)

@@ -202,6 +202,13 @@ class ApplicationChange(Order):
     shared: bool | None = None
 
 
+class RunsShape(Shape):
+    """How long runs took of late."""
+
+    variants: dict[str, list[float]] = Field(examples=[{"int8": [4.1, 4.3, 4.2]}])
+    """Variant → milliseconds of its latest warm runs of one item, oldest first; at most 256."""
+
+
 class ApplicationShape(Shape):
     """A registered use of a model."""
 

@@ -40,6 +40,32 @@ def test_runs_take_the_nearest_profiled_batch_and_concurrency() -> None:
     assert COST.run_ns_of(1, 3) == 15  # beyond the largest concurrency as that
 
 
+def test_seen_runs_are_drawn_for_one_item_from_the_seed_alone() -> None:
+    seen = BuildCost(("door",), 60, 80, 0, 0, {(1, 1): 10, (4, 1): 30}, served_ns=(1, 2, 3))
+
+    def drawn(seed: int) -> list[int]:
+        spent: list[int] = []
+
+        async def told() -> None:
+            clock = VirtualClock()
+            description = ProcessorDescription("dev", "dev", 1, 1, "host", "emulated")
+            processor = EmulatedProcessor(clock, description, {"a": seen}, 140, 2, seed)
+            handle = await processor.load(_form("a"))
+            for _ in range(40):
+                start_ns = clock.now_ns()
+                await processor.run(handle, ONE, None, False)
+                spent.append(clock.now_ns() - start_ns)
+            start_ns = clock.now_ns()
+            await processor.run(handle, {"x": np.zeros(4, np.float32)}, None, False)
+            assert clock.now_ns() - start_ns == 30  # of four items none was seen
+
+        run_virtual(told)
+        return spent
+
+    assert set(drawn(1)) == {1, 2, 3}
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
 def test_a_load_holds_its_peak_and_then_its_size() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))

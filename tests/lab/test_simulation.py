@@ -80,6 +80,26 @@ def test_two_workers_run_two_at_once_as_slowly_as_profiled() -> None:
     assert figures["latency_ms"] == {"p50": 60, "p99": 940}  # 40 and 60 run together; nobody waits 80
 
 
+def test_runs_are_drawn_from_those_that_were_seen() -> None:
+    """In place of the profile's; what was seen on another processor does not count."""
+    written = document(arrivals=[{"application": "door", "times_s": list(range(1, 60))}])
+    shape = written["models"][0]["variants"][0]
+    for processor, latencies_ms in (("cpu", {10, 30}), ("gpu", {40})):
+        shape |= {"served_ms": {processor: [10, 30]}}
+        answers = simulate(Scenario.model_validate(written)).outcome.answers
+        assert {round(a.latency_ns / 1e6) for a in answers if a.kind == "warm"} == latencies_ms
+
+
+def test_what_is_in_memory_at_the_start_is_warm_and_no_load() -> None:
+    """As far as there is room: the second finds none."""
+    written = document(duration_s=10, arrivals=[{"application": "door", "times_s": [0]}])
+    for model in written["models"]:
+        model["variants"][0]["resident"] = True
+    figures = _figures(Scenario.model_validate(written))
+    assert (figures["warm"], figures["cold"], figures["loads"]) == (1, 0, 0)
+    assert figures["latency_ms"]["p99"] == 40
+
+
 FAULTS: list[dict[str, Any]] = [
     {"kind": "processor-lost", "at_s": 20, "for_s": 10, "target": "cpu"},
     {"kind": "load-fails", "at_s": 0, "for_s": 30, "application": "door"},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.runtime.telemetry import BUCKETS_S, PARTS, Event, Histogram, Statistics, Telemetry, merge
+from appliance.runtime.telemetry import BUCKETS_S, PARTS, RECENT_RUNS, Event, Histogram, Statistics, Telemetry, merge
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.hand_clock import HandClock
 
@@ -144,6 +144,15 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
     telemetry.forget_application("t/a")
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]
+
+
+def test_run_times_of_late(telemetry: Telemetry) -> None:
+    """Those of warm requests of one item, and no more than so many."""
+    telemetry.done(KEY, warm=False, queue_ns=0, load_ns=0, compute_ns=900, batch=1)
+    telemetry.done(KEY, warm=True, queue_ns=0, load_ns=0, compute_ns=800, batch=2)
+    for ns in range(RECENT_RUNS + 2):
+        telemetry.done(KEY, warm=True, queue_ns=7, load_ns=0, compute_ns=ns, batch=1)
+    assert list(telemetry.of_application("t/a")["v"].runs_ns) == list(range(2, RECENT_RUNS + 2))
 
 
 def test_merge_takes_the_later_time() -> None:

@@ -9,6 +9,7 @@ from appliance.api.box import Box
 from appliance.api.deps import Caller, Cursor, Limit, Member, TheBox, callable_application, own_application
 from appliance.api.documented import problems
 from appliance.api.pages import page_of_all
+from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     AlreadyExists,
@@ -19,7 +20,7 @@ from appliance.domain.errors import (
     UnknownModel,
 )
 from appliance.domain.names import application_id
-from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape
+from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape, RunsShape
 from appliance.wire.shape import Deleted, Page
 
 router = APIRouter(prefix="/v1/applications", tags=["applications"])
@@ -69,6 +70,13 @@ async def list_applications(
 async def show_application(application: ApplicationName, box: TheBox, principal: Caller) -> ApplicationShape:
     """Its model, promises, and the variants that would serve it now, the first choice first."""
     return shape_of(box, callable_application(box, principal, application))
+
+
+@router.get("/{application}/runs", summary="Show recent run times", responses=problems(UnknownApplication))
+async def show_runs(application: ApplicationName, box: TheBox, principal: Caller) -> RunsShape:
+    """What its runs took while serving, by variant, neighbours and all: `appliance scenario` lets the lab draw from them."""
+    figures = box.telemetry.of_application(callable_application(box, principal, application).id)
+    return RunsShape(variants={name: [ns / NS_PER_MS for ns in f.runs_ns] for name, f in figures.items() if f.runs_ns})
 
 
 @router.patch(

@@ -39,6 +39,22 @@ async def test_another_model_behind_the_name(stand: Stand) -> None:
     assert (changed.json()["model"], changed.json()["task"]) == ("adding", "tensor")
 
 
+async def test_run_times_of_late(stand: Stand) -> None:
+    """One for each warm answer, by variant; nobody else sees them."""
+    harbour = stand.client("harbour")
+    assert (await harbour.get("/v1/applications/adding/runs")).json() == {"variants": {}}
+    body = {
+        "inputs": [{"name": name, "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]} for name in ("A", "B")]
+    }
+    for _ in range(3):
+        answer = await harbour.post("/v2/models/adding/infer", json=body)
+        assert answer.status_code == 200, answer.text
+    seen = (await harbour.get("/v1/applications/adding/runs")).json()["variants"]["fp32"]
+    assert len(seen) in (2, 3)  # the first was cold unless somebody was here before
+    assert all(0 < ms < 1000 for ms in seen)
+    assert (await harbour.get("/v1/applications/nobody/runs")).status_code == 404
+
+
 async def test_own_hides_shared(stand: Stand) -> None:
     """A tenant's own application of a shared one's name answers in its place, and the list shows one."""
     harbour = stand.client("harbour")
