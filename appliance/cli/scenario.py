@@ -158,7 +158,7 @@ def _qualified(owned: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     profile = variant.profile
     assert profile is not None, "those without were left out"
-    served = {"served_ms": {profile.processor: _evenly(sorted(runs))}} if len(runs) >= RUNS_MIN else {}
+    served = {"served_ms": {profile.processor: evenly(sorted(runs))}} if len(runs) >= RUNS_MIN else {}
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
@@ -171,7 +171,7 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     }
 
 
-def _evenly(ordered: list[float]) -> list[float]:
+def evenly(ordered: list[float]) -> list[float]:
     """At most `RUNS_KEPT` of them: each the middle one of as many in a row."""
     count = min(RUNS_KEPT, len(ordered))
     return [round(ordered[(2 * i + 1) * len(ordered) // (2 * count)], 4) for i in range(count)]
