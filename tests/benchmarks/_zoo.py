@@ -98,6 +98,12 @@ def mixed(document: dict[str, Any], seconds: float, seed: int) -> dict[str, Any]
     return {**document, "arrivals": arrivals, "duration_s": seconds, "seed": seed}
 
 
+def emptied(document: dict[str, Any]) -> dict[str, Any]:
+    """A scenario that starts with nothing in memory."""
+    models = [{**m, "variants": [{**v, "resident": False} for v in m["variants"]]} for m in document["models"]]
+    return {**document, "models": models}
+
+
 def command(*arguments: str) -> dict[str, Any]:
     """What an `appliance` command answers with `--json`, from a process of its own."""
     import subprocess

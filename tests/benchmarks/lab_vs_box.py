@@ -18,7 +18,9 @@ def main() -> None:
     """Print both sides and their ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--before", type=float, default=60, help="seconds that the box serves before it writes the scenario")
+    parser.add_argument(
+        "--before", type=float, default=60, help="seconds that the box serves before it writes the scenario"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--share", type=float, default=1.5)
     parser.add_argument("--keep", type=Path, help="folder that keeps the imported models for the next run")
