@@ -53,10 +53,10 @@ def test_seen_runs_are_drawn_for_one_item_from_the_seed_alone() -> None:
             handle = await processor.load(_form("a"))
             for _ in range(40):
                 start_ns = clock.now_ns()
-                await processor.run(handle, ONE, None, False)
+                await processor.run(handle, ONE, None)
                 spent.append(clock.now_ns() - start_ns)
             start_ns = clock.now_ns()
-            await processor.run(handle, {"x": np.zeros(4, np.float32)}, None, False)
+            await processor.run(handle, {"x": np.zeros(4, np.float32)}, None)
             assert clock.now_ns() - start_ns == 30  # of four items none was seen
 
         run_virtual(told)

@@ -148,10 +148,10 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
 
 def test_run_times_of_late(telemetry: Telemetry) -> None:
     """Those of warm requests of one item, and no more than so many."""
-    telemetry.done(KEY, warm=False, queue_ns=0, load_ns=0, compute_ns=900, batch=1)
-    telemetry.done(KEY, warm=True, queue_ns=0, load_ns=0, compute_ns=800, batch=2)
+    telemetry.done(KEY, warm=False, parts_ns=(0, 0, 900), batch=1, at_ns=5)
+    telemetry.done(KEY, warm=True, parts_ns=(0, 0, 800), batch=2, at_ns=5)
     for ns in range(RECENT_RUNS + 2):
-        telemetry.done(KEY, warm=True, queue_ns=7, load_ns=0, compute_ns=ns, batch=1)
+        telemetry.done(KEY, warm=True, parts_ns=(7, 0, ns), batch=1, at_ns=5)
     assert list(telemetry.of_application("t/a")["v"].runs_ns) == list(range(2, RECENT_RUNS + 2))
 
 
