@@ -4,16 +4,12 @@ Starting enters one exit stack, so stopping is the reverse: not ready, drain, st
 """
 
 import asyncio
-import logging
 import os
-import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psutil
-import uvicorn
 from fastapi import FastAPI
 
 from appliance import log
@@ -23,9 +19,8 @@ from appliance.api.gateway import Gateway
 from appliance.api.keyring import KeyRing
 from appliance.api.limits import BodyRules, Bounds, InFlight
 from appliance.api.media import MediaPool
-from appliance.api.protocol import BoxProtocol
 from appliance.api.service import create_service
-from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
+from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
@@ -38,28 +33,17 @@ from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
 from appliance.policies.eviction import EVICTION_POLICIES
-from appliance.policies.forecast.memory import Trend
 from appliance.policies.selection import SELECTION_POLICIES
-from appliance.runtime.admission import Admission
-from appliance.runtime.breathing import Breathing
+from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decision_log import DecisionLog
 from appliance.runtime.engine import Engine
-from appliance.runtime.expectations import Expectations
-from appliance.runtime.forecasting import Forecasting
-from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.measuring import ChildMeasure
-from appliance.runtime.queues import Queue
-from appliance.runtime.reside import Resider
-from appliance.runtime.room import RoomByApplication
-from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
-from appliance.runtime.zoos import Zoos
 from appliance.settings import ImportSettings, ProcessorSettings, Settings
 
-_US = 1000
 _REMEMBER_EVERY_S = 10
 
 
@@ -131,90 +115,49 @@ class Appliance:
         stack.callback(store.close)
         store.attach(asyncio.get_running_loop())
         _write_decisions(stack, decisions, store)
-        catalogue = Catalogue(SELECTION_POLICIES[settings.policies.selection](), description.kind)
         builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
-        zoos = Zoos(catalogue)
         forecasts = ForecastFile(settings.state_dir / "forecasters.json")
-        expectations = Expectations(
-            forecasts.of,
-            alpha=settings.residency.alpha,
-            delta_ns=int(settings.residency.delta_ms * NS_PER_MS),
-            history_ns=int(settings.residency.history_window_s * NS_PER_S),
-        )
-        eviction = settings.policies.eviction
-        room = RoomByApplication(zoos, expectations, EVICTION_POLICIES[eviction](), decisions, eviction)
-        memory = MemoryManager(
+        around = Surroundings(
             clock=clock,
-            loader=Loader(builds, processor),
-            policy=room,
-            budget_bytes=memory_budget(settings),
-            wait_ms_max=settings.memory.wait_ms_max,
+            processor=processor,
+            builds=builds,
+            telemetry=telemetry,
             events=telemetry,
             decisions=decisions,
-            users_of=catalogue.users_of,
+            available_bytes=lambda used_bytes: psutil.virtual_memory().available,
+            forecaster_of=forecasts.of,
+            background=asyncio.to_thread,
+            save_forecasters=forecasts.save,
         )
-        stack.push_async_callback(memory.close)
-        sequences = Sequences(clock, settings.queues.sequences_max, settings.queues.sequence_idle_s)
-        resider = Resider(
-            clock=clock,
-            zoos=zoos,
-            expectations=expectations,
-            room=room,
-            memory=memory,
-            events=telemetry,
-            tick_ms=settings.residency.tick_ms,
-            reloads_per_min_max=settings.residency.reloads_per_min_max,
-        )
-        engine = Engine(
-            clock=clock,
-            catalogue=catalogue,
-            admission=Admission(clock, settings.queues.timeout_ms),
-            memory=memory,
-            queue=Queue(clock, settings.queues.len_max, settings.queues.total_max),
-            processor=processor,
-            sequences=sequences,
-            telemetry=telemetry,
-            resider=resider,
-            quick_ns_max=int(settings.queues.quick_us_max * _US),
-        )
+        core = assemble(around, _policies(settings), _figures(settings))
+        stack.push_async_callback(core.memory.close)
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
         importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
-        store.on_delete.append(engine.retire_model)
+        store.on_delete.append(core.engine.retire_model)
         uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
         media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
         stack.callback(media.close)
-        keyring = KeyRing(clock, settings.security.failed_keys_per_min, catalogue.has_tenant)
-        store.on_change = Follower(catalogue, keyring, memory, engine)
-        await self._fill(store, catalogue, keyring, builds)
+        keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
+        store.on_change = Follower(core, keyring)
+        await self._fill(store, core.catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store, clock)
-        forecasting = Forecasting(
-            clock=clock, expectations=expectations, background=asyncio.to_thread, events=telemetry, saved=forecasts.save
-        )
-        breathing = Breathing(
-            clock=clock,
-            memory=memory,
-            forecaster=Trend(),
-            available_bytes=lambda: psutil.virtual_memory().available,
-            events=telemetry,
-            budget_bytes=memory.budget_bytes,
-            reserve_bytes=settings.memory.reserve_bytes,
-        )
-        loops = [resider.run(), forecasting.run(), breathing.run(), importer.run()]
+        loops = [core.resider.run(), core.forecasting.run(), core.breathing.run(), importer.run()]
         chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
-        chores.every_night(forecasting.choose_all, "choose forecasters")
-        await self._run_in_background(stack, engine, loops, chores, store, memory)
+        chores.every_night(core.forecasting.choose_all, "choose forecasters")
+        await self._run_in_background(stack, core.engine, loops, chores, store, core.memory)
         return Box(
             clock=clock,
             logger=self.logger,
             store=store,
             uploads=uploads,
             importer=importer,
-            catalogue=catalogue,
-            engine=engine,
-            memory=memory,
-            resider=resider,
-            sequences=sequences,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            memory=core.memory,
+            shares=core.shares,
+            resider=core.resider,
+            sequences=core.sequences,
             telemetry=telemetry,
             decisions=decisions,
             keyring=keyring,
@@ -280,17 +223,12 @@ class Appliance:
 class Follower:
     """Carries committed changes of the store into everything that keeps a picture of it."""
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        keyring: KeyRing,
-        memory: MemoryManager,
-        engine: Engine,
-    ) -> None:
-        self._catalogue = catalogue
+    def __init__(self, core: Core, keyring: KeyRing) -> None:
+        self._catalogue = core.catalogue
+        self._memory = core.memory
+        self._engine = core.engine
+        self._resider = core.resider
         self._keyring = keyring
-        self._memory = memory
-        self._engine = engine
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -307,6 +245,7 @@ class Follower:
                 self._engine.forget_application(change.id)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
+                self._resider.look_again()
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)
@@ -322,6 +261,35 @@ def memory_budget(settings: Settings) -> int:
     """Bytes for loaded builds: as set, or a share of what the machine has available now."""
     memory = settings.memory
     return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
+
+
+def _policies(settings: Settings) -> Policies:
+    chosen = settings.policies
+    return Policies(
+        selection=SELECTION_POLICIES[chosen.selection](),
+        eviction=EVICTION_POLICIES[chosen.eviction](),
+        eviction_name=chosen.eviction,
+    )
+
+
+def _figures(settings: Settings) -> Figures:
+    queues, residency = settings.queues, settings.residency
+    return Figures(
+        budget_bytes=memory_budget(settings),
+        reserve_bytes=settings.memory.reserve_bytes,
+        wait_ms_max=settings.memory.wait_ms_max,
+        timeout_ms=queues.timeout_ms,
+        queue_len_max=queues.len_max,
+        queue_total_max=queues.total_max,
+        sequences_max=queues.sequences_max,
+        sequence_idle_s=queues.sequence_idle_s,
+        quick_us_max=queues.quick_us_max,
+        alpha=residency.alpha,
+        delta_ms=residency.delta_ms,
+        history_window_s=residency.history_window_s,
+        tick_ms=residency.tick_ms,
+        reloads_per_min_max=residency.reloads_per_min_max,
+    )
 
 
 def _write_decisions(stack: AsyncExitStack, decisions: DecisionLog, store: Store) -> None:
@@ -364,81 +332,3 @@ def _import_options(settings: ImportSettings) -> ImportOptions:
         eval_samples_max=settings.eval_samples_max,
         calibration_samples_max=settings.calibration_samples_max,
     )
-
-
-class Server(uvicorn.Server):
-    """Tells the box that the end begins before it waits for connections, and writes down where it listens."""
-
-    def __init__(self, config: uvicorn.Config, appliance: Appliance, on_listen: Callable[[str], None]) -> None:
-        super().__init__(config)
-        self._appliance = appliance
-        self._on_listen = on_listen
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        if self.servers and self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            scheme = "https" if self.config.is_ssl else "http"
-            self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
-
-    async def shutdown(self, sockets: Any = None) -> None:
-        self._appliance.begin_drain()
-        await super().shutdown(sockets)
-        # A signal that was obeyed is no failure: not raised again, so that the clean-up runs and the status is 0.
-        self._captured_signals.clear()
-
-
-def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: None) -> None:
-    """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens.
-
-    Raises: what kept the box from starting: InUse (another box runs on the folder), StorageFull ...
-    """
-    log.configure(settings.log.level, settings.log.format)
-    appliance = Appliance(settings)
-    http = settings.http
-    address = settings.state_dir / "address"
-
-    stack = ExitStack()
-
-    def listening(url: str) -> None:
-        address.write_text(url + "\n")
-        stack.callback(address.unlink, missing_ok=True)
-        on_listen(url)
-
-    cert, key = _certificate(settings)
-    config = uvicorn.Config(
-        appliance.asgi,
-        host=http.host,
-        port=http.port,
-        loop="uvloop",
-        http=BoxProtocol,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_keep_alive=int(http.keep_alive_s),
-        timeout_graceful_shutdown=max(1, int(http.drain_s)),
-        limit_concurrency=http.connections_max,
-        ssl_certfile=cert,
-        ssl_keyfile=key,
-        ssl_version=ssl.PROTOCOL_TLS_SERVER,
-        proxy_headers=False,
-    )
-    logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
-    with stack:  # a box that could not start leaves the address of the one that runs here alone
-        try:
-            Server(config, appliance, listening).run()
-        except SystemExit:
-            if appliance.failure is not None:
-                raise appliance.failure from None
-            raise
-
-
-def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:
-    http = settings.http
-    if http.tls_cert is None and http.tls_self_signed:
-        from appliance.api.certificate import self_signed  # cryptography is large and seldom needed
-
-        return self_signed(settings.state_dir / "tls", http.host)
-    return http.tls_cert, http.tls_key

@@ -19,6 +19,7 @@ from appliance.runtime.engine import Engine
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.reside import Resider
 from appliance.runtime.sequences import Sequences
+from appliance.runtime.shares import Shares
 from appliance.runtime.telemetry import Telemetry
 
 
@@ -34,6 +35,7 @@ class Box:
     catalogue: Catalogue
     engine: Engine
     memory: MemoryManager
+    shares: Shares
     resider: Resider
     sequences: Sequences
     telemetry: Telemetry

@@ -58,8 +58,8 @@ def serve(
 
     _require_free(settings.http.host, settings.http.port)
 
-    from appliance.app import serve as run
     from appliance.domain.errors import InUse
+    from appliance.server import serve as run
 
     try:
         run(settings, on_listen=lambda url: _greet(url, settings.state_dir))

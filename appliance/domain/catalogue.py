@@ -192,8 +192,19 @@ class Quota:
 
     requests_per_s: float | None = None
     concurrent_requests: int | None = None
+    memory_guarantee_bytes: int | None = None
+    """Memory that its models can count on; None = none."""
+    memory_ceiling_bytes: int | None = None
     memory_share: float | None = None
+    """A ceiling too, as a share of the budget."""
     stored_bytes: int | None = None
+
+    def ceiling_bytes(self, budget_bytes: int) -> int | None:
+        """The most memory that the models may take: the lower of the two ceilings; None = no limit."""
+        ceilings = [] if self.memory_ceiling_bytes is None else [self.memory_ceiling_bytes]
+        if self.memory_share is not None:
+            ceilings.append(int(self.memory_share * budget_bytes))
+        return min(ceilings, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,7 +293,8 @@ class OutOfMemory(Unavailable):
     budget_bytes: int
 
     def message(self) -> str:
-        return f"no room in memory: {self.need_bytes} bytes are needed within a budget of {self.budget_bytes}"
+        needed = f"{self.need_bytes} bytes are needed within a budget of {self.budget_bytes}"
+        return f"no room in memory: {needed}, or within the part of it that the tenant may take"
 
     __hash__ = Exception.__hash__
 

@@ -1,10 +1,10 @@
-"""A box of a scenario's parts: the same engine, memory manager and policies as the running box has, joined the same way, on an emulated processor."""
+"""A box of a scenario's parts: what `runtime.assembly` makes for the running box, on an emulated processor."""
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
@@ -38,27 +38,14 @@ from appliance.lab.scenario import (
 )
 from appliance.lab.workload import predictions
 from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
-from appliance.policies.eviction.base import TenantShare
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.choice import Choice
 from appliance.policies.forecast.ewma import Ewma
-from appliance.policies.forecast.memory import Trend
 from appliance.policies.selection import SELECTION_POLICIES
-from appliance.runtime.admission import Admission
-from appliance.runtime.breathing import Breathing
+from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.engine import Engine
-from appliance.runtime.expectations import Expectations
-from appliance.runtime.forecasting import Forecasting
-from appliance.runtime.loader import Loader
-from appliance.runtime.memory import MemoryManager
-from appliance.runtime.queues import Queue
-from appliance.runtime.reside import Resider
-from appliance.runtime.room import RoomByApplication
-from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
-from appliance.runtime.zoos import Zoos
 
 INPUT = "x"
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
@@ -69,15 +56,9 @@ _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
 class LabBox:
     """The parts that a simulation holds on to."""
 
+    core: Core
     clock: VirtualClock
-    catalogue: Catalogue
-    memory: MemoryManager
     processor: EmulatedProcessor
-    queue: Queue
-    engine: Engine
-    resider: Resider
-    forecasting: Forecasting
-    breathing: Breathing
     machine: Machine
     journal: Journal
     stopwatch: Stopwatch
@@ -99,80 +80,50 @@ def compose(scenario: Scenario) -> LabBox:
     costs = _costs(scenario, description.kind)
     loads = scenario.box.loads_parallel_max
     processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, loads, scenario.seed)
-    catalogue = Catalogue(SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](), description.kind)
-    zoos = Zoos(catalogue)
+    machine = Machine(scenario.memory_bytes)
     given = _given(scenario)
-    expectations = _expectations(scenario, given)
-    eviction = scenario.policies.get("eviction", DEFAULT)
-    policy = stopwatch.timed("eviction", EVICTION_POLICIES[eviction]())
-    room = RoomByApplication(zoos, expectations, policy, journal, eviction)
-    room.tenants = tuple(_share(tenant) for tenant in scenario.tenants)
-    memory = MemoryManager(
+    around = Surroundings(
         clock=clock,
-        loader=Loader(_Builds(), processor),
-        policy=room,
-        budget_bytes=scenario.memory_bytes,
-        wait_ms_max=scenario.box.wait_ms_max,
+        processor=processor,
+        builds=_Builds(),
+        telemetry=telemetry,
         events=journal,
         decisions=journal,
-        users_of=catalogue.users_of,
-    )
-    resider = Resider(
-        clock=clock,
-        zoos=zoos,
-        expectations=expectations,
-        room=room,
-        memory=memory,
-        events=journal,
-        tick_ms=scenario.box.residency.tick_ms,
-        reloads_per_min_max=scenario.box.residency.reloads_per_min_max,
-    )
-    forecasting = Forecasting(
-        clock=clock,
-        expectations=expectations,
+        available_bytes=machine.available_bytes,
+        forecaster_of=_forecaster_of(scenario, given),
         background=_inline,
-        events=journal,
-        saved=lambda names: None,
+        save_forecasters=lambda names: None,
         seed=scenario.seed,
-        given=given,
+        given_forecasts=given,
         candidates=_candidates(scenario),
     )
-    machine = Machine(scenario.memory_bytes)
-    breathing = Breathing(
-        clock=clock,
-        memory=memory,
-        forecaster=Trend(),
-        available_bytes=lambda: machine.available_bytes(memory.used_bytes),
-        events=journal,
+    core = assemble(around, _policies(scenario, stopwatch), _figures(scenario))
+    _fill(core.catalogue, scenario)
+    return LabBox(core, clock, processor, machine, journal, stopwatch)
+
+
+def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
+    eviction = scenario.policies.get("eviction", DEFAULT)
+    return Policies(
+        selection=SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](),
+        eviction=stopwatch.timed("eviction", EVICTION_POLICIES[eviction]()),
+        eviction_name=eviction,
+    )
+
+
+def _figures(scenario: Scenario) -> Figures:
+    box, residency = scenario.box, scenario.box.residency
+    return Figures(
         budget_bytes=scenario.memory_bytes,
-        reserve_bytes=0,
-    )
-    queue = Queue(clock, scenario.box.queue_len_max, scenario.box.queue_total_max)
-    engine = Engine(
-        clock=clock,
-        catalogue=catalogue,
-        admission=Admission(clock, scenario.box.timeout_ms),
-        memory=memory,
-        queue=queue,
-        processor=processor,
-        sequences=Sequences(clock, count_max=1, idle_s=60),
-        telemetry=telemetry,
-        resider=resider,
-    )
-    _fill(catalogue, scenario)
-    return LabBox(
-        clock,
-        catalogue,
-        memory,
-        processor,
-        queue,
-        engine,
-        resider,
-        forecasting,
-        breathing,
-        machine,
-        journal,
-        stopwatch,
+        wait_ms_max=box.wait_ms_max,
+        timeout_ms=box.timeout_ms,
+        queue_len_max=box.queue_len_max,
+        queue_total_max=box.queue_total_max,
+        alpha=residency.alpha,
+        delta_ms=residency.delta_ms,
+        history_window_s=residency.history_window_s,
+        tick_ms=residency.tick_ms,
+        reloads_per_min_max=residency.reloads_per_min_max,
     )
 
 
@@ -181,20 +132,10 @@ async def _inline(compute: Callable[[], Choice]) -> Choice:
     return compute()
 
 
-def _expectations(scenario: Scenario, given: Mapping[str, Given]) -> Expectations:
-    """Windows as the running box has them; a forecast in the scenario takes the place of the box's own."""
+def _forecaster_of(scenario: Scenario, given: Mapping[str, Given]) -> Callable[[str], Forecaster]:
+    """What a zoo begins with; a forecast in the scenario takes the place of the box's own."""
     (_, first), *_ = _candidates(scenario).items()
-
-    def forecaster_of(zoo: str) -> Forecaster:
-        return given.get(zoo) or first((), scenario.seed) or Ewma()
-
-    settings = scenario.box.residency
-    return Expectations(
-        forecaster_of,
-        alpha=settings.alpha,
-        delta_ns=int(settings.delta_ms * NS_PER_MS),
-        history_ns=int(settings.history_window_s * NS_PER_S),
-    )
+    return lambda zoo: given.get(zoo) or first((), scenario.seed) or Ewma()
 
 
 def _candidates(scenario: Scenario) -> Mapping[str, Fit]:
@@ -215,9 +156,13 @@ def _given(scenario: Scenario) -> dict[str, Given]:
     return given
 
 
-def _share(shape: TenantShape) -> TenantShare:
+def _quota(shape: TenantShape) -> Quota:
     ceiling = None if shape.ceiling_mb is None else megabytes(shape.ceiling_mb)
-    return TenantShare(shape.name, megabytes(shape.guarantee_mb), ceiling)
+    return Quota(
+        requests_per_s=shape.rate_rps,
+        memory_guarantee_bytes=megabytes(shape.guarantee_mb),
+        memory_ceiling_bytes=ceiling,
+    )
 
 
 def _owners(scenario: Scenario) -> dict[str, str]:
@@ -230,7 +175,7 @@ def _owners(scenario: Scenario) -> dict[str, str]:
 
 def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
     owners = _owners(scenario)
-    quotas = {t.name: Quota(requests_per_s=t.rate_rps) for t in scenario.tenants}
+    quotas = {t.name: _quota(t) for t in scenario.tenants}
     for name in sorted({*quotas, *(a.tenant for a in scenario.applications)}):
         catalogue.put_tenant(Tenant(name, quotas.get(name, Quota())))
     for model in scenario.models:

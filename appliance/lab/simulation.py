@@ -61,11 +61,15 @@ class _Simulation:
 
     async def run(self) -> Run:
         box = self._box
-        workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.engine.workers]
+        workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.core.engine.workers]
         weather = Weather(box.clock, box.processor, box.machine)
-        loops = [box.resider.run(), box.forecasting.run(), *(weather.inflict(fault) for fault in self._scenario.faults)]
+        loops = [
+            box.core.resider.run(),
+            box.core.forecasting.run(),
+            *(weather.inflict(fault) for fault in self._scenario.faults),
+        ]
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
-            loops.append(box.breathing.run())
+            loops.append(box.core.breathing.run())
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
         await self._send_all()
@@ -78,16 +82,16 @@ class _Simulation:
         self._check()
         outcome = self._outcome(end_ns)
         box.journal.keeps = False  # clearing up is no part of the story
-        await box.memory.close()
+        await box.core.memory.close()
         return Run(outcome, box.journal)
 
     async def _fill_memory(self) -> None:
         """Bring what is in memory at the start, in no time; it does not count as loaded."""
         slow_factors = self._box.processor.ailments.slow_factors
         slow_factors.append(0)
-        await self._box.engine.prefetch(resident_builds(self._scenario))
+        await self._box.core.engine.prefetch(resident_builds(self._scenario))
         slow_factors.remove(0)
-        self._loads_before = self._box.memory.loads
+        self._loads_before = self._box.core.memory.loads
 
     async def _send_all(self) -> None:
         """Every request at its time, and wait for all answers and for the end of the scenario's duration."""
@@ -112,7 +116,7 @@ class _Simulation:
         request = Request(application_id(shape.tenant, shape.name), shape.tenant, _TENSORS, now_ns)
         has_slo = shape.latency_slo_ms is not None
         try:
-            result = await self._box.engine.infer(request)
+            result = await self._box.core.engine.infer(request)
         except ApplianceError as error:
             kind: Kind = "dropped" if isinstance(error, (DeadlineExceeded, LimitReached)) else "failed"
             latency_ns = clock.now_ns() - now_ns
@@ -134,7 +138,7 @@ class _Simulation:
 
     def _check_now(self) -> None:
         """What must hold at every event. Raises: Broken."""
-        memory, queue = self._box.memory, self._box.queue
+        memory, queue = self._box.core.memory, self._box.core.queue
         if memory.used_bytes > self._scenario.memory_bytes:
             raise Broken(f"{memory.used_bytes} bytes counted where there are {self._scenario.memory_bytes}")
         if len(queue) > self._scenario.box.queue_total_max:
@@ -142,12 +146,12 @@ class _Simulation:
 
     def _check(self) -> None:
         """What must hold after the last answer, whatever happened. Raises: Broken."""
-        status = self._box.engine.status()
+        status = self._box.core.engine.status()
         if len(self._answers) != len(self._arrivals):
             raise Broken(f"{len(self._arrivals)} requests and {len(self._answers)} answers")
         if status["queued"] or status["running"]:
             raise Broken(f"{status['queued']} requests wait and {status['running']} run after the last answer")
-        pinned = [b["build"] for b in self._box.memory.snapshot()["builds"] if b["pins"]]
+        pinned = [b["build"] for b in self._box.core.memory.snapshot()["builds"] if b["pins"]]
         if pinned:
             raise Broken(f"{', '.join(pinned)} pinned after the last answer")
 
@@ -162,8 +166,8 @@ class _Simulation:
             processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},
             memory_bytes=self._scenario.memory_bytes,
             memory_peak_bytes=box.processor.peak_bytes,
-            loads=box.memory.loads - self._loads_before,
-            replacements=box.memory.replacements,
-            evictions=box.memory.evictions,
+            loads=box.core.memory.loads - self._loads_before,
+            replacements=box.core.memory.replacements,
+            evictions=box.core.memory.evictions,
             decisions=box.stopwatch.rows(),
         )

@@ -84,9 +84,11 @@ class Catalogue:
 
     def put_tenant(self, tenant: Tenant) -> None:
         self._tenants[tenant.name] = tenant
+        self.version += 1
 
     def remove_tenant(self, name: str) -> None:
         self._tenants.pop(name, None)
+        self.version += 1
 
     def put_model(self, model: Model) -> None:
         self._models[model.id] = model
@@ -121,6 +123,10 @@ class Catalogue:
             return self._tenants[name]
         except KeyError:
             raise UnknownTenant(name=name) from None
+
+    def tenants(self) -> list[Tenant]:
+        """By name."""
+        return [self._tenants[name] for name in sorted(self._tenants)]
 
     def resolve(self, tenant: str, name: str) -> Application:
         """The application that `name` means to `tenant`: its own, else a shared one.

@@ -310,18 +310,17 @@ class MemoryManager:
             raise ShuttingDown()
         if build.need_bytes > self.budget_bytes:
             raise self._out_of_memory(build)
-        if build.need_bytes > self._ledger.free_bytes:
-            plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent)
-            if not plan.sufficient:
-                if build.is_urgent and self._ledger.will_change(apart_from=build):
-                    return False
-                raise self._out_of_memory(build)
-            if not build.is_urgent and self._replace_first(plan):
+        plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent)
+        if not plan.sufficient:
+            if build.is_urgent and self._ledger.will_change(apart_from=build):
                 return False
-            for victim in plan.victims:
-                self._departures.evict(self._known(victim), build.build_id)
-            for replacement in plan.replacements:
-                self._promise(replacement)
+            raise self._out_of_memory(build)
+        if not build.is_urgent and self._replace_first(plan):
+            return False
+        for victim in plan.victims:
+            self._departures.evict(self._known(victim), build.build_id)
+        for replacement in plan.replacements:
+            self._promise(replacement)
         self._ledger.promise(build)
         return True
 
@@ -353,6 +352,7 @@ class MemoryManager:
                 self._departures.evict(self._known(victim), "")
 
     def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True) -> RoomPlan:
+        """The policy is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
         ledger = self._ledger
         problem = RoomProblem(
             self._clock.now_ns(),
@@ -365,7 +365,8 @@ class MemoryManager:
         )
         plan = self._policy.plan(problem)
         ledger.check(plan, problem)
-        self._decisions.record("eviction", {"input": problem, "plan": plan})
+        if plan.victims or not plan.sufficient:
+            self._decisions.record("eviction", {"input": problem, "plan": plan})
         return plan
 
     def _known(self, build_id: str) -> Residency:

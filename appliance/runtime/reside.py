@@ -18,6 +18,7 @@ from appliance.runtime.expectations import Expectations, window_load_ns
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.ports import EventSink
 from appliance.runtime.room import RoomByApplication
+from appliance.runtime.shares import Shares
 from appliance.runtime.zoos import Zoo, Zoos
 
 _PER_MINUTE_NS = 60 * NS_PER_S
@@ -35,6 +36,7 @@ class Resider:
         zoos: Zoos,
         expectations: Expectations,
         room: RoomByApplication,
+        shares: Shares,
         memory: MemoryManager,
         events: EventSink,
         tick_ms: float = 10,
@@ -45,6 +47,7 @@ class Resider:
         self._zoos = zoos
         self._expectations = expectations
         self._room = room
+        self._shares = shares
         self._memory = memory
         self._events = events
         self._tick_ns = int(tick_ms * NS_PER_MS)
@@ -89,6 +92,10 @@ class Resider:
         self._zoos.take_in(application_id)
         self._wake.set()
 
+    def look_again(self) -> None:
+        """Something that it goes by was changed from outside: a quota."""
+        self._wake.set()
+
     # -- requests of other planners ------------------------------------------------------------------------------------
 
     def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:
@@ -124,6 +131,8 @@ class Resider:
         if is_new:
             self._forget_the_gone()
             self._version = self._zoos.version
+            for build_id in self._shares.surplus(self._memory.residents()):
+                self._memory.release(build_id)
         has_moved = False
         for zoo in self._zoos.all():
             expectation = self._expectations.of(zoo.name)

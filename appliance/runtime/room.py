@@ -10,15 +10,16 @@ from appliance.policies.eviction.base import (
     ApplicationState,
     EvictionPolicy,
     Intent,
+    Option,
     ResidencyPlan,
     ResidencyProblem,
-    TenantShare,
     Wish,
 )
 from appliance.policies.room.base import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.policies.room.lru import LeastRecentlyUsed
 from appliance.runtime.expectations import Expectations
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.shares import Shares
 from appliance.runtime.zoos import Zoo, Zoos
 
 
@@ -26,34 +27,44 @@ class RoomByApplication:
     """Implements `RoomPolicy`; event-loop thread only."""
 
     def __init__(
-        self, zoos: Zoos, expectations: Expectations, policy: EvictionPolicy, decisions: DecisionSink, policy_name: str
+        self,
+        zoos: Zoos,
+        expectations: Expectations,
+        shares: Shares,
+        policy: EvictionPolicy,
+        decisions: DecisionSink,
+        policy_name: str,
     ) -> None:
         self._zoos = zoos
         self._expectations = expectations
+        self._shares = shares
         self._policy = policy
         self._decisions = decisions
         self._policy_name = policy_name
-        self.tenants: tuple[TenantShare, ...] = ()
         self.wishes: dict[str, tuple[Wish, ...]] = {}
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
         zoo = self._zoos.of_build(problem.build_id)
-        strays = self._strays(problem.resident, problem.build_id)
+        option = None if zoo is None else zoo.option(problem.build_id)
+        strays = self._strays(problem)
         freed = sum(b.bytes for b in strays)
-        if freed + problem.free_bytes >= problem.need_bytes:
+        is_enough = freed + problem.free_bytes >= problem.need_bytes
+        if is_enough and not self._is_full(problem, zoo, option):
             enough = LeastRecentlyUsed().plan(replace(problem, resident=tuple(strays)))
             return replace(enough, reason="builds that no application prefers leave")
-        option = None if zoo is None else zoo.option(problem.build_id)
         if zoo is None or option is None:
-            return _fallback(problem, self._expectations, self._zoos)
+            return self._fallback(problem)
         memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
         gone = {b.build_id for b in strays}
         resident = [b for b in problem.resident if b.build_id not in gone]
         intent: Intent = "serve" if problem.is_urgent else "procure"
         only = replace(zoo, options=(option,), servables=(zoo.servable(option.name),))
-        for beside in (True, False) if not problem.is_urgent else (True,):
+        has_other = zoo.resident(b.build_id for b in resident) is not None
+        for beside in (True, False) if has_other else (True,):
+            if not beside:
+                intent = "procure"  # what is there would serve, but it is not what was asked for
             question = self.problem(memory, resident, problem.now_ns, zoo.name, intent, only=only, beside=beside)
             plan = self._decide(question)
             change = next((c for c in plan.changes if c.application == zoo.name), None)
@@ -61,11 +72,12 @@ class RoomByApplication:
                 return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
         return RoomPlan((), 0, False, plan.reason)
 
-    def _strays(self, resident: tuple[ResidentBuild, ...], newcomer: str) -> list[ResidentBuild]:
-        """Unpinned builds that are no application's best one in memory: nobody misses them."""
-        there = [b.build_id for b in resident]
+    def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
+        """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""
+        there = [b.build_id for b in problem.resident]
         best = {s.build_id for zoo in self._zoos.all() if (s := zoo.resident(there)) is not None}
-        return [b for b in resident if not b.pinned and b.build_id not in best and b.build_id != newcomer]
+        kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        return [b for b in problem.resident if not b.pinned and b.build_id not in kept]
 
     def _in_builds(
         self,
@@ -103,6 +115,31 @@ class RoomByApplication:
             return RoomPlan((), 0, False, plan.reason)
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
 
+    def _is_full(self, problem: RoomProblem, zoo: Zoo | None, option: Option | None) -> bool:
+        """Whether the newcomer would take its tenant above its ceiling. Where nobody waits, what it comes in the place of does not count."""
+        size = problem.need_bytes if option is None else option.bytes
+        apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
+        return self._shares.is_full(problem.build_id, size, problem.resident, apart)
+
+    def _fallback(self, problem: RoomProblem) -> RoomPlan:
+        """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all.
+
+        Guaranteed builds leave for a smaller budget only, after all others; where its tenant's ceiling is in the way, the newcomer finds no room.
+        """
+        if problem.build_id and self._is_full(problem, None, None):
+            return RoomPlan((), 0, False, "the tenant's ceiling is reached")
+        guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
+
+        def guarded(build: ResidentBuild) -> ResidentBuild:
+            zoo = self._zoos.of_build(build.build_id)
+            is_expected = zoo is not None and self._expectations.of(zoo.name).is_maximalist
+            is_guaranteed = build.build_id in guaranteed
+            later_ns = (is_expected + 2 * is_guaranteed) * 2**62
+            is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))
+            return replace(build, last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
+
+        return LeastRecentlyUsed().plan(replace(problem, resident=tuple(guarded(b) for b in problem.resident)))
+
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def problem(
@@ -120,6 +157,8 @@ class RoomByApplication:
         builds = {b.build_id: b for b in resident}
         used = sum(b.bytes for b in builds.values())
         known = 0
+        counted: set[str] = set()
+        """Builds that the policy sees as some zoo's resident variant."""
         states: list[ApplicationState] = []
         for zoo in self._zoos.all():
             servable = zoo.resident(builds)
@@ -135,6 +174,8 @@ class RoomByApplication:
             if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
                 options = tuple(o for o in zoo.options if o is asks.options[0] or o.name == servable.variant.name)
             expectation = self._expectations.of(zoo.name)
+            if servable is not None:
+                counted.add(servable.build_id)
             states.append(
                 ApplicationState(
                     name=zoo.name,
@@ -159,7 +200,12 @@ class RoomByApplication:
             applications=tuple(states),
             request=request,
             intent=intent,
-            tenants=self.tenants,
+            tenants=self._shares.less(
+                b
+                for b in builds.values()
+                if b.build_id not in counted
+                and not (intent == "procure" and only is not None and b.build_id in only.builds)
+            ),
         )
 
     def decide(
@@ -173,14 +219,3 @@ class RoomByApplication:
         if plan.changes or plan.outcome == "failed":
             self._decisions.record("residency", {"problem": problem, "plan": plan, "policy": self._policy_name})
         return plan
-
-
-def _fallback(problem: RoomProblem, expectations: Expectations, zoos: Zoos) -> RoomPlan:
-    """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all."""
-
-    def guarded(build: ResidentBuild) -> ResidentBuild:
-        zoo = zoos.of_build(build.build_id)
-        is_expected = zoo is not None and expectations.of(zoo.name).is_maximalist
-        return replace(build, last_used_ns=2**62 + build.last_used_ns) if is_expected else build
-
-    return LeastRecentlyUsed().plan(replace(problem, resident=tuple(guarded(b) for b in problem.resident)))

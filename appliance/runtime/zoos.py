@@ -86,6 +86,14 @@ class Zoos:
         self._refresh()
         return self._by_build.get(build_id)
 
+    def tenant_of(self, build_id: str) -> str | None:
+        """The tenant whose memory a build is: that of its zoo, else of the first application that refers to it."""
+        zoo = self.of_build(build_id)
+        if zoo is not None:
+            return zoo.tenant
+        users = self._catalogue.users_of(build_id)
+        return self._catalogue.entry(users[0]).model.tenant if users else None
+
     def loaded(self, build_id: str, load_ns: int) -> None:
         """Take over how long a load took (EM-08); what is far from the last one moves the figure halfway."""
         known = self._load_ns.get(build_id)

@@ -1,0 +1,165 @@
+"""The engine and the residency loop, joined: the running box and the lab both make them here, so that neither can drift from the other."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.policies.eviction.base import EvictionPolicy
+from appliance.policies.forecast import FORECASTERS
+from appliance.policies.forecast.base import Fit, Forecaster
+from appliance.policies.forecast.memory import Trend
+from appliance.policies.selection.base import SelectionPolicy
+from appliance.runtime.admission import Admission
+from appliance.runtime.breathing import Breathing
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.engine import Engine
+from appliance.runtime.expectations import Expectations
+from appliance.runtime.forecasting import Background, Forecasting
+from appliance.runtime.loader import Loader
+from appliance.runtime.memory import MemoryManager
+from appliance.runtime.ports import DecisionSink, EventSink, Processor, VariantSource
+from appliance.runtime.queues import Queue
+from appliance.runtime.reside import Resider
+from appliance.runtime.room import RoomByApplication
+from appliance.runtime.sequences import Sequences
+from appliance.runtime.shares import Shares
+from appliance.runtime.telemetry import Telemetry
+from appliance.runtime.zoos import Zoos
+
+_NS_PER_US = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What the parts are told in numbers; the settings of a box say what each is for."""
+
+    budget_bytes: int
+    reserve_bytes: int = 0
+    wait_ms_max: float
+    timeout_ms: float
+    queue_len_max: int
+    queue_total_max: int
+    sequences_max: int = 1
+    sequence_idle_s: float = 60
+    quick_us_max: float = 0
+    alpha: float
+    delta_ms: float
+    history_window_s: float
+    tick_ms: float
+    reloads_per_min_max: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What the parts find where they run: a machine and its store, or a simulation of both."""
+
+    clock: Clock
+    processor: Processor
+    builds: VariantSource
+    telemetry: Telemetry
+    events: EventSink
+    decisions: DecisionSink
+    available_bytes: Callable[[int], int]
+    """Memory that the machine has left, given what builds occupy."""
+    forecaster_of: Callable[[str], Forecaster]
+    background: Background
+    save_forecasters: Callable[[Mapping[str, str]], None]
+    seed: int = 0
+    given_forecasts: Iterable[str] = ()
+    """Applications whose forecaster comes from outside and stays."""
+    candidates: Mapping[str, Fit] = field(default_factory=lambda: FORECASTERS)
+    """The forecasters to choose among."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """The policies asked; `eviction_name` is what decisions are recorded under."""
+
+    selection: SelectionPolicy
+    eviction: EvictionPolicy
+    eviction_name: str
+
+
+@dataclass(frozen=True)
+class Core:
+    """The parts, for those who fill, run and watch them."""
+
+    catalogue: Catalogue
+    shares: Shares
+    memory: MemoryManager
+    queue: Queue
+    sequences: Sequences
+    resider: Resider
+    forecasting: Forecasting
+    breathing: Breathing
+    engine: Engine
+
+
+def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core:
+    """Make the parts in the order in which they need one another; nothing runs yet. Inside a running loop."""
+    clock, events = around.clock, around.events
+    catalogue = Catalogue(policies.selection, around.processor.describe().kind)
+    zoos = Zoos(catalogue)
+    shares = Shares(catalogue, zoos, figures.budget_bytes)
+    expectations = Expectations(
+        around.forecaster_of,
+        alpha=figures.alpha,
+        delta_ns=int(figures.delta_ms * NS_PER_MS),
+        history_ns=int(figures.history_window_s * NS_PER_S),
+    )
+    room = RoomByApplication(zoos, expectations, shares, policies.eviction, around.decisions, policies.eviction_name)
+    memory = MemoryManager(
+        clock=clock,
+        loader=Loader(around.builds, around.processor),
+        policy=room,
+        budget_bytes=figures.budget_bytes,
+        wait_ms_max=figures.wait_ms_max,
+        events=events,
+        decisions=around.decisions,
+        users_of=catalogue.users_of,
+    )
+    resider = Resider(
+        clock=clock,
+        zoos=zoos,
+        expectations=expectations,
+        room=room,
+        shares=shares,
+        memory=memory,
+        events=events,
+        tick_ms=figures.tick_ms,
+        reloads_per_min_max=figures.reloads_per_min_max,
+    )
+    forecasting = Forecasting(
+        clock=clock,
+        expectations=expectations,
+        background=around.background,
+        events=events,
+        saved=around.save_forecasters,
+        seed=around.seed,
+        given=around.given_forecasts,
+        candidates=around.candidates,
+    )
+    breathing = Breathing(
+        clock=clock,
+        memory=memory,
+        forecaster=Trend(),
+        available_bytes=lambda: around.available_bytes(memory.used_bytes),
+        events=events,
+        budget_bytes=figures.budget_bytes,
+        reserve_bytes=figures.reserve_bytes,
+    )
+    queue = Queue(clock, figures.queue_len_max, figures.queue_total_max)
+    sequences = Sequences(clock, figures.sequences_max, figures.sequence_idle_s)
+    engine = Engine(
+        clock=clock,
+        catalogue=catalogue,
+        admission=Admission(clock, figures.timeout_ms),
+        memory=memory,
+        queue=queue,
+        processor=around.processor,
+        sequences=sequences,
+        telemetry=around.telemetry,
+        resider=resider,
+        quick_ns_max=int(figures.quick_us_max * _NS_PER_US),
+    )
+    return Core(catalogue, shares, memory, queue, sequences, resider, forecasting, breathing, engine)

@@ -1,0 +1,93 @@
+"""The box behind a port: HTTP or HTTPS until a signal ends it."""
+
+import logging
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from appliance import log
+from appliance.api.protocol import BoxProtocol
+from appliance.app import Appliance
+from appliance.settings import Settings
+
+
+class Server(uvicorn.Server):
+    """Tells the box that the end begins before it waits for connections, and writes down where it listens."""
+
+    def __init__(self, config: uvicorn.Config, appliance: Appliance, on_listen: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._appliance = appliance
+        self._on_listen = on_listen
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.servers and self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            scheme = "https" if self.config.is_ssl else "http"
+            self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        self._appliance.begin_drain()
+        await super().shutdown(sockets)
+        # A signal that was obeyed is no failure: not raised again, so that the clean-up runs and the status is 0.
+        self._captured_signals.clear()
+
+
+def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: None) -> None:
+    """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens.
+
+    Raises: what kept the box from starting: InUse (another box runs on the folder), StorageFull ...
+    """
+    log.configure(settings.log.level, settings.log.format)
+    appliance = Appliance(settings)
+    http = settings.http
+    address = settings.state_dir / "address"
+
+    stack = ExitStack()
+
+    def listening(url: str) -> None:
+        address.write_text(url + "\n")
+        stack.callback(address.unlink, missing_ok=True)
+        on_listen(url)
+
+    cert, key = _certificate(settings)
+    config = uvicorn.Config(
+        appliance.asgi,
+        host=http.host,
+        port=http.port,
+        loop="uvloop",
+        http=BoxProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=int(http.keep_alive_s),
+        timeout_graceful_shutdown=max(1, int(http.drain_s)),
+        limit_concurrency=http.connections_max,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        proxy_headers=False,
+    )
+    logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
+    with stack:  # a box that could not start leaves the address of the one that runs here alone
+        try:
+            Server(config, appliance, listening).run()
+        except SystemExit:
+            if appliance.failure is not None:
+                raise appliance.failure from None
+            raise
+
+
+def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:
+    http = settings.http
+    if http.tls_cert is None and http.tls_self_signed:
+        from appliance.api.certificate import self_signed  # cryptography is large and seldom needed
+
+        return self_signed(settings.state_dir / "tls", http.host)
+    return http.tls_cert, http.tls_key
