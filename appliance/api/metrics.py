@@ -88,6 +88,25 @@ def _memory(box: Box) -> Iterator[Metric]:
     for build in snapshot["builds"]:
         resident.add_metric([build["build"], build["state"]], build["bytes"])
     yield resident
+    yield from _holdings(box)
+
+
+def _holdings(box: Box) -> Iterator[Metric]:
+    held = GaugeMetricFamily("appliance_tenant_memory_bytes", "Bytes that a tenant's models take.", labels=("tenant",))
+    guarantee = GaugeMetricFamily(
+        "appliance_tenant_memory_guarantee_bytes", "Bytes that are not taken for other tenants.", labels=("tenant",)
+    )
+    ceiling = GaugeMetricFamily(
+        "appliance_tenant_memory_ceiling_bytes",
+        "The most bytes that a tenant's models take, where that is limited.",
+        labels=("tenant",),
+    )
+    for holding in box.shares.holdings(box.memory.residents()):
+        held.add_metric([holding.tenant], holding.held_bytes)
+        guarantee.add_metric([holding.tenant], holding.guarantee_bytes)
+        if holding.ceiling_bytes is not None:
+            ceiling.add_metric([holding.tenant], holding.ceiling_bytes)
+    yield from (held, guarantee, ceiling)
 
 
 def _engine(box: Box) -> Iterator[Metric]:

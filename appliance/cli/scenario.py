@@ -12,6 +12,8 @@ from appliance.cli.faults import CommandFailed
 
 if TYPE_CHECKING:
     from appliance.client import Client
+    from appliance.wire.access import TenantShape
+    from appliance.wire.box import MemoryShape
     from appliance.wire.catalogue import ApplicationShape, ModelShape, VariantShape
 
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
@@ -56,7 +58,7 @@ def scenario(
 def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float = DURATION_S) -> dict[str, Any]:
     """The document of the box. Raises: CommandFailed when nothing of it could be simulated; what `Client` raises."""
     with box.client() as client:
-        system, budget_bytes = client.system(), client.memory().budget_bytes
+        system, memory = client.system(), client.memory()
         processors = client.processors()
         tenants = list(client.tenants())
     uses = [use for tenant in tenants for use in _uses(box, tenant.name)]
@@ -72,14 +74,11 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
         "seed": SEED,
         "duration_s": duration_s,
         "box": {
-            "memory_mb": budget_bytes / 1e6,
+            "memory_mb": memory.budget_bytes / 1e6,
             "processors": [{"name": p.name, "kind": p.kind, "concurrency": p.workers} for p in processors[:1]],
         },
         "policies": {family: name for family, name in system.policies.items() if family in FAMILIES},
-        "tenants": [
-            {"name": t.name} | ({} if t.quota.requests_per_s is None else {"rate_rps": t.quota.requests_per_s})
-            for t in tenants
-        ],
+        "tenants": [_tenant(tenant, memory) for tenant in tenants],
         "models": [
             {"name": name, "variants": [_variant(v, served.get((name, v.name), [])) for v in measured(model)]}
             for name, model in sorted(models.items())
@@ -153,6 +152,17 @@ def _qualified(owned: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """(tenant, name) → the name where it is one tenant's, else `tenant/name`: a scenario has one name space."""
     names = [name for _, name in owned]
     return {(tenant, name): name if names.count(name) == 1 else f"{tenant}/{name}" for tenant, name in owned}
+
+
+def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
+    """With what it may use, where that is limited."""
+    holding = next((h for h in memory.tenants if h.tenant == tenant.name), None)
+    limits = {
+        "guarantee_mb": holding.guarantee_bytes / 1e6 if holding and holding.guarantee_bytes else None,
+        "ceiling_mb": holding.ceiling_bytes / 1e6 if holding and holding.ceiling_bytes is not None else None,
+        "rate_rps": tenant.quota.requests_per_s,
+    }
+    return {"name": tenant.name} | {key: value for key, value in limits.items() if value is not None}
 
 
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:

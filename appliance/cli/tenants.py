@@ -1,39 +1,56 @@
 """`appliance tenants`: who pays, and what they may use."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
 
+if TYPE_CHECKING:
+    from appliance.wire.access import QuotaShape
+
 app = typer.Typer(no_args_is_help=True, help="Tenants: who owns models, applications and keys.")
+
+_HEADS = ("tenant", "requests/s>", "concurrent>", "stored>", "guarantee>", "ceiling>", "in memory>")
+Rate = Annotated[float | None, typer.Option("--requests-per-s", help="Most requests a second.", min=0.001)]
+Concurrent = Annotated[int | None, typer.Option("--concurrent", help="Most requests under way at once.", min=1)]
+Guarantee = Annotated[
+    float | None,
+    typer.Option("--memory-guarantee-mb", help="Megabytes of memory that other tenants' models cannot take.", min=0),
+]
+Ceiling = Annotated[
+    float | None, typer.Option("--memory-ceiling-mb", help="Most megabytes of memory for its models.", min=0.000001)
+]
+Share = Annotated[
+    float | None, typer.Option("--memory-share", help="The same as a share of the memory budget.", min=0.001, max=1)
+]
+Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabytes of models on disk.", min=0)]
 
 
 @app.command("list")
 @connected
 def list_tenants(box: Connection) -> None:
-    """List the tenants with their quotas.
+    """List the tenants with their quotas, and the memory that their models take now.
 
     \b
     [dim]$[/dim] appliance tenants list
     """
     with box.client() as client:
         tenants = list(client.tenants())
+        holdings = {holding.tenant: holding for holding in client.memory().tenants}
     if box.as_json:
         screen.show_json([tenant.model_dump(mode="json") for tenant in tenants])
         return
-    rows = [
-        (
-            tenant.name,
-            _limit(tenant.quota.requests_per_s),
-            _limit(tenant.quota.concurrent_requests),
-            _limit(tenant.quota.memory_share),
-            screen.size(tenant.quota.stored_bytes),
-        )
-        for tenant in tenants
-    ]
-    screen.show_table(("tenant", "requests/s>", "concurrent>", "memory share>", "stored>"), rows, "There is no tenant.")
+    rows = []
+    for tenant in tenants:
+        quota, holding = tenant.quota, holdings.get(tenant.name)
+        limits = (_limit(quota.requests_per_s), _limit(quota.concurrent_requests), screen.size(quota.stored_bytes))
+        memory = (None, None, None)
+        if holding is not None:
+            memory = (holding.guarantee_bytes or None, holding.ceiling_bytes, holding.held_bytes)
+        rows.append((tenant.name, *limits, *map(screen.size, memory)))
+    screen.show_table(_HEADS, rows, "There is no tenant.")
 
 
 @app.command("create")
@@ -41,35 +58,59 @@ def list_tenants(box: Connection) -> None:
 def create_tenant(
     box: Connection,
     name: Annotated[str, typer.Argument(help="a-z 0-9 . _ - and starting with a letter or digit.")],
-    requests_per_s: Annotated[float | None, typer.Option(help="Most requests a second.", min=0.001)] = None,
-    concurrent: Annotated[int | None, typer.Option(help="Most requests under way at once.", min=1)] = None,
-    memory_share: Annotated[
-        float | None, typer.Option(help="Most of the memory budget, 0 to 1.", min=0.001, max=1)
-    ] = None,
-    stored_mb: Annotated[float | None, typer.Option(help="Most megabytes of models on disk.", min=0)] = None,
+    requests_per_s: Rate = None,
+    concurrent: Concurrent = None,
+    memory_guarantee_mb: Guarantee = None,
+    memory_ceiling_mb: Ceiling = None,
+    memory_share: Share = None,
+    stored_mb: Stored = None,
 ) -> None:
     """Make a tenant; without limits unless you name some. Needs an admin key.
 
     Next: a key for its developer.
 
     \b
-    [dim]$[/dim] appliance tenants create harbour --requests-per-s 50
+    [dim]$[/dim] appliance tenants create harbour --requests-per-s 50 --memory-guarantee-mb 200
     [dim]$[/dim] appliance keys create harbour --label "the harbour's developers"
     """
-    from appliance.wire.access import QuotaShape
-
-    quota = QuotaShape(
-        requests_per_s=requests_per_s,
-        concurrent_requests=concurrent,
-        memory_share=memory_share,
-        stored_bytes=None if stored_mb is None else int(stored_mb * 1e6),
-    )
+    quota = _quota(requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb)
     with box.client() as client:
         tenant = client.create_tenant(name, quota)
     if box.as_json:
         screen.show_json(tenant.model_dump(mode="json"))
     else:
         print(f"tenant {tenant.name} is made; give it a key with: appliance keys create {tenant.name}")
+
+
+@app.command("change")
+@connected
+def change_tenant(
+    box: Connection,
+    name: str,
+    requests_per_s: Rate = None,
+    concurrent: Concurrent = None,
+    memory_guarantee_mb: Guarantee = None,
+    memory_ceiling_mb: Ceiling = None,
+    memory_share: Share = None,
+    stored_mb: Stored = None,
+    unlimited: Annotated[bool, typer.Option("--unlimited", help="Begin with no limit and no guarantee.")] = False,
+) -> None:
+    """Change limits of a running box's tenant at once; those that are not named stay. Needs an admin key.
+
+    Below a lowered memory ceiling its models leave, those in use with their last running request.
+
+    \b
+    [dim]$[/dim] appliance tenants change harbour --memory-ceiling-mb 400
+    [dim]$[/dim] appliance tenants change harbour --unlimited
+    """
+    named = _quota(requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb)
+    with box.client() as client:
+        before = type(named)() if unlimited else client.tenant(name).quota
+        tenant = client.change_tenant(name, before.model_copy(update=named.model_dump(exclude_none=True)))
+    if box.as_json:
+        screen.show_json(tenant.model_dump(mode="json"))
+    else:
+        print(f"tenant {tenant.name} is changed")
 
 
 @app.command("delete")
@@ -83,6 +124,30 @@ def delete_tenant(box: Connection, name: str) -> None:
     with box.client() as client:
         client.delete_tenant(name)
     print(f"tenant {name} is deleted")
+
+
+def _quota(
+    requests_per_s: float | None,
+    concurrent: int | None,
+    memory_guarantee_mb: float | None,
+    memory_ceiling_mb: float | None,
+    memory_share: float | None,
+    stored_mb: float | None,
+) -> "QuotaShape":
+    from appliance.wire.access import QuotaShape
+
+    return QuotaShape(
+        requests_per_s=requests_per_s,
+        concurrent_requests=concurrent,
+        memory_guarantee_bytes=_bytes(memory_guarantee_mb),
+        memory_ceiling_bytes=_bytes(memory_ceiling_mb),
+        memory_share=memory_share,
+        stored_bytes=_bytes(stored_mb),
+    )
+
+
+def _bytes(megabytes: float | None) -> int | None:
+    return None if megabytes is None else int(megabytes * 1e6)
 
 
 def _limit(value: float | None) -> str:

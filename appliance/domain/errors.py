@@ -2,8 +2,8 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey
-├── Conflict: AlreadyExists, InUse, IllegalState, OffsetMismatch, ModelUnavailable
-├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadModel, BadArchive
+├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
+├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys
@@ -105,6 +105,24 @@ class InUse(Conflict):
 
 
 @dataclass(kw_only=True)
+class Overcommitted(Conflict):
+    """More memory would be guaranteed to tenants than the box has; `name` is the tenant that asked."""
+
+    guarantee_bytes: int
+    others_bytes: int
+    budget_bytes: int
+
+    def message(self) -> str:
+        left = max(0, self.budget_bytes - self.others_bytes)
+        return (
+            f"{self.guarantee_bytes} bytes cannot be guaranteed to {self.name!r}: of the budget of {self.budget_bytes}, "
+            f"{self.others_bytes} are guaranteed to others, so at most {left} are left"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
 class IllegalState(Conflict):
     state: str
 
@@ -171,6 +189,10 @@ class BadMedia(BadInput):
 
 class BadMetadata(BadInput):
     """The metadata of an upload contradicts itself or the model."""
+
+
+class BadQuota(BadInput):
+    """The parts of a quota contradict one another."""
 
 
 class BadModel(BadInput):

@@ -4,7 +4,7 @@ from sqlmodel import Session, col, select
 
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
-from appliance.domain.errors import AlreadyExists, InUse, UnknownKey, UnknownTenant
+from appliance.domain.errors import AlreadyExists, InUse, Overcommitted, UnknownKey, UnknownTenant
 from appliance.domain.names import checked_name
 from appliance.modelstore.repository import PAGE, Change, Changes, Repository
 from appliance.modelstore.tables import ApplicationRow, KeyRow, ModelRow, TenantRow
@@ -21,14 +21,15 @@ def tenant_row(session: Session, name: str) -> TenantRow:
 class Tenants(Repository):
     """Who pays, and the keys that open the box for them."""
 
-    async def create_tenant(self, tenant: Tenant) -> Tenant:
-        """Raises: BadName, AlreadyExists."""
+    async def create_tenant(self, tenant: Tenant, budget_bytes: int | None = None) -> Tenant:
+        """All guarantees together must fit `budget_bytes`. Raises: BadName, AlreadyExists, Overcommitted."""
         checked_name(tenant.name, "tenant")
         now = self.clock.wall_now()
 
         def work(session: Session) -> tuple[Tenant, Changes]:
             if session.get(TenantRow, tenant.name) is not None:
                 raise AlreadyExists(name=tenant.name)
+            _require_room(session, tenant, budget_bytes)
             session.add(TenantRow(name=tenant.name, quota=tenant.quota, created_at=now))
             return tenant, [Change("tenant", tenant.name, tenant)]
 
@@ -43,11 +44,13 @@ class Tenants(Repository):
         query = select(TenantRow).where(col(TenantRow.name) > after).order_by(col(TenantRow.name)).limit(limit)
         return await self._read(lambda session: [row.to_tenant() for row in session.exec(query)])
 
-    async def update_tenant(self, tenant: Tenant) -> Tenant:
-        """Replace the quota. Raises: UnknownTenant."""
+    async def update_tenant(self, tenant: Tenant, budget_bytes: int | None = None) -> Tenant:
+        """Replace the quota; all guarantees together must fit `budget_bytes`. Raises: UnknownTenant, Overcommitted."""
 
         def work(session: Session) -> tuple[Tenant, Changes]:
-            tenant_row(session, tenant.name).quota = tenant.quota
+            row = tenant_row(session, tenant.name)
+            _require_room(session, tenant, budget_bytes)
+            row.quota = tenant.quota
             return tenant, [Change("tenant", tenant.name, tenant)]
 
         return await self._write(work)
@@ -132,3 +135,14 @@ class Tenants(Repository):
             return None, [Change("key", id, None)]
 
         await self._write(work)
+
+
+def _require_room(session: Session, tenant: Tenant, budget_bytes: int | None) -> None:
+    """In the transaction that writes it, so that two guarantees at once cannot both be given. Raises: Overcommitted."""
+    guarantee = tenant.quota.memory_guarantee_bytes
+    if not guarantee or budget_bytes is None:
+        return
+    others = session.exec(select(TenantRow.quota).where(TenantRow.name != tenant.name))
+    given = sum(quota.memory_guarantee_bytes or 0 for quota in others)
+    if given + guarantee > budget_bytes:
+        raise Overcommitted(name=tenant.name, guarantee_bytes=guarantee, others_bytes=given, budget_bytes=budget_bytes)

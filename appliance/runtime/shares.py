@@ -30,7 +30,7 @@ class Shares:
         """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others take memory."""
         self._catalogue = catalogue
         self._zoos = zoos
-        self._budget = budget_bytes
+        self.budget_bytes = budget_bytes
         self._version = -1
         self._shares: dict[str, TenantShare] = {}
 
@@ -98,7 +98,7 @@ class Shares:
 
     def _share(self, tenant: Tenant) -> TenantShare:
         """The lower of two ceilings holds, and no guarantee is above it."""
-        ceiling = tenant.quota.ceiling_bytes(self._budget)
+        ceiling = tenant.quota.ceiling_bytes(self.budget_bytes)
         guarantee = tenant.quota.memory_guarantee_bytes or 0
         return TenantShare(tenant.name, guarantee if ceiling is None else min(guarantee, ceiling), ceiling)
 

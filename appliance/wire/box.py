@@ -98,6 +98,18 @@ class ResidencyShape(Shape):
     applications: list[ExpectationShape]
 
 
+class HoldingShape(Shape):
+    """A tenant's part of the memory."""
+
+    tenant: str = Field(examples=["harbour"])
+    held_bytes: int
+    """What its models take now, those being loaded with their peak."""
+    guarantee_bytes: int
+    """What of it is not taken for other tenants."""
+    ceiling_bytes: int | None
+    """The most that they take; null = no limit."""
+
+
 class MemoryShape(Shape):
     """The memory domain and what is in it."""
 
@@ -109,4 +121,6 @@ class MemoryShape(Shape):
     replacements: int
     """Evictions that left a smaller variant in the place of the one that went."""
     builds: list[BuildShape]
+    tenants: list[HoldingShape]
+    """By name; with a tenant's key, its own."""
     residency: ResidencyShape

@@ -231,12 +231,14 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
     """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
 
     class Wrong:
-        """Gives this plan whatever it is asked."""
+        """Gives this plan as soon as memory is full."""
 
         def __init__(self, *victims: str) -> None:
             self.victims = victims
 
         def plan(self, problem: RoomProblem) -> RoomPlan:
+            if problem.free_bytes >= problem.need_bytes:
+                return RoomPlan((), 0, True, "it fits")
             return RoomPlan(self.victims, 10, True, "wrong")
 
     for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import platform
 import shutil
+from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -48,11 +49,13 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
 
 @router.get("/v1/memory", summary="What is in memory", responses=problems(Forbidden))
 async def memory(box: TheBox, principal: Member) -> MemoryShape:
-    """The budget, what is taken, and every build that is loaded, loading or leaving, with the applications that use it.
+    """The budget, what is taken, every build that is loaded, loading or leaving, with the applications that use it, and what each tenant holds.
 
-    A tenant's key sees the builds of the applications that it can call.
+    A tenant's key sees the builds of the applications that it can call, and what it holds itself.
     """
-    snapshot = box.memory.snapshot() | {"residency": box.resider.snapshot()}
+    holdings = box.shares.holdings(box.memory.residents())
+    own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
+    snapshot = box.memory.snapshot() | {"tenants": own, "residency": box.resider.snapshot()}
     if not principal.is_admin:
         visible = {application.id for application in box.catalogue.visible(principal.tenant)}
         snapshot["builds"] = [

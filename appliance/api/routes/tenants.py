@@ -16,12 +16,14 @@ from appliance.domain.errors import (
     AlreadyExists,
     BadMetadata,
     BadName,
+    BadQuota,
     Forbidden,
     InUse,
+    Overcommitted,
     UnknownKey,
     UnknownTenant,
 )
-from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
 from appliance.wire.shape import Deleted, Page
 
 router = APIRouter(prefix="/v1/tenants", tags=["tenants"])
@@ -30,13 +32,18 @@ TenantName = Annotated[str, Path(description="Name of the tenant.", examples=["h
 KeyId = Annotated[str, Path(description="Id of the key, as the list shows it.", examples=["5f1c0a9be2d4"])]
 
 
-@router.post("", status_code=201, summary="Make a tenant", responses=problems(Forbidden, BadName, AlreadyExists))
+@router.post(
+    "",
+    status_code=201,
+    summary="Make a tenant",
+    responses=problems(Forbidden, BadName, AlreadyExists, BadQuota, Overcommitted),
+)
 async def create_tenant(order: TenantOrder, box: TheBox, _: Admin) -> TenantShape:
     """A tenant owns models, applications, keys and a quota; it sees nothing of other tenants but what they share.
 
     Next: make a key for its developer with `POST /v1/tenants/{tenant}/keys`. Needs an admin key.
     """
-    tenant = await box.store.create_tenant(Tenant(order.name, Quota(**order.quota.model_dump())))
+    tenant = await box.store.create_tenant(Tenant(order.name, _quota(box, order.quota)), box.shares.budget_bytes)
     return TenantShape.model_validate(tenant)
 
 
@@ -54,10 +61,18 @@ async def show_tenant(tenant: TenantName, box: TheBox, principal: Member) -> Ten
     return TenantShape.model_validate(_visible(box, principal, tenant))
 
 
-@router.put("/{tenant}", summary="Change a tenant's quota", responses=problems(Forbidden, UnknownTenant))
+@router.put(
+    "/{tenant}",
+    summary="Change a tenant's quota",
+    responses=problems(Forbidden, UnknownTenant, BadQuota, Overcommitted),
+)
 async def change_tenant(tenant: TenantName, change: TenantChange, box: TheBox, _: Admin) -> TenantShape:
-    """The new quota replaces the old one whole and holds from the next request on. Needs an admin key."""
-    changed = await box.store.update_tenant(Tenant(tenant, Quota(**change.quota.model_dump())))
+    """The new quota replaces the old one whole and holds at once. Needs an admin key.
+
+    Below a lowered memory ceiling, models leave that are in use with their last running request. A guarantee for which the budget
+    has no room beside those of the others is refused (409).
+    """
+    changed = await box.store.update_tenant(Tenant(tenant, _quota(box, change.quota)), box.shares.budget_bytes)
     return TenantShape.model_validate(changed)
 
 
@@ -111,6 +126,17 @@ async def revoke_key(tenant: TenantName, key: KeyId, box: TheBox, principal: Mem
 
 def _name(tenant: Tenant) -> str:
     return tenant.name
+
+
+def _quota(box: Box, shape: QuotaShape) -> Quota:
+    """Raises: BadQuota."""
+    quota = Quota(**shape.model_dump())
+    ceiling = quota.ceiling_bytes(box.shares.budget_bytes)
+    if ceiling is not None and (quota.memory_guarantee_bytes or 0) > ceiling:
+        raise BadQuota(
+            reason=f"{quota.memory_guarantee_bytes} bytes are more than the ceiling of {ceiling}: nothing above it can be guaranteed"
+        )
+    return quota
 
 
 def _visible(box: Box, principal: Principal, tenant: str) -> Tenant:
