@@ -67,7 +67,8 @@ class Decisions(Repository):
 
 def _row(id: int, record: DecisionRecord) -> dict[str, Any]:
     """The documents are compressed: a decision over many applications is kilobytes of equal words."""
-    body = zlib.compress(orjson.dumps({"problem": record.problem, "answer": record.answer}), 3)
+    document = {"problem": record.problem, "answer": record.answer, "sharing": record.sharing}
+    body = zlib.compress(orjson.dumps(document), 3)
     return {"id": id, "at": record.at, "kind": record.kind, "application": record.application, "body": body}
 
 
@@ -93,4 +94,7 @@ def _records(session: Session, rows: Sequence[DecisionRow]) -> list[DecisionReco
 def _record(row: DecisionRow, concerned: Sequence[tuple[str, str]]) -> DecisionRecord:
     body = orjson.loads(zlib.decompress(row.body))
     assert row.id is not None
-    return DecisionRecord(row.at, row.kind, row.application, tuple(concerned), body["problem"], body["answer"], row.id)
+    sharing = body.get("sharing", {})  # the first rows had none
+    return DecisionRecord(
+        row.at, row.kind, row.application, tuple(concerned), body["problem"], body["answer"], row.id, sharing
+    )

@@ -4,6 +4,8 @@ Called by the decision log's writer, in a thread; never on the inference path. N
 """
 
 import datetime
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S
@@ -14,13 +16,23 @@ BYTES_PER_MB = 10**6
 
 
 def residency_record(
-    at: datetime.datetime, problem: ResidencyProblem, plan: ResidencyPlan, policy: str
+    at: datetime.datetime,
+    problem: ResidencyProblem,
+    plan: ResidencyPlan,
+    policy: str,
+    sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> DecisionRecord:
-    """The whole record of one decision."""
+    """The whole record of one decision. `sharing`: the ids of all applications that a name stands for, where it is more than one."""
     names = {change.application for change in plan.changes} | ({problem.request} if problem.request else set())
-    concerned = tuple((name, _owner(problem.by_name[name])) for name in sorted(names))
+    concerned = {(id, _owner(id, problem.by_name[name])) for name in names for id in sharing.get(name, (name,))}
     return DecisionRecord(
-        at, "residency", problem.request, concerned, problem_json(problem, policy), answer_json(problem, plan)
+        at,
+        "residency",
+        problem.request,
+        tuple(sorted(concerned)),
+        problem_json(problem, policy),
+        answer_json(problem, plan),
+        sharing={name: list(ids) for name, ids in sharing.items() if name in problem.by_name},
     )
 
 
@@ -106,7 +118,7 @@ def _since(at_ns: int | None, now_ns: int) -> float | None:
     return None if at_ns is None else (at_ns - now_ns) / NS_PER_S
 
 
-def _owner(state: ApplicationState) -> str:
+def _owner(id: str, state: ApplicationState) -> str:
     """The tenant of the application; `state.tenant` is that of its model, which may be shared."""
-    tenant, slash, _ = state.name.partition("/")
+    tenant, slash, _ = id.partition("/")
     return tenant if slash else state.tenant

@@ -52,7 +52,7 @@ class DecisionLog(DecisionRing):
         self.written = self.dropped = 0
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
-        """Remember a decision; of kind `residency` it holds `problem`, `plan` and `policy`, and is stored."""
+        """Remember a decision; of kind `residency` it holds `problem`, `plan`, `policy` and perhaps `sharing`, and is stored."""
         super().record(kind, decision)
         if kind != KIND:
             return
@@ -117,4 +117,6 @@ def _record(decision: Decision, offset: datetime.datetime) -> DecisionRecord:
     assert isinstance(problem, ResidencyProblem)
     assert isinstance(plan, ResidencyPlan)
     at = offset + datetime.timedelta(microseconds=decision.at_ns / 1000)
-    return residency_record(at, problem, plan, str(policy))
+    sharing = facts.get("sharing", {})
+    assert isinstance(sharing, Mapping)
+    return residency_record(at, problem, plan, str(policy), sharing)

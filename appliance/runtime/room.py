@@ -217,5 +217,7 @@ class RoomByApplication:
     def _decide(self, problem: ResidencyProblem) -> ResidencyPlan:
         plan = self._policy.plan(problem)
         if plan.changes or plan.outcome == "failed":
-            self._decisions.record("residency", {"problem": problem, "plan": plan, "policy": self._policy_name})
+            sharing = {zoo.name: zoo.applications for zoo in self._zoos.all() if len(zoo.applications) > 1}
+            facts = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
+            self._decisions.record("residency", facts)
         return plan

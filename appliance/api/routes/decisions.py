@@ -15,6 +15,9 @@ from appliance.domain.names import application_id
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
 
+SHARED = "-"
+"""Stands for the owner of a model that is another tenant's: no tenant is called so."""
+
 router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
 
 Before = Annotated[
@@ -76,41 +79,78 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
 
 def _foreign_tenants(record: DecisionRecord, tenant: str) -> set[str]:
     """Other tenants with an application or a share in the problem."""
-    owners = {application["name"].partition("/")[0] for application in record.problem["applications"]}
+    names = [application["name"] for application in record.problem["applications"]]
+    ids = [id for name in names for id in record.sharing.get(name, (name,))]
+    owners = {id.partition("/")[0] for id in ids if "/" in id}
     return (owners | {share["name"] for share in record.problem.get("tenants", ())}) - {tenant}
 
 
+def _own_names(record: DecisionRecord, tenant: str) -> dict[str, str]:
+    """Name in the problem → the id of the tenant's own application that it stands for; others' are left out."""
+    own: dict[str, str] = {}
+    for application in record.problem["applications"]:
+        name = application["name"]
+        ids = [id for id in record.sharing.get(name, (name,)) if id.startswith(f"{tenant}/")]
+        if ids:
+            own[name] = ids[0]
+    return own
+
+
 def _own_part(record: DecisionRecord, tenant: str) -> dict[str, Any]:
-    """What changes when other tenants and their applications are left out."""
-    names = [application["name"] for application in record.problem["applications"]]
-    hidden = {name for name in names if not name.startswith(f"{tenant}/")}
-    is_asker = record.application not in hidden
-    reason = "" if any(name in record.reason for name in _foreign_tenants(record, tenant)) else record.reason
-    actions = [action for action in record.answer["actions"] if action["application"] not in hidden]
+    """What changes when other tenants and their applications are left out; what is shared bears the tenant's own name."""
+    own = _own_names(record, tenant)
+    asker = own.get(record.application or "")
+    is_asker = record.application is None or asker is not None
+    reason = _own_words(record, own, tenant)
+    actions = [
+        {**action, "application": own[action["application"]]}
+        for action in record.answer["actions"]
+        if action["application"] in own
+    ]
     answer: dict[str, Any] = {"actions": actions, "reason": reason}
     if is_asker:
         answer |= {key: record.answer[key] for key in ("outcome", "serve")}
     return {
-        "application": record.application if is_asker else None,
-        "concerned": [application for application, _ in record.concerned if application not in hidden],
+        "application": asker,
+        "concerned": [application for application, owner in record.concerned if owner == tenant],
         "tenants": [tenant],
-        "problem": _without(record.problem, hidden, tenant) if is_asker else None,
+        "problem": _without(record.problem, own, tenant) if is_asker else None,
         "answer": answer,
         "reason": reason,
     }
 
 
-def _without(problem: Mapping[str, Any], hidden: set[str], tenant: str) -> dict[str, Any]:
+def _own_words(record: DecisionRecord, own: Mapping[str, str], tenant: str) -> str:
+    """The reason with the tenant's own names; nothing where it names somebody else."""
+    reason = record.reason
+    for name, id in own.items():
+        reason = reason.replace(name, id)
+    return "" if any(name in reason for name in _foreign_tenants(record, tenant)) else reason
+
+
+def _without(problem: Mapping[str, Any], own: Mapping[str, str], tenant: str) -> dict[str, Any]:
     """The problem as if the others' applications were no part of the machine: what they hold is no memory of this problem."""
     held = sum(
         variant["size_mb"]
         for application in problem["applications"]
         for variant in application["variants"]
-        if application["name"] in hidden and variant["name"] == application["resident"]
+        if application["name"] not in own and variant["name"] == application["resident"]
     )
-    kept = [application for application in problem["applications"] if application["name"] not in hidden]
-    tenants = {application["tenant"] for application in kept} | {tenant}
-    part = {**problem, "memory_mb": problem["memory_mb"] - held, "applications": kept}
+    kept = [
+        {**application, "name": own[application["name"]], "tenant": _masked(application["tenant"], tenant)}
+        for application in problem["applications"]
+        if application["name"] in own
+    ]
+    asker = problem["request"] and own[problem["request"]]
+    part = {**problem, "memory_mb": problem["memory_mb"] - held, "applications": kept, "request": asker}
     if "tenants" in problem:
-        part["tenants"] = [share for share in problem["tenants"] if share["name"] in tenants]
+        unlimited = {"guarantee_mb": 0.0, "ceiling_mb": None}
+        shares = {share["name"]: share for share in problem["tenants"]}
+        names = sorted({tenant, *(application["tenant"] for application in kept)})
+        part["tenants"] = [{"name": name, **unlimited, **shares.get(name, {})} for name in names]
     return part
+
+
+def _masked(owner: str, tenant: str) -> str:
+    """The tenant of a model, without the name of another."""
+    return owner if owner == tenant else SHARED

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -26,12 +28,16 @@ TAKEN = ResidencyPlan(
 
 
 async def decide(
-    stand: Stand, times: int = 1, asked: ResidencyProblem = MIXED, plan: ResidencyPlan | None = None
+    stand: Stand,
+    times: int = 1,
+    asked: ResidencyProblem = MIXED,
+    plan: ResidencyPlan | None = None,
+    sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """The box decides the mixed problem, and its writer stores that."""
     log = stand.appliance.running().decisions
     before = log.written
-    facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru"}
+    facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru", "sharing": sharing}
     for _ in range(times):
         log.record("residency", facts)
     async with asyncio.timeout(10 * GATHER_S):
@@ -86,6 +92,27 @@ async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
         "actions": [{"application": "museum/sound", "from": "fp32", "to": "int8"}],
         "reason": "ok",
     }
+
+
+async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
+    """Harbour's and the museum's applications use one model: the museum sees the decision as if it were about its own alone, and can replay it."""
+    told = replace(TAKEN, reason="int8 of harbour/face is loaded")
+    await decide(stand, plan=told, sharing={"harbour/face": ["harbour/face", "museum/mask"]})
+    (item,) = await listed(stand.client("museum"), limit=1)
+    assert "harbour" not in json.dumps(item)
+    assert (item["application"], item["reason"]) == ("museum/mask", "int8 of museum/mask is loaded")
+    assert item["concerned"] == ["museum/mask", "museum/sound"]
+    shown = item["problem"]
+    assert isinstance(shown, dict)
+    assert [application["name"] for application in shown["applications"]] == ["museum/mask", "museum/sound"]
+    assert shown["request"] == "museum/mask"
+    plan_text(json.dumps(shown))
+    assert len(await listed(stand.client("museum"), application="mask")) == 1
+    (seen,) = await listed(stand.client("harbour"), limit=1)
+    assert seen["application"] == "harbour/face"
+    assert "museum" not in json.dumps(seen)
+    (whole,) = await listed(stand.client(), limit=1)
+    assert whole["concerned"] == ["harbour/face", "museum/mask", "museum/sound"]
 
 
 async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) -> None:
