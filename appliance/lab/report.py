@@ -15,7 +15,8 @@ from appliance.policies.eviction.base import ResidencyPlan, ResidencyProblem
 
 HUES = ("#3b6fb6", "#d9822b", "#3f9a6b", "#b8455e", "#7b5ea7", "#5aa9bd", "#a08030", "#8c8c94")
 """Told apart by people with the common colour blindnesses; the lane's label says the name as well."""
-KINDS = {"warm": "#3f9a6b", "cold": "#4a90d9", "failed": "#c0392b", "dropped": "#8c8c94"}
+KINDS = {kind: f"var(--{kind})" for kind in ("warm", "cold", "failed", "dropped")}
+"""How a request ended → its colour, which differs by light and dark."""
 DECISIONS_MAX = 1000
 _COLUMNS = 900
 _LEFT, _WIDTH, _STACK, _LANE = 150, 900, 240, 34
@@ -78,7 +79,7 @@ def _applications(document: Mapping[str, Any]) -> str:
     legend = "".join(f"<span><i style='background:{colour}'></i>{kind}</span>" for kind, colour in KINDS.items())
     numbers = (*KINDS, "accuracy", "utility", "P50 ms", "P99 ms")
     head = "<tr><th>application<th>" + "".join(f"<th class=n>{name}" for name in numbers)
-    return f"<div class=legend>{legend}</div><table>{head}{rows}</table>"
+    return f"<div class=legend>{legend}</div><div class=wide><table>{head}{rows}</table></div>"
 
 
 def _application(name: str, figures: Mapping[str, Any], most: int) -> str:
@@ -123,13 +124,13 @@ def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -
         shapes += _lane(model, applications[model], colours[model], y, [row[index] for row in rows], spans)
         shapes += _marks(marks, y, timeline.end_ns)
     svg = f"<svg viewBox='0 0 {_LEFT + _WIDTH + 20} {height}' role=img aria-label='Memory over time'>{''.join(shapes)}</svg>"
-    return f"{svg}<p class=sub>{_KEY}</p>"
+    return f"<div class=wide>{svg}</div><p class=sub>{_KEY}</p>"
 
 
 _KEY = (
     "Above: resident bytes, stacked; the paler, the smaller the variant. Below: one lane per model; grey behind it = inside a window (a request is "
-    "expected), bar = the variant in memory, ticks = requests that were <b style='color:#4a90d9'>cold</b>, <b style='color:#c0392b'>failed</b> or "
-    "<b style='color:#8c8c94'>dropped</b>. Point at a bar for its name."
+    "expected), bar = the variant in memory, ticks = requests that were <b class=cold>cold</b>, <b class=failed>failed</b> or "
+    "<b class=dropped>dropped</b>. Point at a bar for its name."
 )
 
 
@@ -203,7 +204,7 @@ def _marks(answers: Sequence[Answer], y: float, end_ns: int) -> Iterable[str]:
     seen = {(a.kind, a.at_ns * _COLUMNS // max(1, end_ns)) for a in answers}
     for kind, column in sorted(seen):
         x = _x(column)
-        yield f"<line x1={x:.1f} x2={x:.1f} y1={y} y2={y + _LANE - 4} stroke='{KINDS[kind]}'><title>{kind}</title></line>"
+        yield f"<line x1={x:.1f} x2={x:.1f} y1={y} y2={y + _LANE - 4} class={kind}><title>{kind}</title></line>"
 
 
 def _runs(values: Sequence[object]) -> Iterable[tuple[int, int]]:
@@ -260,9 +261,11 @@ def _short(application: str) -> str:
 
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2129; --soft: #667085; --line: #e4e7ec; --paper: #fff; --tile: #f6f7f9; --window: #e3e6ec; }
+:root { color-scheme: light dark; --ink: #1d2129; --soft: #667085; --line: #e4e7ec; --paper: #fff; --tile: #f6f7f9; --window: #e3e6ec;
+  --warm: #2e7d55; --cold: #2f6fb7; --failed: #c0392b; --dropped: #6f7480; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e8ec; --soft: #98a2b3; --line: #2c313a; --paper: #14171c; --tile: #1c2027; --window: #2b313b; } }
+  :root { --ink: #e6e8ec; --soft: #98a2b3; --line: #2c313a; --paper: #14171c; --tile: #1c2027; --window: #2b313b;
+    --warm: #57b98a; --cold: #6fb1f2; --failed: #f07a6c; --dropped: #a0a6b1; } }
 body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 1100px; margin: 32px auto; padding: 0 20px; }
 h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; } .sub { color: var(--soft); margin: 4px 0 12px; }
 .tiles { display: grid; grid-template-columns: repeat(4, 1fr); gap: 10px; margin-top: 16px; }
@@ -272,7 +275,8 @@ h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; } .
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
 svg text.variant { fill: var(--ink); font-size: 10px; pointer-events: none; }
 .grid { stroke: var(--line); } .window { fill: var(--window); }
-polyline.budget { fill: none; stroke: #c0392b; stroke-dasharray: 5 3; } text.budget { fill: #c0392b; }
+polyline.budget { fill: none; stroke: var(--failed); stroke-dasharray: 5 3; } svg text.budget { fill: var(--failed); }
+line.cold { stroke: var(--cold); } line.failed { stroke: var(--failed); } line.dropped { stroke: var(--dropped); }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 500; position: sticky; top: 0; background: var(--paper); }
@@ -282,8 +286,12 @@ th { color: var(--soft); font-weight: 500; position: sticky; top: 0; background:
 .legend i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 5px; }
 .moves { white-space: nowrap; }
 .scroll { max-height: 560px; overflow: auto; border: 1px solid var(--line); border-radius: 8px; }
-b.failed { color: #c0392b; } b.cold { color: #4a90d9; } b.warm { color: #3f9a6b; }
-@media (max-width: 700px) { .tiles { grid-template-columns: repeat(2, 1fr); } }
+b.failed { color: var(--failed); } b.cold { color: var(--cold); } b.warm { color: var(--warm); } b.dropped { color: var(--dropped); }
+.wide { overflow-x: auto; }
+@media (max-width: 760px) {
+  body { margin: 16px auto; padding: 0 12px; }
+  .tiles { grid-template-columns: repeat(2, 1fr); }
+  .wide > * { min-width: 720px; } .scroll > table { min-width: 860px; } }
 """
 _PAGE = """<!doctype html>
 <html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width, initial-scale=1"><title>{title}</title>

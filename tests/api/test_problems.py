@@ -29,6 +29,8 @@ FACTS = {
     "variant_id": "harbour/door:int8",
     "state": "incomplete",
     "expected_offset": 12,
+    "guarantee_bytes": 3,
+    "others_bytes": 2,
 }
 
 

@@ -23,7 +23,9 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> "Server":  # type: ignore[m
     with running_server(folder / "state") as server:
         with server.client() as client:
             _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
-            client.create_tenant("second", QuotaShape(requests_per_s=500))
+            client.create_tenant(
+                "second", QuotaShape(requests_per_s=500, memory_guarantee_bytes=2_000_000, memory_share=0.5)
+            )
         with server.client(tenant="second") as client:
             _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
             _import(client, toys.digits(folder / "digits").model, "digits", "image-classification")
@@ -53,7 +55,12 @@ def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_
         ("second", "second/add"),
         ("second", "digits"),
     }
-    assert {t.name: t.rate_rps for t in read.tenants} == {"default": None, "second": 500}
+    default, second = read.tenants
+    assert (default.name, default.rate_rps, default.guarantee_mb, default.ceiling_mb) == ("default", None, 0, None)
+    assert (second.name, second.rate_rps, second.guarantee_mb) == ("second", 500, 2)
+    assert second.ceiling_mb == pytest.approx(
+        (read.box.memory_mb or 0) / 2, rel=0.2
+    )  # the budget may have moved since the start
     variants = [v for model in read.models for v in model.variants]
     assert all(v.size_mb > 0 and v.load_ms > 0 and v.latency_ms["cpu"]["1"] > 0 for v in variants)
 

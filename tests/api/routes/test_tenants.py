@@ -13,7 +13,14 @@ DAY_S = 86400
 async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
     """With quota, seen in the list, changed whole, gone with its keys."""
     admin = stand.client()
-    quota = {"requests_per_s": 50, "concurrent_requests": 16, "memory_share": 0.5, "stored_bytes": 1000}
+    quota = {
+        "requests_per_s": 50,
+        "concurrent_requests": 16,
+        "memory_guarantee_bytes": 1000,
+        "memory_ceiling_bytes": 2000,
+        "memory_share": 0.5,
+        "stored_bytes": 1000,
+    }
     made = await admin.post("/v1/tenants", json={"name": "airport", "quota": quota})
     assert (made.status_code, made.json()) == (201, {"name": "airport", "quota": quota})
     changed = await admin.put("/v1/tenants/airport", json={"quota": {"requests_per_s": 1}})
