@@ -46,7 +46,7 @@ def list_tenants(box: Connection) -> None:
     for tenant in tenants:
         quota, holding = tenant.quota, holdings.get(tenant.name)
         limits = (_limit(quota.requests_per_s), _limit(quota.concurrent_requests), screen.size(quota.stored_bytes))
-        memory = (None, None, None)
+        memory: tuple[int | None, ...] = (None, None, None)
         if holding is not None:
             memory = (holding.guarantee_bytes or None, holding.ceiling_bytes, holding.held_bytes)
         rows.append((tenant.name, *limits, *map(screen.size, memory)))

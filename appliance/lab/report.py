@@ -19,6 +19,7 @@ KINDS = {kind: f"var(--{kind})" for kind in ("warm", "cold", "failed", "dropped"
 """How a request ended → its colour, which differs by light and dark."""
 DECISIONS_MAX = 1000
 _COLUMNS = 900
+_DEFAULT = "default/"
 _LEFT, _WIDTH, _STACK, _LANE = 150, 900, 240, 34
 
 
@@ -128,7 +129,7 @@ def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -
 
 
 _KEY = (
-    "Above: resident bytes, stacked; the paler, the smaller the variant. Below: one lane per model; grey behind it = inside a window (a request is "
+    "Above: resident bytes, stacked; the fainter, the smaller the variant. Below: one lane per model; grey behind it = inside a window (a request is "
     "expected), bar = the variant in memory, ticks = requests that were <b class=cold>cold</b>, <b class=failed>failed</b> or "
     "<b class=dropped>dropped</b>. Point at a bar for its name."
 )
@@ -252,12 +253,18 @@ def _decision(entry: Entry) -> str | None:
     )
     asked = _short(problem.request) if problem.request else "everybody"
     outcome = f"<b class={plan.outcome}>{plan.outcome}</b>"
-    cells = [escape(asked), problem.intent, outcome, f"<span class=moves>{changes}</span>", escape(plan.reason)]
+    cells = [
+        escape(asked),
+        problem.intent,
+        outcome,
+        f"<span class=moves>{changes}</span>",
+        escape(plan.reason.replace(_DEFAULT, "")),
+    ]
     return f"<tr><td class=n>{entry.at_ns / NS_PER_S:.2f} s" + "".join(f"<td>{cell}" for cell in cells)
 
 
 def _short(application: str) -> str:
-    return application.removeprefix("default/")
+    return application.removeprefix(_DEFAULT)
 
 
 _STYLE = """
@@ -273,7 +280,7 @@ h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; } .
 .tile span, .tile i { display: block; color: var(--soft); font-style: normal; font-size: 12px; }
 .tile b { font-size: 19px; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
-svg text.variant { fill: var(--ink); font-size: 10px; pointer-events: none; }
+svg text.variant { fill: var(--ink); font-size: 10px; pointer-events: none; paint-order: stroke; stroke: var(--paper); stroke-width: 2px; stroke-opacity: .5; }
 .grid { stroke: var(--line); } .window { fill: var(--window); }
 polyline.budget { fill: none; stroke: var(--failed); stroke-dasharray: 5 3; } svg text.budget { fill: var(--failed); }
 line.cold { stroke: var(--cold); } line.failed { stroke: var(--failed); } line.dropped { stroke: var(--dropped); }

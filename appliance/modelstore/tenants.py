@@ -142,7 +142,7 @@ def _require_room(session: Session, tenant: Tenant, budget_bytes: int | None) ->
     guarantee = tenant.quota.memory_guarantee_bytes
     if not guarantee or budget_bytes is None:
         return
-    others = session.exec(select(TenantRow.quota).where(TenantRow.name != tenant.name))
-    given = sum(quota.memory_guarantee_bytes or 0 for quota in others)
+    others = session.exec(select(TenantRow).where(TenantRow.name != tenant.name))
+    given = sum(row.quota.memory_guarantee_bytes or 0 for row in others)
     if given + guarantee > budget_bytes:
         raise Overcommitted(name=tenant.name, guarantee_bytes=guarantee, others_bytes=given, budget_bytes=budget_bytes)
