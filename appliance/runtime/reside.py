@@ -72,9 +72,10 @@ class Resider:
         """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest first where the policy sees no room."""
         loading = [s for s in candidates if self._memory.is_loading(s.build_id)]
         zoo = self._zoos.of_application(application_id)
+        if not loading:
+            self._take_over()  # whoever makes room must know who was asked a moment ago
         if loading or zoo is None or len(candidates) < 2:
             return [*loading, *(s for s in candidates if s not in loading)]
-        self._take_over()
         plan = self._decide(zoo.name, "serve")
         wanted = zoo.servable(plan.serve).build_id if plan.serve is not None else None
         first = [s for s in candidates if s.build_id == wanted]
