@@ -286,6 +286,7 @@ def _figures(settings: Settings) -> Figures:
         quick_us_max=queues.quick_us_max,
         alpha=residency.alpha,
         delta_ms=residency.delta_ms,
+        delta_share_max=residency.delta_share_max,
         history_window_s=residency.history_window_s,
         tick_ms=residency.tick_ms,
         reloads_per_min_max=residency.reloads_per_min_max,

@@ -36,7 +36,7 @@ from appliance.lab.scenario import (
     megabytes,
     served_of,
 )
-from appliance.lab.workload import predictions
+from appliance.lab.workload import draw, predictions
 from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
@@ -121,6 +121,7 @@ def _figures(scenario: Scenario) -> Figures:
         queue_total_max=box.queue_total_max,
         alpha=residency.alpha,
         delta_ms=residency.delta_ms,
+        delta_share_max=residency.delta_share_max,
         history_window_s=residency.history_window_s,
         tick_ms=residency.tick_ms,
         reloads_per_min_max=residency.reloads_per_min_max,
@@ -147,12 +148,16 @@ def _candidates(scenario: Scenario) -> Mapping[str, Fit]:
 def _given(scenario: Scenario) -> dict[str, Given]:
     """Application id → the forecast of all applications of its model, which are one to the residency loop."""
     times = predictions(scenario.arrivals)
+    if not times:
+        return {}
+    arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
     given: dict[str, Given] = {}
     for shape in scenario.applications:
-        sharing = [a.name for a in scenario.applications if a.model == shape.model]
+        sharing = {a.name for a in scenario.applications if a.model == shape.model}
         joined = sorted({START_NS + at_ns for name in sharing for at_ns in times.get(name, ())})
+        asked = tuple(START_NS + arrival.at_ns for arrival in arrivals if arrival.application in sharing)
         if joined:
-            given[application_id(shape.tenant, shape.name)] = Given(tuple(joined))
+            given[application_id(shape.tenant, shape.name)] = Given(tuple(joined), asked)
     return given
 
 

@@ -44,6 +44,7 @@ class Figures:
     quick_us_max: float = 0
     alpha: float
     delta_ms: float
+    delta_share_max: float | None
     history_window_s: float
     tick_ms: float
     reloads_per_min_max: int
@@ -106,6 +107,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         alpha=figures.alpha,
         delta_ns=int(figures.delta_ms * NS_PER_MS),
         history_ns=int(figures.history_window_s * NS_PER_S),
+        delta_share_max=figures.delta_share_max,
     )
     room = RoomByApplication(zoos, expectations, shares, policies.eviction, around.decisions, policies.eviction_name)
     memory = MemoryManager(

@@ -46,6 +46,7 @@ def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
         "memory_mb": problem.memory_bytes / BYTES_PER_MB,
         "history_window_s": problem.history_window_ns / NS_PER_S,
         "delta_s": problem.delta_ns / NS_PER_S,
+        "spread_s": problem.doubt_ns / NS_PER_S,
         "applications": [_application(state, problem.now_ns) for state in problem.applications],
         "request": problem.request,
     }

@@ -16,6 +16,8 @@ from appliance.runtime.zoos import Zoo
 HISTORY = 512
 """Arrivals kept of each zoo: enough to choose and train a forecaster on."""
 _RATE_OVER = 16
+_REACH_GAPS = 5
+"""A request that is later than this many mean gaps is not expected for its old time any more."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class Expectation:
     forecaster: Forecaster
     arrivals_ns: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     predicted_ns: int | None = None
+    due_ns: int | None = None
+    """What was predicted at the last arrival: overdue once that time has passed, however often the prediction was made anew since."""
     missed_ns: int | None = None
     """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
     window_ns: int | None = None
@@ -38,8 +42,10 @@ class Expectation:
 
     @property
     def next_ns(self) -> int | None:
-        """The time that the policies shall see: that of the open window, else the prediction."""
-        return self.predicted_ns if self.window_ns is None else self.window_ns
+        """The time that the policies shall see: that of the open window, else when the next request is due, or was."""
+        if self.window_ns is not None:
+            return self.window_ns
+        return self.predicted_ns if self.due_ns is None else self.due_ns
 
     def rate_rps(self, now_ns: int) -> float | None:
         """Over the last arrivals and the silence since; None before the second."""
@@ -53,25 +59,35 @@ class Expectation:
         predictions = [p for p in (self.missed_ns, self.predicted_ns) if p is not None]
         return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
 
-    def predict(self, now_ns: int) -> None:
+    def predict(self, now_ns: int, reach_ns: int = 0) -> None:
+        """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was."""
         prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
         self.predicted_ns = prediction.next_ns if prediction else None
+        if self.due_ns is None or now_ns - self.due_ns > reach_ns:
+            self.due_ns = self.predicted_ns
 
 
 class Expectations:
     """All of them, with Δ and H over all zoos (EM-07, EM-16) and P(r | active) (EM-19)."""
 
     def __init__(
-        self, forecaster_of: Callable[[str], Forecaster], *, alpha: float, delta_ns: int, history_ns: int
+        self,
+        forecaster_of: Callable[[str], Forecaster],
+        *,
+        alpha: float,
+        delta_ns: int,
+        history_ns: int,
+        delta_share_max: float | None = None,
     ) -> None:
-        """`delta_ns` and `history_ns` hold until something was seen."""
+        """`delta_ns` and `history_ns` hold until something was seen. Δ is `delta_share_max` × H at most; the paper has no such limit."""
         self._forecaster_of = forecaster_of
         self._alpha = alpha
+        self._delta_share_max = delta_share_max
         self._residuals = Residuals(delta_ns)
         self._interarrivals = Interarrivals(history_ns)
         self._companions = Companions()
         self._all: dict[str, Expectation] = {}
-        self.delta_ns = delta_ns
+        self.spread_ns = self.delta_ns = delta_ns
         self.history_ns = history_ns
 
     def of(self, name: str) -> Expectation:
@@ -98,10 +114,13 @@ class Expectations:
         expectation.missed_ns = None
         if meant_ns is not None and expectation.arrivals_ns:
             self._residuals.add(name, meant_ns, at_ns)
-            self.delta_ns = self._residuals.delta_ns(self._alpha)
+            self.spread_ns = self.delta_ns = self._residuals.delta_ns(self._alpha)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
+        if self._delta_share_max is not None:
+            self.delta_ns = min(self.spread_ns, round(self._delta_share_max * self.history_ns))
         expectation.arrivals_ns.append(at_ns)
+        expectation.due_ns = None
         expectation.predict(at_ns)
         if not expectation.is_maximalist:
             for other in self._all.values():
@@ -128,7 +147,7 @@ class Expectations:
         if expectation.window_ns is None:
             if expectation.predicted_ns is not None and now_ns > expectation.predicted_ns + self.delta_ns:
                 expectation.missed_ns = expectation.predicted_ns
-                expectation.predict(now_ns)
+                expectation.predict(now_ns, _REACH_GAPS * self.history_ns)
             opens_ns = self.opens_ns(expectation, load_ns)
             if opens_ns is not None and opens_ns <= now_ns:
                 expectation.window_ns = expectation.predicted_ns

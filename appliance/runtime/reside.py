@@ -58,6 +58,10 @@ class Resider:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Zoo → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
+        self._lead_ns = 0
+        self._is_settled = True
+        """The policy has been asked what else to change since something moved."""
+        room.changing = self._busy
         self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -134,11 +138,14 @@ class Resider:
             self._version = self._zoos.version
             for build_id in self._shares.surplus(self._memory.residents()):
                 self._memory.release(build_id)
-        has_moved = False
+            self._is_settled = False
+        # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of the smallest.
+        self._lead_ns = self._tick_ns + max((zoo.options[-1].load_ns for zoo in self._zoos.all()), default=0)
+        was_busy = len(self._busy)
         for zoo in self._zoos.all():
             expectation = self._expectations.of(zoo.name)
-            if self._expectations.step(expectation, window_load_ns(zoo), now_ns):
-                has_moved = True
+            if self._expectations.step(expectation, self._load_ns(zoo), now_ns):
+                self._is_settled = False
                 self.transitions += 1
                 self._events.emit(
                     "window opened" if expectation.is_maximalist else "window closed",
@@ -147,11 +154,24 @@ class Resider:
                 )
                 if expectation.is_maximalist:
                     self._procure(zoo)
-        if has_moved or is_new:
+        if len(self._busy) > was_busy:
+            self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
+        elif not self._is_settled:
+            self._is_settled = True
             self._rebalance()
+
+    def _load_ns(self, zoo: Zoo) -> int:
+        """θ of a zoo and what goes before its load."""
+        return window_load_ns(zoo) + self._lead_ns
+
+    def _is_better_wanted(self) -> bool:
+        """Some application is without its best variant: with every request that comes it may have become its turn."""
+        return not all(self._memory.is_resident(zoo.servables[0].build_id) for zoo in self._zoos.all())
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []
+        if seen and self._is_better_wanted():
+            self._is_settled = False
         for application_id, at_ns in seen if len(seen) <= _CROWD else _latest(seen):
             zoo = self._zoos.of_application(application_id)
             if zoo is not None:
@@ -169,7 +189,7 @@ class Resider:
         edges = [
             edge
             for zoo in self._zoos.all()
-            if (edge := self._expectations.next_edge_ns(self._expectations.of(zoo.name), window_load_ns(zoo)))
+            if (edge := self._expectations.next_edge_ns(self._expectations.of(zoo.name), self._load_ns(zoo)))
             is not None
         ]
         wait_s = None if not edges else max(0.0, (min(edges) - self._clock.now_ns()) / NS_PER_S)

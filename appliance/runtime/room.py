@@ -3,7 +3,7 @@
 The memory manager's port `RoomPolicy`: the policy sees zoos, windows and probabilities; the manager sees which builds leave and what comes in their place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from appliance.policies.eviction.base import (
@@ -42,6 +42,8 @@ class RoomByApplication:
         self._decisions = decisions
         self._policy_name = policy_name
         self.wishes: dict[str, tuple[Wish, ...]] = {}
+        self.changing: Collection[str] = ()
+        """Zoos whose variant is about to change: what they have is not to be taken for somebody else."""
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
@@ -166,7 +168,8 @@ class RoomByApplication:
             if build is not None:
                 known += build.bytes
             asks = zoo if only is None or only.name != zoo.name else only
-            if asks is only and beside:
+            stays = asks is only and beside
+            if stays and intent == "serve":  # what is there will not do for this request
                 if build is not None:
                     known -= build.bytes
                 servable = None
@@ -181,7 +184,7 @@ class RoomByApplication:
                     name=zoo.name,
                     options=options,
                     resident=servable.variant.name if servable else None,
-                    pinned=bool(build and build.pinned),
+                    pinned=stays or bool(build and build.pinned) or (zoo.name != request and zoo.name in self.changing),
                     last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
                     next_request_ns=expectation.next_ns,
                     unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
@@ -206,6 +209,7 @@ class RoomByApplication:
                 if b.build_id not in counted
                 and not (intent == "procure" and only is not None and b.build_id in only.builds)
             ),
+            spread_ns=self._expectations.spread_ns,
         )
 
     def decide(

@@ -23,6 +23,7 @@ from appliance.lab.reproduce import (
     OURS,
     POLICIES,
     REPETITIONS,
+    USUAL,
     Results,
     bound_one,
     degree_cells,
@@ -34,6 +35,9 @@ from appliance.lab.reproduce import (
 )
 from appliance.lab.sweep import Cell
 from appliance.lab.table2 import SMALLEST_MB
+
+PAPERS_COLD = {"lfe": 0.58, "bfe": 0.55, "ws-bfe": 0.22, "iws-bfe": 0.15}
+"""Cold starts at 30 % deviation in the paper's Figure 7, from the authors' plotting script. The paper does not say how much memory there was."""
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
@@ -99,8 +103,17 @@ def against_iws(results: Results, metric: str, factor: float) -> dict[tuple[floa
     return table
 
 
-def satisfaction(results: Results) -> tuple[float, float]:
-    """Warm share of `none` and of iWS-BFE at degree 5, over all memories."""
+def papers_memory(results: Results) -> float:
+    """The memory at which the paper's policies have cold starts nearest to those that it reports."""
+
+    def distance(memory_mb: float) -> float:
+        return sum(abs(cell_mean(results, p, memory_mb, USUAL, "cold") - cold) for p, cold in PAPERS_COLD.items())
+
+    return min(MEMORIES_MB, key=distance)
+
+
+def satisfaction(results: Results) -> dict[tuple[float, str], float]:
+    """(memory, policy) → warm share at degree 5."""
     warm = {}
     print("| MB | none | iws-bfe | floors |\n| --- | --- | --- | --- |")
     for memory in MEMORIES_MB:
@@ -111,7 +124,7 @@ def satisfaction(results: Results) -> tuple[float, float]:
         row = [f"{warm[memory, p]:.1%}" for p in ("none", "iws-bfe", OURS)]
         print(f"| {memory:.0f} | " + " | ".join(row) + " |")
     print()
-    return fmean(warm[m, "none"] for m in MEMORIES_MB), fmean(warm[m, "iws-bfe"] for m in MEMORIES_MB)
+    return warm
 
 
 def gaps(results: Results, bounds: Bounds) -> float:
@@ -168,13 +181,17 @@ def report(results: Results, busy: Results, bounds: Bounds) -> None:
     print("## Utility of floors less that of iws-bfe\n")
     utility = against_iws(results, "utility", 1)
     print("## Satisfaction (warm) at degree 5\n")
-    none, iws = satisfaction(busy)
+    warm = satisfaction(busy)
+    none, iws = (fmean(warm[m, p] for m in MEMORIES_MB) for p in ("none", "iws-bfe"))
+    likely = papers_memory(results)
     print("## The clairvoyant\n")
     closed = gaps(results, bounds)
     tight = gap(results, [b for b in bounds if b[0].memory_mb < SMALLEST_MB]).cold_share or 0.0
     means = {p: fmean(t.cold for c, t in results.items() if c.policy == p) for p in POLICIES}
     print("## Asked\n\n| what | found | asked | reached |\n| --- | --- | --- | --- |")
-    judge("satisfaction at degree 5, iws-bfe / none", f"{iws / none:.2f}", ">= 2", iws >= 2 * none)
+    judge("satisfaction at degree 5, iws-bfe / none, all memories", f"{iws / none:.2f}", ">= 2", iws >= 2 * none)
+    ratio = warm[likely, "iws-bfe"] / warm[likely, "none"]
+    judge(f"... at {likely:.0f} MB, nearest to the paper's cold starts", f"{ratio:.2f}", ">= 2", ratio >= 2)
     for other in ("lfe", "bfe"):
         ratio = means["iws-bfe"] / means[other]
         judge(f"cold, iws-bfe / {other}, mean of the sweep", f"{ratio:.2f}", "<= 0.5", ratio <= 0.5)

@@ -1,22 +1,33 @@
-"""A given forecast says the first of its times after now."""
+"""A given forecast is answered one by one, and a late request stays expected."""
 
 from appliance.lab.forecasts import Given
 from appliance.policies.forecast.base import Prediction
 
 
-def test_the_first_time_after_now_is_next() -> None:
-    given = Given((10, 20, 30))
-    assert [given.predict((), now) for now in (0, 9, 10, 29)] == [
-        Prediction(10, 0),
-        Prediction(10, 0),
-        Prediction(20, 0),
-        Prediction(30, 0),
-    ]
-    assert given.predict((1, 2), 30) is None
+def test_requests_answer_the_times_in_their_order() -> None:
+    """An early one is not expected again; a late one does not use up the time after it, though that is nearer."""
+    given = Given((10, 20, 30), (18, 19, 31))
+    assert given.predict((), 0) == Prediction(10, 0)
+    assert given.predict((18,), 18) == Prediction(20, 0)
+    assert given.predict((18, 19), 19) == Prediction(30, 0)
+    assert given.predict((18, 19, 31), 31) is None
 
 
-def test_what_came_early_is_not_expected_again() -> None:
-    given = Given((10, 20, 30))
-    assert given.predict((18,), 18) == Prediction(30, 0)
-    assert given.predict((12,), 12) == Prediction(20, 0)
-    assert given.predict((28,), 28) is None
+def test_what_is_late_is_expected_later_and_later() -> None:
+    """As long again from now as it is late, one mean gap at most; out of reach (three of them) it lapses for the next time."""
+    given = Given((10, 20, 100), (16,))
+    assert given.predict((), 14) == Prediction(18, 0)
+    assert given.predict((), 80) == Prediction(125, 0)
+    assert given.predict((16,), 16) == Prediction(20, 0)
+    assert given.predict((16,), 160) == Prediction(205, 0)
+
+
+def test_a_request_far_before_its_time_answers_none() -> None:
+    given = Given((1000, 1010, 1020), (3, 1001))
+    assert given.predict((3,), 3) == Prediction(1000, 0)
+    assert given.predict((3, 1001), 1001) == Prediction(1010, 0)
+
+
+def test_later_requests_are_not_looked_at() -> None:
+    """The same history gives the same prediction, whatever comes after it."""
+    assert Given((10, 20), (5, 6, 7)).predict((5,), 5) == Given((10, 20), (5, 19)).predict((5,), 5) == Prediction(20, 0)

@@ -82,3 +82,26 @@ def test_delta_follows_how_far_predictions_were_off() -> None:
         all_.arrived("a", start * S + 3 * S)
     assert all_.delta_ns == 3 * S
     assert all_.history_ns == 100 * S
+
+
+def test_windows_stay_narrow_where_a_share_is_set() -> None:
+    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and what predictions are off by is still known."""
+    all_ = Expectations(
+        lambda name: At(tuple(range(0, 300 * S, 10 * S))), alpha=1.0, delta_ns=S, history_ns=S, delta_share_max=0.1
+    )
+    for start in range(10, 200, 10):
+        all_.arrived("a", (start + 3) * S)
+    assert all_.delta_ns == S
+    assert all_.spread_ns == 3 * S
+
+
+def test_a_late_request_stays_due_for_when_it_was() -> None:
+    """Policies see the time that has passed, not the one that was predicted anew, until that is five mean gaps ago."""
+    all_ = Expectations(lambda name: At((10 * S, 40 * S, 90 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
+    one = all_.of("a")
+    assert all_.step(one, 0, 9 * S)
+    assert all_.step(one, 0, 12 * S)
+    assert (one.is_maximalist, one.next_ns, one.predicted_ns) == (False, 10 * S, 40 * S)
+    all_.step(one, 0, 39 * S)
+    all_.step(one, 0, 42 * S)
+    assert one.next_ns == 90 * S

@@ -81,6 +81,7 @@ class _Problem(Shape):
     memory_mb: Positive
     history_window_s: NotNegative
     delta_s: NotNegative
+    spread_s: NotNegative | None = None
     applications: Annotated[list[_Application], Field(min_length=1, max_length=APPLICATIONS_MAX)]
     request: Name | None = None
     intent: Literal["serve", "procure", "rebalance"] = "serve"
@@ -148,6 +149,7 @@ def _problem(written: _Problem) -> ResidencyProblem:
         memory_bytes=_bytes(written.memory_mb),
         history_window_ns=_ns(written.history_window_s),
         delta_ns=_ns(written.delta_s),
+        spread_ns=None if written.spread_s is None else _ns(written.spread_s),
         applications=tuple(_application(application) for application in written.applications),
         request=written.request,
         intent=written.intent,

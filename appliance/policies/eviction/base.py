@@ -84,10 +84,24 @@ class ResidencyProblem:
     request: str | None
     intent: Intent = "serve"
     tenants: tuple[TenantShare, ...] = ()
+    spread_ns: int | None = None
+    """How far off predictions are, where windows were made narrower than that; None = Δ."""
+
+    @cached_property
+    def doubt_ns(self) -> int:
+        """How far off a predicted time may be, at least 1."""
+        return max(1, self.delta_ns if self.spread_ns is None else self.spread_ns)
 
     @cached_property
     def by_name(self) -> dict[str, ApplicationState]:
         return {a.name: a for a in self.applications}
+
+    @cached_property
+    def held_bytes(self) -> int:
+        """Of all residents."""
+        return sum(
+            o.bytes for a in self.applications if a.resident is not None for o in a.options if o.name == a.resident
+        )
 
 
 @dataclass(frozen=True, slots=True)

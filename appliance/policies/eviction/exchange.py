@@ -1,13 +1,21 @@
 """Upgrades change hands: what an application gains by a better variant against what minimalists lose that give way for it. Part of our own policy."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.eviction.space import Space, bounded
 from appliance.policies.eviction.victims import Victim, make_room, replaced, victims
-from appliance.policies.eviction.worth import away_s, gain, horizon_s, intensity_rps, swap_cost, unforeseen_rps
+from appliance.policies.eviction.worth import (
+    COLD_POINTS,
+    away_s,
+    foreseen_within,
+    gain,
+    horizon_s,
+    intensity_rps,
+    swap_cost,
+    unforeseen_rps,
+)
 
 
 def cheapest_first(problem: ResidencyProblem) -> list[Victim]:
@@ -26,9 +34,11 @@ def _price(problem: ResidencyProblem, victim: Victim) -> float:
 
 def _loss(problem: ResidencyProblem, victim: Victim, after: Option) -> float:
     """Accuracy × requests that a minimalist loses by falling to `after` until its own window opens, and while that loads."""
-    unforeseen = unforeseen_rps(problem, victim.application)
-    lost = victim.loaded.accuracy - after.accuracy
-    return unforeseen * lost * away_s(problem, victim.application) + swap_cost(problem, victim.application, after)
+    application, lost = victim.application, victim.loaded.accuracy - after.accuracy
+    back_ns = after.load_ns + 2 * victim.loaded.load_ns
+    soon = foreseen_within(problem, application, back_ns)
+    accuracy = lost * (unforeseen_rps(problem, application) * away_s(problem, application) + soon)
+    return accuracy + COLD_POINTS * soon + swap_cost(problem, application, after)
 
 
 def best_exchange(
@@ -76,11 +86,6 @@ def _lifted(
     if not changes:
         return changes, 0.0
     by_name = {victim.application.name: victim for victim in found}
-    asking = replace(asker, pinned=True) if beside else asker
-    question = problem
-    if asking is not asker:
-        others = tuple(asking if a is asker else a for a in problem.applications)
-        question = replace(problem, applications=others)
     own = Change(asker.name, asker.resident, option.name)
     lost = 0.0
     for place in reversed(range(len(changes))):
@@ -95,7 +100,7 @@ def _lifted(
             if lifted == changes[place]:
                 lost += _loss(problem, victim, higher)
                 break
-            if bounded(question, (*trial, own)):
+            if bounded(problem, (*trial, own), asker if beside else None):
                 changes = trial
                 lost += 0.0 if lifted is None else _loss(problem, victim, higher)
                 break

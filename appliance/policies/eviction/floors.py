@@ -3,7 +3,7 @@
 A floor is the smallest variant that will do. As long as all floors fit, none is unloaded, so no request is cold; between requests (`rebalance`) absent
 floors are brought in before any upgrade. What is left goes to upgrades by value: expected requests × accuracy × weight (`worth.py`), per byte. A requester
 takes the upgrades of minimalists, cheapest loss per byte first, as long as it gains more than they lose; it never takes the floors of others for an
-upgrade. Where floors do not all fit, those go cold first that are least likely to be asked for, in bytes and load time (§III's last resort).
+upgrade. Where floors do not all fit, those go cold whose requests are due last (`urgency`), and change hands as requests come (§III's last resort).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from appliance.policies.eviction.rebalance import rebalance
 from appliance.policies.eviction.requester import loads, no_room, stays, wanted_options
 from appliance.policies.eviction.space import bounded
 from appliance.policies.eviction.victims import NO_WISH, levels
-from appliance.policies.eviction.worth import away_s, unforeseen_rps
+from appliance.policies.eviction.worth import urgency
 
 
 class Floors:
@@ -38,7 +38,7 @@ class Floors:
             chosen = best_exchange(problem, asker, wanted, allowed)
             if chosen is not None:
                 return loads(asker, *chosen)
-        if waits:
+        if problem.intent == "serve":
             forced = _forced(problem, asker, wanted)
             if forced is not None:
                 return loads(asker, *forced)
@@ -50,7 +50,7 @@ def _forced(
 ) -> tuple[Option, list[Change]] | None:
     """The smallest variant at the cost of floors, then the best one that fits into what that has freed."""
     others = [a for a in problem.applications if a.resident is not None and a.name != asker.name]
-    cost = {a.name: _cold_cost(problem, a) for a in others}
+    cost = {a.name: urgency(problem, a) for a in others}
     ranking = sorted(cost, key=lambda name: (cost[name], name))
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
         changes = force_out(problem, ranking, asker, smallest)
@@ -60,10 +60,3 @@ def _forced(
             if bounded(problem, (*changes, Change(asker.name, asker.resident, option.name))):
                 return option, changes
     return None
-
-
-def _cold_cost(problem: ResidencyProblem, application: ApplicationState) -> float:
-    """What it costs per byte that it goes cold: chance of a request until its window opens × the load that the request then waits for."""
-    floor = ladder.floor(application)
-    chance = unforeseen_rps(problem, application) * away_s(problem, application)
-    return chance * max(floor.load_ns, 1) / floor.bytes

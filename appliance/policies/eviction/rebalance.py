@@ -10,8 +10,11 @@ from appliance.policies.eviction.base import ApplicationState, Change, Option, R
 from appliance.policies.eviction.exchange import best_exchange, cheapest_first
 from appliance.policies.eviction.requester import wanted_options
 from appliance.policies.eviction.space import Space, bounded
-from appliance.policies.eviction.victims import NO_WISH, make_room, replaced, victims
-from appliance.policies.eviction.worth import gain, intensity_rps, swap_cost
+from appliance.policies.eviction.victims import NO_WISH, change, make_room, replaced, unloaded, victims
+from appliance.policies.eviction.worth import gain, intensity_rps, swap_cost, urgency
+
+_CLEARLY = 0.9
+"""An application gives way whose urgency is at most this share of the other's: not for a trifle, or two would change places again and again."""
 
 
 def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
@@ -20,7 +23,7 @@ def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
     draft.bring_floors()
     draft.bring_wishes()
     draft.upgrade()
-    changes = draft.changes() or _for_the_next(problem)
+    changes = draft.changes() or _swapped_floors(problem) or _for_the_next(problem)
     if not changes:
         return ResidencyPlan("warm", None, (), "nothing better fits")
     reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after}" for c in changes)
@@ -37,7 +40,7 @@ def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
     asker = min(coming, key=lambda a: (a.next_request_ns or 0, a.name))
     question = replace(problem, request=asker.name, intent="procure")
     wanted = wanted_options(question, asker, ladder.resident(asker))
-    found = [v for v in cheapest_first(question) if v.level == NO_WISH and _is_served(problem, v.application)]
+    found = [v for v in cheapest_first(question) if v.level == NO_WISH]
     chosen = best_exchange(question, asker, wanted, found) if wanted else None
     if chosen is None:
         return ()
@@ -47,11 +50,24 @@ def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
     return changes if bounded(replace(problem, request=None), changes) else ()
 
 
-def _is_served(problem: ResidencyProblem, application: ApplicationState) -> bool:
-    """It was asked about within its latest window, so nothing is overdue: a window that closed without a request is often followed by a late one."""
-    last_ns = application.last_request_ns
-    window_ns = 2 * problem.delta_ns + ladder.best(application).load_ns
-    return last_ns is not None and problem.now_ns - last_ns <= window_ns
+def _swapped_floors(problem: ResidencyProblem) -> tuple[Change, ...]:
+    """Where floors do not all fit: the absent application that is most urgent takes the place of those that are clearly less so, least urgent first."""
+    absent = [a for a in problem.applications if a.resident is None and not a.pinned]
+    urgencies = {a.name: urgency(problem, a) for a in problem.applications}
+    found = sorted(
+        (v for v in victims(problem, unloaded) if v.level == NO_WISH),
+        key=lambda v: (urgencies[v.application.name], v.application.name),
+    )
+    for asker in sorted(absent, key=lambda a: (-urgencies[a.name], a.name)):
+        given: list[Change] = []
+        own = Change(asker.name, None, ladder.floor(asker).name)
+        for victim in found:
+            if urgencies[victim.application.name] > _CLEARLY * urgencies[asker.name]:
+                break
+            given.append(change(victim))
+            if bounded(problem, (*given, own)):
+                return (*given, own)
+    return ()
 
 
 class _Draft:

@@ -16,14 +16,11 @@ class Space:
     def __init__(self, problem: ResidencyProblem) -> None:
         self._shares = {share.name: share for share in problem.tenants}
         self._used: dict[str, int] = dict.fromkeys(self._shares, 0)
-        held = 0
-        for application in problem.applications:
+        for application in problem.applications if self._shares else ():
             loaded = ladder.resident(application)
-            if loaded is not None:
-                held += loaded.bytes
-                if application.tenant in self._used:
-                    self._used[application.tenant] += loaded.bytes
-        self.free_bytes = problem.memory_bytes - held
+            if loaded is not None and application.tenant in self._used:
+                self._used[application.tenant] += loaded.bytes
+        self.free_bytes = problem.memory_bytes - problem.held_bytes
         """Below zero where others took memory since."""
 
     def copy(self) -> "Space":
@@ -60,15 +57,21 @@ class Space:
             self._used[application.tenant] -= freed
 
 
-def bounded(problem: ResidencyProblem, changes: tuple[Change, ...]) -> bool:
-    """Whether `changes`, one after the other, keep memory within its bound at every instant, and guarantees and ceilings after all of them."""
+def bounded(problem: ResidencyProblem, changes: tuple[Change, ...], beside: ApplicationState | None = None) -> bool:
+    """Whether `changes`, one after the other, keep memory within its bound at every instant, and guarantees and ceilings after all of them.
+
+    What `beside` has stays until its change is over, as that of a pinned one does.
+    """
     space = Space(problem)
     asker = None if problem.request is None else problem.by_name[problem.request]
     for change in changes:
         application = problem.by_name[change.application]
         before = ladder.resident(application)
         after = None if change.after is None else ladder.variant(application, change.after)
-        if after is not None and space.short_bytes(before, after, beside=application.pinned) > 0:
+        if (
+            after is not None
+            and space.short_bytes(before, after, beside=application.pinned or application is beside) > 0
+        ):
             return False
         if after is not None and space.over_ceiling_bytes(application, before, after) > 0:
             return False

@@ -47,7 +47,8 @@ MemoryFit = Callable[[Sequence[MemorySample], int, int], MemoryForecaster | None
 class Trend:
     """The level and its slope, both exponentially weighted (Holt's linear method), carried to the horizon; the spread is that of its steps ahead.
 
-    A falling series is followed down, a rising one counts as flat: memory not yet free is not promised. O(samples looked at), about 15 µs.
+    A falling series is followed down, no faster than over its last two steps; a rising one counts as flat: memory not yet free is not promised.
+    O(samples looked at), about 15 µs.
     """
 
     level_weight: float = 0.6
@@ -66,6 +67,9 @@ class Trend:
             level += slope + self.level_weight * error
             slope += self.slope_weight * self.level_weight * error
         now = recent[-1].available_bytes
+        lately = recent[-3:]
+        # A fall that is over is not carried on.
+        slope = max(slope, (now - lately[0].available_bytes) / (len(lately) - 1))
         steps = steps_of(recent, horizon_ns)
         low = min(float(now), now + slope * steps)
         return MemoryPrediction(max(0, round(low)), round(sqrt(variance * steps)))

@@ -132,3 +132,23 @@ def test_floors_take_no_floor_for_an_upgrade() -> None:
     written = problem([application(n) for n in names], names[0], memory_mb=360, intent="rebalance", policy="floors")
     answer: Any = plan_one(written)
     assert {(a["application"], a["to"]) for a in answer["actions"]} == {(n, "INT8") for n in names}
+
+
+def test_floors_change_hands_where_they_do_not_all_fit() -> None:
+    """The absent application that is due first takes the place of the one that is due last, not of one that is overdue."""
+    names = ["face_recognition", "speech_recognition", "text_classification"]
+    due_s = {names[0]: 1010.0, names[1]: 990.0, names[2]: 1060.0}
+    residents = [application(n, "INT8", next_request_s=due_s[n]) for n in names[1:]]
+    asker = application(names[0], next_request_s=due_s[names[0]])
+    written = problem([asker, *residents], names[0], memory_mb=230, intent="rebalance", policy="floors")
+    answer: Any = plan_one({**written, "history_window_s": 10.0})
+    assert [(a["application"], a["to"]) for a in answer["actions"]] == [(names[2], None), (names[0], "INT8")]
+
+
+def test_floors_stay_where_the_difference_is_a_trifle() -> None:
+    """Two applications that are due at about the same time do not change places."""
+    there = application("text_classification", "INT8", next_request_s=1020.0)
+    absent = application("face_recognition", next_request_s=1019.5)
+    written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="floors")
+    answer: Any = plan_one({**written, "history_window_s": 10.0})
+    assert answer["actions"] == []

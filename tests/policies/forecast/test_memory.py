@@ -62,6 +62,13 @@ def test_trend_promises_nothing() -> None:
     assert prediction.low_bytes == 290
 
 
+def test_a_sudden_fall_that_is_over_is_not_carried_on() -> None:
+    """Half of the memory goes at once: from two samples later on, what is there is what will be."""
+    prediction = Trend().predict(samples([1_000] * 20 + [500] * 3), 5 * SECOND)
+    assert prediction is not None
+    assert prediction.low_bytes == 500
+
+
 @pytest.mark.parametrize("name", MEMORY_FORECASTERS)
 @given(values=st.lists(st.integers(0, 10**12), max_size=80), horizon_ns=st.integers(1, 10**11))
 def test_low_is_between_zero_and_now(name: str, values: list[int], horizon_ns: int) -> None:
