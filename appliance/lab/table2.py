@@ -30,9 +30,13 @@ def accuracy_range(application: str) -> tuple[float, float]:
     return min(accuracies), max(accuracies)
 
 
+NO_LIMIT = 1000.0
+"""Of Δ, in mean times between two requests."""
+
+
 def document(traces: Traces, memory_mb: float, policy: str, alpha: float) -> dict[str, Any]:
     """The scenario of one run, as it would be written in a file. The paper's policies get the paper's windows, ours the narrower ones of the box."""
-    windows: dict[str, Any] = {"alpha": alpha} if policy == DEFAULT else {"alpha": alpha, "delta_share_max": None}
+    windows: dict[str, Any] = {"alpha": alpha} if policy == DEFAULT else {"alpha": alpha, "delta_share_max": NO_LIMIT}
     return {
         "box": {
             "memory_mb": memory_mb,

@@ -44,7 +44,7 @@ class Figures:
     quick_us_max: float = 0
     alpha: float
     delta_ms: float
-    delta_share_max: float | None
+    delta_share_max: float
     history_window_s: float
     tick_ms: float
     reloads_per_min_max: int

@@ -6,6 +6,7 @@ A zoo is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Forecaster
@@ -77,7 +78,7 @@ class Expectations:
         alpha: float,
         delta_ns: int,
         history_ns: int,
-        delta_share_max: float | None = None,
+        delta_share_max: float = inf,
     ) -> None:
         """`delta_ns` and `history_ns` hold until something was seen. Δ is `delta_share_max` × H at most; the paper has no such limit."""
         self._forecaster_of = forecaster_of
@@ -114,11 +115,10 @@ class Expectations:
         expectation.missed_ns = None
         if meant_ns is not None and expectation.arrivals_ns:
             self._residuals.add(name, meant_ns, at_ns)
-            self.spread_ns = self.delta_ns = self._residuals.delta_ns(self._alpha)
+            self.spread_ns = self._residuals.delta_ns(self._alpha)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
-        if self._delta_share_max is not None:
-            self.delta_ns = min(self.spread_ns, round(self._delta_share_max * self.history_ns))
+        self.delta_ns = int(min(self.spread_ns, self._delta_share_max * self.history_ns))
         expectation.arrivals_ns.append(at_ns)
         expectation.due_ns = None
         expectation.predict(at_ns)
