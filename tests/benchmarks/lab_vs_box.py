@@ -1,7 +1,7 @@
 """The lab against the box: a scenario that the box wrote, mixed traffic, simulated and replayed; P50, P99, warm share and throughput.
 
 Asked: each within 15 % over 5 minutes. The box holds seven real networks. It serves other arrivals at the same rates first, and then writes the
-scenario: with its run times of that minute, and what is in its memory. `--share` bounds its memory to a share of the models' full-precision
+scenario: with its run times of that time, and what is in its memory. `--share` bounds its memory to a share of the models' full-precision
 size. Latencies are those inside the box; the caller's stand beside them.
 """
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument(
-        "--before", type=float, default=60, help="seconds that the box serves before it writes the scenario"
+        "--before", type=float, default=120, help="seconds that the box serves before it writes the scenario"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--share", type=float, default=1.5)
