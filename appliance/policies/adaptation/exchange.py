@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,8 +60,8 @@ class Exchange:
        the previous networks.
     3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
        or two workers that is the optimum.
-    4. Until the work is done, by turns: another climb, with noise drawn by `seed`, and its descent; a worker forced up, whose lost clients the others
-       take, until all were tried. What is better stays.
+    4. Until the work is done, by turns: another climb, with noise drawn by `seed` (where clients are left: whatever carries the most), and its descent; a
+       worker forced up, whose lost clients the others take, until all were tried. What is better stays.
     The bound on work counts operations, not time, so equal input gives equal output. Ties: client and network names. Unlike annealing over networks with
     a greedy mapping (Jellyfish), a move here sees two workers' networks, batches and clients together.
     """
@@ -144,15 +144,15 @@ class _Search:
 
     def _starts(self) -> list[Board]:
         """Boards to descend from: the best rung of the ladder, what annealing ends with where not all can be mapped, and the previous networks."""
-        starts = [self.climbed()]
+        starts = [self.climbed(self._options)]
         if starts[0].left and self._problem.workers * len(self._problem.clients) <= ANNEALED_MAX:
             starts.append(self._annealed())
         if any(self._problem.previous):
             starts.append(self._warm())
         return starts
 
-    def climbed(self, noise: Floats | None = None) -> Board:
-        ladder = Ladder(self._options, self._pairs.patterns, self._problem.workers, noise)
+    def climbed(self, options: Options, noise: Floats | None = None) -> Board:
+        ladder = Ladder(options, self._pairs.patterns, self._problem.workers, noise)
         rung: Rung | None = ladder.climb(min(self._work_max // 2, self._work_max - self._pairs.work))
         self._pairs.work += ladder.work
         board = Board([], list(self._servable))
@@ -235,7 +235,7 @@ class _Search:
             if self._pairs.work >= self._work_max:
                 break
             if climbs and turn % 2 == 0:
-                board = self._noisy()
+                board = self._noisy(bool(best.left))
             else:
                 board = best.copy()
                 raised = self._upgrade(board, tried)
@@ -248,9 +248,12 @@ class _Search:
                 best = board
         return best
 
-    def _noisy(self) -> Board:
+    def _noisy(self, is_over: bool) -> Board:
+        """Another climb; with clients to spare (`is_over`) one that carries the most, whatever the accuracy, because more clients come first."""
         spread = NOISE * float(self._rates.mean())
-        return self.climbed(np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option]))
+        noise = np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option])
+        options = self._options
+        return self.climbed(replace(options, accuracy=np.zeros_like(options.accuracy)) if is_over else options, noise)
 
     def _upgrade(self, board: Board, tried: set[object]) -> int | None:
         """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when all were."""

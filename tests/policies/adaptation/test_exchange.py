@@ -47,6 +47,13 @@ def test_four_workers_come_close(seed: int, family: object, each: int, mapped: i
     assert 0.99 * objective <= plan.objective <= objective + 1e-6
 
 
+def test_eight_workers_have_no_room_to_spare() -> None:
+    """Two overloads whose last client takes a division of more than two workers: climbs that only look at what is carried find it."""
+    for seed, mapped in ((700, 46), (602, 45)):
+        problem = overloaded(seed, 8, 6)
+        assert len(problem.clients) - len(Exchange().plan(problem).unmapped) == mapped
+
+
 def test_never_fewer_than_jellyfish() -> None:
     """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as the paper's way."""
     many = tuple(7.0 + 1.37 * i for i in range(20))
