@@ -94,10 +94,14 @@ def model_of(options: Options, workers: int) -> Model:
 
 
 def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
-    """z[pattern] instances, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places, continuous."""
+    """z[pattern] instances, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places, continuous; n[option] workers
+    that run it, whole: what z alone implies, but x[class, option] ≤ size·n[option] rules out that one client fills several places of half a worker."""
     program = Program()
     instances = [program.column(workers, whole=True) for _ in patterns.option]
-    program.at_most(workers, dict.fromkeys(instances, 1.0))
+    running = [program.column(workers, whole=True) for _ in options.batches]
+    program.at_most(workers, dict.fromkeys(running, 1.0))
+    for option, runs in enumerate(running):
+        program.exactly(0.0, {runs: -1.0} | {instances[p]: 1.0 for p in (patterns.option == option).nonzero()[0]})
     classes = Counter((float(rate), row.tobytes()) for rate, row in zip(options.rates, options.tolerated, strict=True))
     places: dict[tuple[int, float], dict[int, float]] = {}
     mapped: dict[int, float] = {}
@@ -108,6 +112,7 @@ def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
             column = program.column(count)
             taken[column] = mapped[column] = 1.0
             objective[column] = rate * float(options.accuracy[option])
+            program.at_most(0.0, {column: 1.0, running[option]: -float(count)})
             places.setdefault((option, rate), {})[column] = 1.0
         program.at_most(count, taken)
     for column, option, seats in zip(instances, patterns.option, patterns.places, strict=True):

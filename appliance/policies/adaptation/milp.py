@@ -37,6 +37,9 @@ class Program:
     def at_least(self, bound: float, terms: Mapping[int, float]) -> None:
         self.rows.append((bound, INFINITY, terms))
 
+    def exactly(self, value: float, terms: Mapping[int, float]) -> None:
+        self.rows.append((value, value, terms))
+
     def solve(self, objective: Mapping[int, float], time_limit_s: float, relaxed: bool = False) -> Solved:
         """The best values for `objective`; `relaxed` drops the wholeness (a bound). One thread, so that equal input gives equal output."""
         import highspy
