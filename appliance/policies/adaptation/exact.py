@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.exchange import Exchange
@@ -94,8 +96,9 @@ def model_of(options: Options, workers: int) -> Model:
 
 
 def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
-    """z[pattern] instances, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places, continuous; n[option] workers
-    that run it, whole: what z alone implies, but x[class, option] ≤ size·n[option] rules out that one client fills several places of half a worker."""
+    """z[pattern] instances and n[option] workers, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places,
+    continuous; s[class] clients seated, whole. Two kinds of rows are needless but make the relaxation tighter, in which z may be half a worker:
+    x[class, option] ≤ size·n[option], so that no client fills several places of it, and those of `_room`."""
     program = Program()
     instances = [program.column(workers, whole=True) for _ in patterns.option]
     running = [program.column(workers, whole=True) for _ in options.batches]
@@ -104,23 +107,42 @@ def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
         program.exactly(0.0, {runs: -1.0} | {instances[p]: 1.0 for p in (patterns.option == option).nonzero()[0]})
     classes = Counter((float(rate), row.tobytes()) for rate, row in zip(options.rates, options.tolerated, strict=True))
     places: dict[tuple[int, float], dict[int, float]] = {}
-    mapped: dict[int, float] = {}
+    seated: dict[tuple[float, bytes], int] = {}
     objective: dict[int, float] = {}
     for (rate, tolerance), count in sorted(classes.items()):
         taken = {}
         for option in (o for o, tolerated in enumerate(tolerance) if tolerated):
             column = program.column(count)
-            taken[column] = mapped[column] = 1.0
+            taken[column] = 1.0
             objective[column] = rate * float(options.accuracy[option])
             program.at_most(0.0, {column: 1.0, running[option]: -float(count)})
             places.setdefault((option, rate), {})[column] = 1.0
-        program.at_most(count, taken)
+        seated[rate, tolerance] = program.column(count, whole=True)
+        program.exactly(0.0, {seated[rate, tolerance]: -1.0, **taken})
     for column, option, seats in zip(instances, patterns.option, patterns.places, strict=True):
         for rate in seats.nonzero()[0]:
             places[int(option), float(patterns.rates[rate])][column] = -float(seats[rate])
     for terms in places.values():
         program.at_most(0.0, terms)
-    return Model(options, program, mapped, objective, patterns, {})
+    _room(program, patterns, running, seated)
+    return Model(options, program, dict.fromkeys(seated.values(), 1.0), objective, patterns, {})
+
+
+def _room(
+    program: Program, patterns: Patterns, running: Sequence[int], seated: Mapping[tuple[float, bytes], int]
+) -> None:
+    """For each set of options that is all some class tolerates: its workers carry those who tolerate nothing beside it. In workers and clients alone,
+    so that a solver, rounding, sees how many workers that takes."""
+    carried = np.zeros(len(running))
+    np.maximum.at(carried, patterns.option, patterns.places @ patterns.rates)
+    for within in sorted({tolerance for _, tolerance in seated}):
+        inside = np.frombuffer(within, dtype=np.bool_)
+        load = {
+            column: rate
+            for (rate, tolerance), column in seated.items()
+            if not (np.frombuffer(tolerance, dtype=np.bool_) & ~inside).any()
+        }
+        program.at_most(0.0, load | {running[o]: -float(carried[o]) for o in inside.nonzero()[0]})
 
 
 def _by_client(options: Options, workers: int) -> Model:
