@@ -142,7 +142,7 @@ def _room(
             for (rate, tolerance), column in seated.items()
             if not (np.frombuffer(tolerance, dtype=np.bool_) & ~inside).any()
         }
-        program.at_most(0.0, load | {running[o]: -float(carried[o]) for o in inside.nonzero()[0]})
+        program.at_most(0.0, load | {running[int(o)]: -float(carried[o]) for o in inside.nonzero()[0]})
 
 
 def _by_client(options: Options, workers: int) -> Model:

@@ -18,6 +18,8 @@ BOUND_WORK, SIDE_WORK, SINGLE_WORK, SORT_WORK = 8_000, 12_000, 5_000, 600
 """What the bounds of a division cost, what it costs beyond when they hold something out (and a unit each pair of patterns), a worker alone, and an
 exchange, in about 10 ns: so that `work` is proportional to time."""
 ROWS_AT_ONCE = 32
+PRODUCT_MAX = 1 << 17
+"""Multiplications in one matrix product, half of what OpenBLAS computes on one core."""
 LEAST_GAIN = 1e-8
 """Below this, two divisions are worth the same."""
 ROOM_WORTH = 1e-6
@@ -242,6 +244,9 @@ class PairSearch:
 
 def _in_both(one: Singles, other: Singles) -> Singles:
     """Of 0 and 1 in columns over the same clients: how many have 1 in both."""
+    # In pieces, because beyond some size a product goes to all cores, which then wait for each other longer than it takes.
+    step = max(1, PRODUCT_MAX // max(1, one.size))
     with np.errstate(invalid="ignore"):  # small products: kernels of OpenBLAS compute, and flag, what lies beside them
-        both: Singles = one.T @ other
+        pieces = [one.T @ other[:, k : k + step] for k in range(0, max(1, other.shape[1]), step)]
+        both: Singles = np.hstack(pieces)
     return both
