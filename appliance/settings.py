@@ -129,6 +129,8 @@ class ResidencySettings(Section):
     """The residency loop runs at most this often."""
     reloads_per_min_max: int = Field(30, ge=1)
     """Changes of one application's variant in a minute before it is left alone."""
+    patience_ms: float = Field(500.0, ge=0)
+    """A request that finds only expected applications in its way waits so long for their windows to close; then they give way."""
 
 
 class PolicySettings(Section):

@@ -125,6 +125,7 @@ def _figures(scenario: Scenario) -> Figures:
         history_window_s=residency.history_window_s,
         tick_ms=residency.tick_ms,
         reloads_per_min_max=residency.reloads_per_min_max,
+        patience_ms=residency.patience_ms,
     )
 
 

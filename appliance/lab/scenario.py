@@ -41,6 +41,8 @@ class Residency(Shape):
     history_window_s: Positive = 10
     tick_ms: Annotated[float, Field(ge=1, le=1e6)] = 20
     reloads_per_min_max: Annotated[int, Field(ge=1, le=10**6)] = 30
+    patience_ms: Annotated[float, Field(ge=0)] | None = 500
+    """None: a request that finds only expected applications in its way fails, as in the paper."""
 
 
 class Box(Shape):

@@ -48,6 +48,7 @@ class Figures:
     history_window_s: float
     tick_ms: float
     reloads_per_min_max: int
+    patience_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,10 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         history_ns=int(figures.history_window_s * NS_PER_S),
         delta_share_max=figures.delta_share_max,
     )
-    room = RoomByApplication(zoos, expectations, shares, policies.eviction, around.decisions, policies.eviction_name)
+    patience_ns = None if figures.patience_ms is None else int(figures.patience_ms * NS_PER_MS)
+    room = RoomByApplication(
+        zoos, expectations, shares, policies.eviction, around.decisions, policies.eviction_name, patience_ns
+    )
     memory = MemoryManager(
         clock=clock,
         loader=Loader(around.builds, around.processor),

@@ -7,6 +7,7 @@ push the ledger over; then builds leave until it fits.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -21,6 +22,7 @@ from appliance.runtime.ports import DecisionSink, EventSink
 from appliance.runtime.residency import Residency
 
 _S = ResidencyState
+_FOREVER = 1 << 62
 
 
 class MemoryManager:
@@ -279,10 +281,15 @@ class MemoryManager:
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
         """
-        limit_ns = self._clock.now_ns() + self._wait_ns_max
-        while not self._commit(build):
+        since_ns = self._clock.now_ns()
+        limit_ns = since_ns + self._wait_ns_max
+        while (again_ns := self._commit(build, since_ns)) is not None:
             failures = self.load_failures
-            await self._change_before(limit_ns, build)
+            if again_ns < limit_ns:
+                with suppress(TimeoutError):
+                    await self._changes.next(again_ns)
+            else:
+                await self._change_before(limit_ns, build)
             if not build.pins:
                 raise self._out_of_memory(build)
             if not build.is_urgent and self.load_failures > failures:
@@ -304,25 +311,30 @@ class MemoryManager:
         except TimeoutError:
             raise self._out_of_memory(build) from None
 
-    def _commit(self, build: Residency) -> bool:
-        """One transaction: plan, check, mark the victims, promise the newcomer and the replacements. False when only waiting can help."""
+    def _commit(self, build: Residency, since_ns: int) -> int | None:
+        """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
+
+        When only waiting can help, nothing of it, but until when to wait for a change.
+        """
         if self._closed:
             raise ShuttingDown()
         if build.need_bytes > self.budget_bytes:
             raise self._out_of_memory(build)
-        plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent)
+        plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
         if not plan.sufficient:
+            if plan.again_ns is not None:
+                return plan.again_ns
             if build.is_urgent and self._ledger.will_change(apart_from=build):
-                return False
+                return _FOREVER
             raise self._out_of_memory(build)
         if not build.is_urgent and self._replace_first(plan):
-            return False
+            return _FOREVER
         for victim in plan.victims:
             self._departures.evict(self._known(victim), build.build_id)
         for replacement in plan.replacements:
             self._promise(replacement)
         self._ledger.promise(build)
-        return True
+        return None
 
     def _replace_first(self, plan: RoomPlan) -> bool:
         """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no application goes cold.
@@ -351,7 +363,7 @@ class MemoryManager:
             for victim in self._plan("", 0).victims:
                 self._departures.evict(self._known(victim), "")
 
-    def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True) -> RoomPlan:
+    def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
         """The policy is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
         ledger = self._ledger
         problem = RoomProblem(
@@ -362,6 +374,7 @@ class MemoryManager:
             ledger.residents(),
             ledger.leavers(),
             is_urgent,
+            since_ns,
         )
         plan = self._policy.plan(problem)
         ledger.check(plan, problem)

@@ -34,13 +34,19 @@ class RoomByApplication:
         policy: EvictionPolicy,
         decisions: DecisionSink,
         policy_name: str,
+        patience_ns: int | None = None,
     ) -> None:
+        """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to close; then they give way.
+
+        None: it finds no room, as in the paper.
+        """
         self._zoos = zoos
         self._expectations = expectations
         self._shares = shares
         self._policy = policy
         self._decisions = decisions
         self._policy_name = policy_name
+        self._patience_ns = patience_ns
         self.wishes: dict[str, tuple[Wish, ...]] = {}
         self.changing: Collection[str] = ()
         """Zoos whose variant is about to change: what they have is not to be taken for somebody else."""
@@ -72,7 +78,19 @@ class RoomByApplication:
             change = next((c for c in plan.changes if c.application == zoo.name), None)
             if plan.outcome != "failed" and change is not None and change.after == option.name:
                 return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
-        return RoomPlan((), 0, False, plan.reason)
+        return self._despite_windows(problem, plan.reason)
+
+    def _despite_windows(self, problem: RoomProblem, reason: str) -> RoomPlan:
+        """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
+        refused = RoomPlan((), 0, False, reason)
+        if self._patience_ns is None or not problem.is_urgent:
+            return refused
+        last_resort = self._fallback(problem)
+        since_ns = problem.now_ns if problem.since_ns is None else problem.since_ns
+        patient_ns = since_ns + self._patience_ns
+        if not last_resort.sufficient:
+            return refused
+        return last_resort if problem.now_ns >= patient_ns else replace(refused, again_ns=patient_ns)
 
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""

@@ -48,6 +48,8 @@ class RoomProblem:
     """Builds that are on their way out: none of them can be a replacement."""
     is_urgent: bool = True
     """A request waits for it; otherwise it is brought in the background, ahead of time."""
+    since_ns: int | None = None
+    """Since when the request has waited for room; None = it has just come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class RoomPlan:
     reason: str
     replacements: tuple[Replacement, ...] = ()
     """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
+    again_ns: int | None = None
+    """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
 
 
 class RoomPolicy(Protocol):
