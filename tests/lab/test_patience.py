@@ -25,7 +25,8 @@ def _other(policy: str, patience_ms: float | None) -> dict[str, Any]:
             {"application": "other", "times_s": [4.05]},
         ],
     )
-    figures: dict[str, Any] = simulate(read).outcome.document()["applications"]["other"]
+    document: dict[str, Any] = simulate(read).outcome.document()
+    figures: dict[str, Any] = document["applications"]["other"]
     return figures
 
 

@@ -13,6 +13,7 @@ from appliance.policies.eviction.worth import (
     gain,
     horizon_s,
     intensity_rps,
+    requests_while,
     swap_cost,
     unforeseen_rps,
 )
@@ -37,8 +38,9 @@ def _loss(problem: ResidencyProblem, victim: Victim, after: Option) -> float:
     application, lost = victim.application, victim.loaded.accuracy - after.accuracy
     back_ns = after.load_ns + 2 * victim.loaded.load_ns
     soon = foreseen_within(problem, application, back_ns)
-    accuracy = lost * (unforeseen_rps(problem, application) * away_s(problem, application) + soon)
-    return accuracy + COLD_POINTS * soon + swap_cost(problem, application, after)
+    unforeseen = unforeseen_rps(problem, application)
+    accuracy = lost * (unforeseen * away_s(problem, application) + soon)
+    return accuracy + COLD_POINTS * (soon + requests_while(problem, application, after, unforeseen))
 
 
 def best_exchange(

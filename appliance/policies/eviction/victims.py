@@ -74,40 +74,39 @@ Choose = Callable[[Sequence[Victim], int], Victim]
 """The next victim of those that may be taken, and the bytes still missing."""
 
 
-def first(found: Sequence[Victim], short_bytes: int) -> Victim:
-    """For victims that are in the policy's order already."""
-    return found[0]
-
-
 def make_room(
     space: Space,
     asker: ApplicationState,
     wanted: Option,
     found: Sequence[Victim],
-    choose: Choose = first,
+    choose: Choose | None = None,
     beside: bool | None = None,
 ) -> list[Change] | None:
     """Take victims until `wanted` fits, or say None; `space` is left as it was (Alg. 1: nothing is enacted before the sum suffices).
 
-    Where the tenant's ceiling is in the way, only its own applications can help; they go first. `beside`: the requester's
-    present variant stays until the new one is there, as that of a pinned one does.
+    `choose` None: in the order of `found`. Where the tenant's ceiling is in the way, only its own applications can help; they go
+    first. `beside`: the requester's present variant stays until the new one is there, as that of a pinned one does.
     """
     space = space.copy()
     beside = asker.pinned if beside is None else beside
     before = ladder.resident(asker)
     pool, changes = list(found), list[Change]()
+    left = sum(victim.freed_bytes for victim in pool)
     while True:
         short = space.short_bytes(before, wanted, beside=beside)
         over = space.over_ceiling_bytes(asker, before, wanted)
         if short <= 0 and over <= 0:
             return changes
-        if sum(victim.freed_bytes for victim in pool) < max(short, over):
+        if left < short or left < over:
             return None
-        able = [victim for victim in pool if _able(space, victim, asker, over)]
-        if not able:
+        able = (victim for victim in pool if _able(space, victim, asker, over))
+        victim = next(able, None)
+        if victim is None:
             return None
-        victim = choose(able, over if over > 0 else short)
+        if choose is not None:
+            victim = choose([victim, *able], over if over > 0 else short)
         pool.remove(victim)
+        left -= victim.freed_bytes
         space.take(victim.application, victim.loaded, victim.after)
         changes.append(change(victim))
 

@@ -15,7 +15,7 @@ _LEAST_RPS = 1e-4
 """Nobody is impossible: ties between applications of which nothing is known are settled by accuracy, size and load time."""
 
 _FAR = 20.0
-"""In units of H: what is further away is not expected at all."""
+"""In units of H, or of how far off predictions are: what is further away is not expected at all."""
 COLD_POINTS = 40.0
 """How many points of accuracy on one request outweigh that it starts cold."""
 
@@ -86,11 +86,14 @@ def gain(
 
 def swap_cost(problem: ResidencyProblem, application: ApplicationState, after: Option) -> float:
     """What it costs that nothing answers while `after` loads: the requests of that time, each as bad as `COLD_POINTS` of accuracy."""
-    load_ns = (
-        after.load_ns + after.load_ns // 2
-    )  # it waits for others' loads and unloads: on the box and in the lab they take their turns
-    unforeseen = unforeseen_rps(problem, application) * load_ns * _NS
-    return COLD_POINTS * (unforeseen + foreseen_within(problem, application, load_ns))
+    return COLD_POINTS * requests_while(problem, application, after, unforeseen_rps(problem, application))
+
+
+def requests_while(problem: ResidencyProblem, application: ApplicationState, after: Option, unforeseen: float) -> float:
+    """Expected requests, times the weight, while `after` loads, `unforeseen` of them a second."""
+    # It waits for others' loads and unloads: on the box and in the lab they take their turns.
+    load_ns = after.load_ns + after.load_ns // 2
+    return unforeseen * load_ns * _NS + foreseen_within(problem, application, load_ns)
 
 
 def foreseen_within(problem: ResidencyProblem, application: ApplicationState, ns: int) -> float:
@@ -103,6 +106,8 @@ def foreseen_within(problem: ResidencyProblem, application: ApplicationState, ns
 def _meanwhile(problem: ResidencyProblem, predicted_ns: int, load_ns: int) -> float:
     """Chance that the predicted request, which has not come yet, comes before `load_ns` are over; residuals being Laplace's with mean size Δ."""
     late_ns, delta_ns = problem.now_ns - predicted_ns, problem.doubt_ns
+    if late_ns + load_ns < -_FAR * delta_ns:
+        return 0.0
     if late_ns >= 0:
         return 1.0 - exp(-load_ns / delta_ns)
     return 1.0 - _stays_away(late_ns + load_ns, delta_ns) / _stays_away(late_ns, delta_ns)
