@@ -383,6 +383,13 @@ async def test_default_timeout() -> None:
 # -- quick runs --------------------------------------------------------------------------------------------------------
 
 
+def _positive(inputs: Tensors) -> dict[str, Any]:
+    """A model that fails on negative numbers."""
+    if inputs["x"][0] < 0:
+        raise RunFailed(variant_id="v", reason="negative")
+    return {"y": inputs["x"]}
+
+
 @story
 async def test_quick_run_waits_for_nobody() -> None:
     """A model of microseconds is computed at once although the only worker is busy for long."""
@@ -428,13 +435,7 @@ async def test_late_quick_run_is_dropped() -> None:
 @story
 async def test_quick_run_that_fails() -> None:
     """The error is the caller's; the next one is served."""
-
-    def model(inputs: Tensors) -> dict[str, Any]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="negative")
-        return {"y": inputs["x"]}
-
-    bench = EngineBench(quick_ms_max=0.25, model=model)
+    bench = EngineBench(quick_ms_max=0.25, model=_positive)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
     async with bench.working():
         with pytest.raises(RunFailed):
@@ -500,13 +501,7 @@ async def test_at_once_leaves_the_rest_alone() -> None:
 @story
 async def test_at_once_that_fails() -> None:
     """The error is the caller's, counted once; the build is released."""
-
-    def model(inputs: Tensors) -> dict[str, Any]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="negative")
-        return {"y": inputs["x"]}
-
-    bench = EngineBench(quick_ms_max=0.25, model=model)
+    bench = EngineBench(quick_ms_max=0.25, model=_positive)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
     async with bench.working():
         await bench.infer(1)
