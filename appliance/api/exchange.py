@@ -65,19 +65,18 @@ class Exchange:
         self._cycle = cycle
         self.headers = headers
 
-    def gather(self, small: int, size_max: int) -> bool:
-        """Prepare for a body before any of it has come; True when it is of a known size up to `size_max` and all that is awaited.
-
-        One of at least `small` bytes, tensors behind JSON, is laid down aligned.
-        """
+    def awaits_little(self, small: int) -> bool:
+        """Whether all that is missing is a body of less than `small` bytes, so little that anybody may have it kept."""
         cycle = self._cycle
         size = _number(self.headers.get(_SIZE))
-        if size is None or size > size_max or cycle.body or not cycle.more_body or cycle.waiting_for_100_continue:
-            return False
-        ahead = _number(self.headers.get(_AHEAD))
-        if size >= small and ahead is not None and ahead <= size:
+        return size is not None and size < small and cycle.more_body and not cycle.waiting_for_100_continue
+
+    def align_body(self, size_max: int) -> None:
+        """Prepare for tensors behind JSON in a body of at most so many bytes, of which none has come."""
+        cycle = self._cycle
+        size, ahead = _number(self.headers.get(_SIZE)), _number(self.headers.get(_AHEAD))
+        if size is not None and ahead is not None and ahead <= size <= size_max and cycle.more_body and not cycle.body:
             cycle.body = AlignedBody(size, ahead)  # type: ignore[assignment]
-        return True
 
     @property
     def can_answer(self) -> bool:

@@ -1,4 +1,4 @@
-"""Uvicorn's HTTP protocol, with a shorter way for `/v2`: its handler begins when the body is there, and small requests are answered together.
+"""Uvicorn's HTTP protocol, with a shorter way for `/v2`: small requests begin when their body is there, and are answered together.
 
 Uvicorn begins a task with the headers, wakes it for the body, and writes an answer in two system calls in the midst of the computing.
 """
@@ -21,7 +21,7 @@ BODY_WATER_BYTES = 640 * 1024
 Uvicorn's 64 KiB makes ten rounds of waking, pausing and resuming of it, half a millisecond."""
 
 BODY_SMALL_BYTES = 16 * 1024
-"""Below this a copy of the body costs less than preparing to do without."""
+"""A body below this is kept before anybody looks at the request, and a copy of it costs less than preparing to do without."""
 
 
 class BoxProtocol(HttpToolsProtocol):
@@ -35,24 +35,25 @@ class BoxProtocol(HttpToolsProtocol):
         super().connection_made(transport)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
-        """Offer the handler of `/v2` the exchange; with a body of moderate size it begins when all of that is there."""
+        """Offer the handler of `/v2` the exchange. It begins when a small body is there; before a large one, so that a stranger's is refused unread."""
         if cycle.scope["path"].startswith("/v2/"):
             exchange = Exchange(cycle, dict(cycle.scope["headers"]))
             cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
-            if exchange.gather(BODY_SMALL_BYTES, BODY_WATER_BYTES):
+            if exchange.awaits_little(BODY_SMALL_BYTES):
                 self._gathering = app
                 return
+            exchange.align_body(BODY_WATER_BYTES)
         super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
-        """Begin with a request that waited for its body; a small one at the end of the turn, and then perhaps without a task."""
+        """Begin with a request that waited for its body, at the end of the turn, and then perhaps without a task."""
         super().on_message_complete()
         app, self._gathering = self._gathering, None
         if app is None:
             return
         cycle = self.cycle
         begin = partial(super()._start_asgi_task, cycle, app)
-        if isinstance(app, Gateway) and len(cycle.body) < BODY_SMALL_BYTES:
+        if isinstance(app, Gateway):
             app.answer_soon(cycle.scope, begin)  # type: ignore[arg-type]
         else:
             begin()
