@@ -165,6 +165,15 @@ def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
                 assert np.frombuffer(body[-16:], np.float32).tolist() == [index + 1.0] * 4
 
 
+def test_a_wrong_key_counts_once(uploaded: Server) -> None:
+    """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring once, as any other does."""
+    host, port = uploaded.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+        for value in range(20):
+            connection.sendall(_add(uploaded, value).replace(b"Bearer ", b"Bearer x"))
+            assert _answer(answers)[0] == 401
+
+
 def test_requests_of_many_connections_at_once(uploaded: Server) -> None:
     """What is answered together is not mixed up; a caller that has gone takes nobody along."""
     host, port = uploaded.url.removeprefix("http://").split(":")

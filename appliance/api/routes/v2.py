@@ -24,7 +24,6 @@ from appliance.domain.errors import (
     Forbidden,
     ModelUnavailable,
     NotFound,
-    RunFailed,
     TooLarge,
     UnknownApplication,
     UnknownVariant,
@@ -55,11 +54,8 @@ class V2:
                 status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
             else:
                 status, headers, body = await self._answer(scope, exchange.headers, exchange.receive)
-        except ApplianceError as error:
-            status, headers, body = _error(error)
         except Exception as error:
-            self._find_box().logger.exception("request failed", path=scope["path"])
-            status, headers, body = _error(error)
+            status, headers, body = self._failed(scope, error)
         headers.append((b"content-length", b"%d" % len(body)))
         if exchange is not None and scope["method"] == "POST" and exchange.answer(status, headers, body):
             return
@@ -79,19 +75,19 @@ class V2:
         try:
             principal = _authenticate(box, scope, exchange.headers)
             answer = _infer_at_once(box, principal, parts, exchange.headers, exchange.body())
-        except RunFailed as error:
-            answer = _error(error)
-        except ApplianceError:
-            return None
-        except Exception as error:
-            box.logger.exception("request failed", path=scope["path"])
-            answer = _error(error)
+        except Exception as error:  # final: to ask again would count a wrong key twice
+            answer = self._failed(scope, error)
         if answer is None:
             return None
         del scope[EXCHANGE]
         status, headers, body = answer
         headers.append((b"content-length", b"%d" % len(body)))
         return exchange.end(status, headers, body)
+
+    def _failed(self, scope: Scope, error: Exception) -> Answer:
+        if not isinstance(error, ApplianceError):
+            self._find_box().logger.exception("request failed", path=scope["path"])
+        return _error(error)
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         parts = _parts(scope)
