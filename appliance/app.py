@@ -273,7 +273,7 @@ def _policies(settings: Settings) -> Policies:
 
 
 def _figures(settings: Settings) -> Figures:
-    queues, residency = settings.queues, settings.residency
+    queues = settings.queues
     return Figures(
         budget_bytes=memory_budget(settings),
         reserve_bytes=settings.memory.reserve_bytes,
@@ -284,13 +284,7 @@ def _figures(settings: Settings) -> Figures:
         sequences_max=queues.sequences_max,
         sequence_idle_s=queues.sequence_idle_s,
         quick_us_max=queues.quick_us_max,
-        alpha=residency.alpha,
-        delta_ms=residency.delta_ms,
-        delta_share_max=residency.delta_share_max,
-        history_window_s=residency.history_window_s,
-        tick_ms=residency.tick_ms,
-        reloads_per_min_max=residency.reloads_per_min_max,
-        patience_ms=residency.patience_ms,
+        **settings.residency.model_dump(),
     )
 
 

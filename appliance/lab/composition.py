@@ -112,20 +112,14 @@ def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
 
 
 def _figures(scenario: Scenario) -> Figures:
-    box, residency = scenario.box, scenario.box.residency
+    box = scenario.box
     return Figures(
         budget_bytes=scenario.memory_bytes,
         wait_ms_max=box.wait_ms_max,
         timeout_ms=box.timeout_ms,
         queue_len_max=box.queue_len_max,
         queue_total_max=box.queue_total_max,
-        alpha=residency.alpha,
-        delta_ms=residency.delta_ms,
-        delta_share_max=residency.delta_share_max,
-        history_window_s=residency.history_window_s,
-        tick_ms=residency.tick_ms,
-        reloads_per_min_max=residency.reloads_per_min_max,
-        patience_ms=residency.patience_ms,
+        **box.residency.model_dump(),
     )
 
 

@@ -31,7 +31,10 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What the parts are told in numbers; the settings of a box say what each is for."""
+    """What the parts are told in numbers; the settings of a box say what each is for.
+
+    From `alpha` on they are one section in a box's settings and in a scenario, with the same names.
+    """
 
     budget_bytes: int
     reserve_bytes: int = 0
