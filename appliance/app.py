@@ -37,7 +37,6 @@ from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decision_log import DecisionLog
-from appliance.runtime.engine import Engine
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.measuring import ChildMeasure
@@ -134,7 +133,7 @@ class Appliance:
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
         importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
-        store.on_delete.append(core.engine.retire_model)
+        store.on_delete.append(core.availability.retire_model)
         uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
         media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
         stack.callback(media.close)
@@ -145,7 +144,7 @@ class Appliance:
         loops = [core.resider.run(), core.forecasting.run(), core.breathing.run(), importer.run()]
         chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
         chores.every_night(core.forecasting.choose_all, "choose forecasters")
-        await self._run_in_background(stack, core.engine, loops, chores, store, core.memory)
+        await self._run_in_background(stack, core, loops, chores, store)
         return Box(
             clock=clock,
             logger=self.logger,
@@ -153,6 +152,7 @@ class Appliance:
             uploads=uploads,
             importer=importer,
             catalogue=core.catalogue,
+            availability=core.availability,
             engine=core.engine,
             memory=core.memory,
             shares=core.shares,
@@ -187,25 +187,24 @@ class Appliance:
     async def _run_in_background(
         self,
         stack: AsyncExitStack,
-        engine: Engine,
+        core: Core,
         loops: Sequence[Coroutine[Any, Any, None]],
         chores: Housekeeping,
         store: Store,
-        memory: MemoryManager,
     ) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
-        tasks = [asyncio.create_task(worker.work(), name="worker") for worker in engine.workers]
+        tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         chores.start()
         stack.callback(chores.stop)
-        tasks.append(asyncio.create_task(engine.prefetch(await store.resident()), name="warm up"))
-        tasks.append(asyncio.create_task(self._remember(store, memory), name="remember residents"))
+        tasks.append(asyncio.create_task(core.availability.prefetch(await store.resident()), name="warm up"))
+        tasks.append(asyncio.create_task(self._remember(store, core.memory), name="remember residents"))
 
         async def stop() -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await store.save_resident(memory.resident_set())
+            await store.save_resident(core.memory.resident_set())
 
         stack.push_async_callback(stop)
 
@@ -226,7 +225,7 @@ class Follower:
     def __init__(self, core: Core, keyring: KeyRing) -> None:
         self._catalogue = core.catalogue
         self._memory = core.memory
-        self._engine = core.engine
+        self._availability = core.availability
         self._resider = core.resider
         self._keyring = keyring
 
@@ -242,7 +241,7 @@ class Follower:
                 self._catalogue.put_application(application)
             case "application", None:
                 self._catalogue.remove_application(change.id)
-                self._engine.forget_application(change.id)
+                self._availability.forget_application(change.id)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
                 self._resider.look_again()

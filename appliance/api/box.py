@@ -13,6 +13,7 @@ from appliance.domain.hardware import ProcessorDescription
 from appliance.modelstore.importer import Importer
 from appliance.modelstore.store import Store
 from appliance.modelstore.uploads import Uploads
+from appliance.runtime.availability import Availability
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decision_log import DecisionLog
 from appliance.runtime.engine import Engine
@@ -33,6 +34,7 @@ class Box:
     uploads: Uploads
     importer: Importer
     catalogue: Catalogue
+    availability: Availability
     engine: Engine
     memory: MemoryManager
     shares: Shares

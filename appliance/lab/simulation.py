@@ -89,7 +89,7 @@ class _Simulation:
         """Bring what is in memory at the start, in no time; it does not count as loaded."""
         slow_factors = self._box.processor.ailments.slow_factors
         slow_factors.append(0)
-        await self._box.core.engine.prefetch(resident_builds(self._scenario))
+        await self._box.core.availability.prefetch(resident_builds(self._scenario))
         slow_factors.remove(0)
         self._loads_before = self._box.core.memory.loads
 

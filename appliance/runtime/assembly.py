@@ -10,6 +10,7 @@ from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.memory import Trend
 from appliance.policies.selection.base import SelectionPolicy
 from appliance.runtime.admission import Admission
+from appliance.runtime.availability import Availability
 from appliance.runtime.breathing import Breathing
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.engine import Engine
@@ -17,6 +18,7 @@ from appliance.runtime.expectations import Expectations
 from appliance.runtime.forecasting import Background, Forecasting
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
+from appliance.runtime.placement import Placement
 from appliance.runtime.ports import DecisionSink, EventSink, Processor, VariantSource
 from appliance.runtime.queues import Queue
 from appliance.runtime.reside import Resider
@@ -97,6 +99,7 @@ class Core:
     resider: Resider
     forecasting: Forecasting
     breathing: Breathing
+    availability: Availability
     engine: Engine
 
 
@@ -159,10 +162,21 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
     )
     queue = Queue(clock, figures.queue_len_max, figures.queue_total_max)
     sequences = Sequences(clock, figures.sequences_max, figures.sequence_idle_s)
+    placement = Placement(clock, catalogue, memory, resider)
+    availability = Availability(
+        catalogue=catalogue,
+        memory=memory,
+        placement=placement,
+        sequences=sequences,
+        telemetry=around.telemetry,
+        resider=resider,
+    )
     engine = Engine(
         clock=clock,
         catalogue=catalogue,
         admission=Admission(clock, figures.timeout_ms),
+        availability=availability,
+        placement=placement,
         memory=memory,
         queue=queue,
         processor=around.processor,
@@ -171,4 +185,4 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         resider=resider,
         quick_ns_max=int(figures.quick_us_max * _NS_PER_US),
     )
-    return Core(catalogue, shares, memory, queue, sequences, resider, forecasting, breathing, engine)
+    return Core(catalogue, shares, memory, queue, sequences, resider, forecasting, breathing, availability, engine)

@@ -28,10 +28,12 @@ from appliance.domain.states import VariantState
 from appliance.policies.room.lru import LeastRecentlyUsed
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.admission import Admission
+from appliance.runtime.availability import Availability
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.engine import Engine
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
+from appliance.runtime.placement import Placement
 from appliance.runtime.queues import Queue
 from appliance.runtime.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
@@ -118,10 +120,20 @@ class EngineBench:
         self.queue = Queue(self.clock, queue_len, queue_total)
         self.admission = Admission(self.clock, timeout_ms)
         self.sequences = Sequences(self.clock, count_max=8, idle_s=60)
+        placement = Placement(self.clock, self.catalogue, self.memory, None)
+        self.availability = Availability(
+            catalogue=self.catalogue,
+            memory=self.memory,
+            placement=placement,
+            sequences=self.sequences,
+            telemetry=self.telemetry,
+        )
         self.engine = Engine(
             clock=self.clock,
             catalogue=self.catalogue,
             admission=self.admission,
+            availability=self.availability,
+            placement=placement,
             memory=self.memory,
             queue=self.queue,
             processor=self.processor,
@@ -199,6 +211,10 @@ class EngineBench:
 
     async def infer(self, x: float = 1.0, application: str = "t/app", **facts: Any) -> Result:
         return await self.engine.infer(self.request(x, application, **facts))
+
+    async def pause(self, milliseconds: float) -> None:
+        """Let time pass."""
+        await self.clock.sleep_until_ns(self.clock.now_ns() + int(milliseconds * 1e6))
 
     def assert_quiet(self) -> None:
         """Nothing under way anywhere: no request, no job, no pin, no run."""

@@ -68,11 +68,11 @@ def model(inputs: Tensors) -> dict[str, Any]:
 
 async def command(bench: EngineBench, application: Application, what: str) -> None:
     if what == "load":
-        await bench.engine.load(application)
+        await bench.availability.load(application)
     elif what == "unload":
-        await bench.engine.unload(application)
+        await bench.availability.unload(application)
     else:
-        await bench.engine.retire_model(application.model_id)
+        await bench.availability.retire_model(application.model_id)
 
 
 @settings(max_examples=250)
@@ -166,7 +166,7 @@ async def works_again(bench: EngineBench, applications: dict[str, Application]) 
             cost.failures.clear()
         fits = [s for s in bench.catalogue.entry(application.id).servables.values() if s.peak_bytes <= bench.budget]
         if fits:
-            await bench.engine.load(application, fits[0].variant.name)
+            await bench.availability.load(application, fits[0].variant.name)
             answer = await bench.infer(1, f"t/{name}", variant=fits[0].variant.name)
             assert answer.outputs["y"].tolist() == [2]
     bench.assert_quiet()

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -10,22 +9,9 @@ from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, S
 from appliance.domain.states import ResidencyState
 from appliance.policies.room.base import RoomPlan, RoomProblem
 from appliance.policies.room.none import NeverEvict
-from tests.fakes.clock import run_virtual, settle
+from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
-
-Story = Callable[[], Coroutine[None, None, None]]
-
-
-def story(body: Story) -> Callable[[], None]:
-    """Run an async test in virtual time."""
-
-    def test() -> None:
-        run_virtual(body)
-
-    test.__name__ = body.__name__
-    test.__doc__ = body.__doc__
-    return test
 
 
 def elapsed_ms(bench: MemoryBench, start_ns: int) -> float:

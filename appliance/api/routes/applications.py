@@ -119,6 +119,6 @@ def shape_of(box: Box, application: Application) -> ApplicationShape:
         accuracy_min=application.accuracy_min,
         weight=application.weight,
         shared=application.shared,
-        available=box.engine.is_available(application),
+        available=box.availability.is_open(application),
         variants=variants,
     )

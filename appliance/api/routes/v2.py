@@ -250,7 +250,7 @@ async def _config(box: Box, principal: Principal, parts: list[str], _: Mapping[s
 async def _model_ready(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = _model_and_version(parts[:-1])
     application = _resolve(box, principal, name)
-    if not box.engine.is_available(application):
+    if not box.availability.is_open(application):
         raise ModelUnavailable(name=name)
     _variant(box, application, version)
     return {"name": name, "ready": True}
@@ -261,7 +261,7 @@ async def _index(box: Box, principal: Principal, _: list[str], parameters: Mappi
     for application in box.catalogue.visible(principal.tenant):
         if not principal.may_call(application.name):
             continue
-        ready = box.engine.is_available(application)
+        ready = box.availability.is_open(application)
         state, reason = ("READY", "") if ready else ("UNAVAILABLE", "unloaded, or no variant is servable yet")
         versions = sorted(box.catalogue.entry(application.id).servables) if ready else [""]
         rows += [{"name": application.name, "version": v, "state": state, "reason": reason} for v in versions]
@@ -269,12 +269,12 @@ async def _index(box: Box, principal: Principal, _: list[str], parameters: Mappi
 
 
 async def _load(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
-    await box.engine.load(_managed(box, principal, parts[2]))
+    await box.availability.load(_managed(box, principal, parts[2]))
     return {}
 
 
 async def _unload(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
-    await box.engine.unload(_managed(box, principal, parts[2]))
+    await box.availability.unload(_managed(box, principal, parts[2]))
     return {}
 
 
@@ -296,7 +296,7 @@ async def _all_statistics(box: Box, principal: Principal, _: list[str], __: Mapp
 def _statistics_rows(box: Box, application: Application) -> list[dict[str, Any]]:
     figures = box.telemetry.of_application(application.id)
     names = set(figures) | (
-        set(box.catalogue.entry(application.id).servables) if box.engine.is_available(application) else set()
+        set(box.catalogue.entry(application.id).servables) if box.availability.is_open(application) else set()
     )
     to_epoch_ns = int(box.clock.wall_now().timestamp() * NS_PER_S) - box.clock.now_ns()
     return [
