@@ -4,7 +4,6 @@ What is taken out of service first answers those who are inside, so requests und
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
 from appliance.domain.catalogue import Application
@@ -38,8 +37,8 @@ class Availability:
         self._resider = resider
         self._unloaded: set[str] = set()
         """Applications that somebody unloaded, by id."""
-        self._running: Counter[str] = Counter()
-        """Requests under way by model id."""
+        self._running: dict[str, int] = {}
+        """Requests under way by model id, where there are any."""
         self._changed = asyncio.Event()
         self.is_closing = False
         """The box shuts down: nothing new may begin."""
@@ -57,18 +56,19 @@ class Availability:
 
     def begin(self, model_id: str) -> None:
         """A request of a model is under way; `end` must follow."""
-        self._running[model_id] += 1
+        self._running[model_id] = self._running.get(model_id, 0) + 1
 
     def end(self, model_id: str) -> None:
         """It has its answer."""
-        self._running[model_id] -= 1
-        if not self._running[model_id]:
-            del self._running[model_id]
+        left = self._running.pop(model_id) - 1
+        if left:
+            self._running[model_id] = left
+        else:
             self._changed.set()
 
     def running(self) -> int:
         """Requests under way."""
-        return self._running.total()
+        return sum(self._running.values())
 
     def is_open(self, application: Application) -> bool:
         """Whether it may be called: a servable variant exists (a cold load counts) and nobody unloaded it."""
@@ -97,14 +97,14 @@ class Availability:
         if self._resider is not None:
             self._resider.leave_out(application.id)
         model_id = entry.model.id
-        await self._until(lambda: not self._running[model_id] or self._is_model_in_use(model_id))
+        await self._until(lambda: model_id not in self._running or self._is_model_in_use(model_id))
         used = {s.build_id for e in self._entries_open() for s in e.servables.values()}
         for build in sorted({s.build_id for s in entry.servables.values()} - used):
             await self._memory.unload(build)
 
     async def retire_model(self, model_id: str) -> None:
         """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody refers to any more."""
-        await self._until(lambda: not self._running[model_id])
+        await self._until(lambda: model_id not in self._running)
         for build in self._memory.known_builds():
             if not self._catalogue.users_of(build):
                 await self._memory.unload(build)

@@ -29,6 +29,14 @@ class Departures:
         self._events.emit("variant evicted", **self._ledger.facts(build), newcomer=newcomer)
         self.begin(build)
 
+    def release(self, build_id: str) -> None:
+        """Let a resident build go: its application has another one now."""
+        build = self._ledger.get(build_id)
+        if build is None or build.state is not _S.RESIDENT:
+            return
+        self._events.emit("variant released", **self._ledger.facts(build))
+        self.let_go(build)
+
     def let_go(self, build: Residency) -> None:
         """Unload a resident build, with its last pin where it has any."""
         if build.pins:
