@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from appliance.api.box import Box
 from appliance.api.limits import ASGIApp, Receive, Scope, Send
-from appliance.api.routes.v2 import V2
+from appliance.api.v2.handler import V2
 
 
 class Gateway:

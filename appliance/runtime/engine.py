@@ -8,13 +8,7 @@ from typing import Any
 
 from appliance.clock import Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import (
-    ApplianceError,
-    DeadlineExceeded,
-    LimitReached,
-    ModelUnavailable,
-    QuotaExceeded,
-)
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached, ModelUnavailable, QuotaExceeded
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.runtime.admission import Admission

@@ -1,0 +1,126 @@
+"""The Open Inference Protocol (KServe v2) as one bare ASGI application: the hot path carries no framework.
+
+The model name is the application, the version is the variant; without a version the box chooses. Errors have the protocol's own shape,
+`{"error": "..."}`, with the status of the same error everywhere else, except that an unavailable model answers 400 as clients expect.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from appliance import __version__
+from appliance.api.box import Box
+from appliance.api.exchange import EXCHANGE, Exchange
+from appliance.api.keyring import Principal
+from appliance.api.limits import Receive, Scope, Send
+from appliance.api.v2 import models, statistics
+from appliance.api.v2.infer import infer, infer_at_once
+from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body
+from appliance.domain.errors import ApplianceError, NotFound
+
+EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
+_Handler = Callable[[Box, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
+_OF_A_MODEL: Mapping[str, _Handler] = {
+    "ready": models.ready,
+    "stats": statistics.of_model,
+    "config": models.config,
+}
+_ORDERS: Mapping[str, _Handler] = {"load": models.load, "unload": models.unload}
+
+
+class V2:
+    """Answers everything below `/v2`."""
+
+    def __init__(self, box: Callable[[], Box]) -> None:
+        self._find_box = box
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of ASGI type `http`."""
+        exchange: Exchange | None = scope.pop(EXCHANGE, None)
+        try:
+            if exchange is None:
+                status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
+            else:
+                status, headers, body = await self._answer(scope, exchange.headers, exchange.receive)
+        except Exception as error:
+            status, headers, body = self._failed(scope, error)
+        headers.append((b"content-length", b"%d" % len(body)))
+        if exchange is not None and scope["method"] == "POST" and exchange.answer(status, headers, body):
+            return
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def answer_at_once(self, scope: Scope) -> Callable[[], None] | None:
+        """Compute the answer to a plain infer request of a quick model, whose whole body has come, without a task; what is returned writes it.
+
+        None, and nothing is done, for any other request.
+        """
+        exchange: Exchange = scope[EXCHANGE]
+        parts = _parts(scope)
+        if parts[:1] != ["models"] or parts[-1] != "infer" or scope["method"] != "POST" or not exchange.can_answer:
+            return None
+        box = self._find_box()
+        try:
+            principal = _authenticate(box, scope, exchange.headers)
+            answer = infer_at_once(box, principal, parts, exchange.headers, exchange.body())
+        except Exception as error:  # final: to ask again would count a wrong key twice
+            answer = self._failed(scope, error)
+        if answer is None:
+            return None
+        del scope[EXCHANGE]
+        status, headers, body = answer
+        headers.append((b"content-length", b"%d" % len(body)))
+        return exchange.end(status, headers, body)
+
+    def _failed(self, scope: Scope, error: Exception) -> Answer:
+        if not isinstance(error, ApplianceError):
+            self._find_box().logger.exception("request failed", path=scope["path"])
+        return error_answer(error)
+
+    async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        parts = _parts(scope)
+        method: str = scope["method"]
+        box = self._find_box()
+        if not parts or parts[0] == "health":
+            return self._health(box, parts)
+        principal = _authenticate(box, scope, headers)
+        if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
+            return await infer(box, principal, parts, headers, receive)
+        body = await whole_body(receive, content_length(headers), box.body_bytes_max) if method == "POST" else b""
+        found = _route(parts, method)
+        if found is None:
+            raise NotFound(name=scope["path"])
+        return json_answer(await found(box, principal, parts, parameters_of(body)))
+
+    def _health(self, box: Box, parts: list[str]) -> Answer:
+        """Open to everyone: probes have no key."""
+        if not parts:
+            return json_answer({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
+        if parts == ["health", "live"]:
+            return json_answer({"live": True})
+        if parts == ["health", "ready"]:
+            return json_answer({"ready": box.is_ready()}, 200 if box.is_ready() else 503)
+        raise NotFound(name="/".join(parts))
+
+
+def _route(parts: list[str], method: str) -> _Handler | None:
+    """The calls about models; infer and health are handled before."""
+    if method == "GET" and parts[0] == "models":
+        return statistics.of_all if parts == ["models", "stats"] else _OF_A_MODEL.get(parts[-1], models.metadata)
+    if method == "POST" and parts == ["repository", "index"]:
+        return models.index
+    if method == "POST" and parts[:2] == ["repository", "models"] and len(parts) == 4:
+        return _ORDERS.get(parts[3])
+    return None
+
+
+def _parts(scope: Scope) -> list[str]:
+    """ "/v2/models/face/infer" → ["models", "face", "infer"]."""
+    path: str = scope["path"]
+    return path.rstrip("/").split("/")[2:]
+
+
+def _authenticate(box: Box, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+    client = scope.get("client")
+    return box.keyring.authenticate(
+        headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
+    )

@@ -1,0 +1,94 @@
+"""Infer over `/v2`: tensors in, tensors out, with the parameters that the protocol and its extensions know."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.api.box import Box
+from appliance.api.keyring import Principal
+from appliance.api.limits import Receive
+from appliance.api.tensors import Body, InferCall, encode_infer, parse_infer
+from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
+from appliance.api.v2.names import model_and_version, resolve
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import BadTensor
+from appliance.domain.request import Request, Result
+
+_NS_PER_US = 1000
+_PRIORITY_LEVELS = 64
+
+
+async def infer(
+    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
+) -> Answer:
+    """Read the body, run the request, and write what came of it."""
+    name, version = model_and_version(parts[:-1])
+    application = resolve(box, principal, name)
+    arrival_ns = box.clock.now_ns()
+    held = content_length(headers)
+    box.in_flight.take(held)
+    try:
+        body = await whole_body(receive, held, box.body_bytes_max)
+        call = parse_infer(body, json_length(headers))
+        result = await box.engine.infer(_request(application, principal, version, call, arrival_ns))
+    finally:
+        box.in_flight.give(held)
+    return _encoded(call, name, result)
+
+
+def infer_at_once(
+    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], body: Body
+) -> Answer | None:
+    """The same without waiting for anything; None: the request must take the longer way."""
+    name, version = model_and_version(parts[:-1])
+    application = resolve(box, principal, name)
+    if len(body) > box.body_bytes_max or not box.engine.is_quick(application):
+        return None
+    arrival_ns = box.clock.now_ns()
+    call = parse_infer(body, json_length(headers))
+    result = box.engine.infer_at_once(_request(application, principal, version, call, arrival_ns))
+    return None if result is None else _encoded(call, name, result)
+
+
+def _request(
+    application: Application, principal: Principal, version: str | None, call: InferCall, arrival_ns: int
+) -> Request:
+    request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs)
+    if call.parameters:
+        _apply(call.parameters, request)
+    return request
+
+
+def _encoded(call: InferCall, name: str, result: Result) -> Answer:
+    text, json_bytes = encode_infer(call, result.outputs, name, result.variant)
+    timing = (b"server-timing", _timing(result))
+    if json_bytes is None:
+        return 200, [JSON, timing], text
+    return 200, [BINARY, (b"inference-header-content-length", b"%d" % json_bytes), timing], text
+
+
+def _timing(result: Result) -> bytes:
+    """Warm or cold, and where the time inside the box went, ms, in the words of the header `Server-Timing`."""
+    parts = (result.queue_ns / NS_PER_MS, result.load_ns / NS_PER_MS, result.compute_ns / NS_PER_MS)
+    return (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
+
+
+def _apply(parameters: Mapping[str, Any], request: Request) -> None:
+    """Per-request parameters: `timeout` in microseconds, `priority` (1 = most urgent, 0 = none stated), and the sequence extension."""
+    timeout, priority = parameters.get("timeout"), parameters.get("priority")
+    if timeout is not None:
+        if not isinstance(timeout, int) or timeout < 0:
+            raise BadTensor(reason="parameters.timeout: must be a whole number of microseconds")
+        if timeout:
+            request.deadline_ns = request.arrival_ns + timeout * _NS_PER_US
+    if priority is not None:
+        if not isinstance(priority, int) or priority < 0:
+            raise BadTensor(reason="parameters.priority: must be a whole number ≥ 0 (1 is the most urgent)")
+        request.priority = max(_PRIORITY_LEVELS - priority, 0) if priority else 0
+    sequence = parameters.get("sequence_id")
+    if sequence not in (None, 0, ""):
+        if not isinstance(sequence, int | str) or len(str(sequence)) > 128:
+            raise BadTensor(reason="parameters.sequence_id: must be a number or a string of at most 128 characters")
+        request.sequence_id = str(sequence)
+        request.sequence_start = parameters.get("sequence_start") is True
+        request.sequence_end = parameters.get("sequence_end") is True

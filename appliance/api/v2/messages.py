@@ -1,0 +1,80 @@
+"""Bodies and answers of `/v2`: read whole within a limit, and written in the protocol's own shapes, errors too."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.api.limits import Receive
+from appliance.api.problems import headers_of, status_of
+from appliance.api.tensors import Body
+from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
+
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+"""Status, headers and body."""
+JSON = (b"content-type", b"application/json")
+BINARY = (b"content-type", b"application/octet-stream")
+
+
+def content_length(headers: Mapping[bytes, bytes]) -> int:
+    """As announced; 0 where nothing is, or nonsense."""
+    text = headers.get(b"content-length", b"0")
+    return int(text) if text.isdigit() else 0
+
+
+def json_length(headers: Mapping[bytes, bytes]) -> int | None:
+    """Bytes of JSON before the binary tensors; None: there are none. Raises: BadTensor."""
+    text = headers.get(b"inference-header-content-length")
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise BadTensor(reason="Inference-Header-Content-Length must be a whole number")
+    return int(text)
+
+
+async def whole_body(receive: Receive, length: int, limit: int) -> Body:
+    """The whole body, refused as soon as it is known to be too large: by its announced `length`, or as it comes.
+
+    A body in one piece is not copied.
+    """
+    if length > limit:
+        raise TooLarge(what="the request body", limit_bytes=limit)
+    message = await receive()
+    first: Body = message.get("body", b"")
+    if not message.get("more_body"):
+        return first
+    whole = bytearray(first)
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BadTensor(reason="the connection closed inside the body")
+        whole += message.get("body", b"")
+        if len(whole) > limit:
+            raise TooLarge(what="the request body", limit_bytes=limit)
+    return whole
+
+
+def parameters_of(body: Body) -> Mapping[str, Any]:
+    """A body of JSON, where there is one. Raises: BadTensor."""
+    if not body:
+        return {}
+    try:
+        parsed = json.loads(bytes(body))
+    except ValueError as error:
+        raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def json_answer(value: Any, status: int = 200) -> Answer:
+    return status, [JSON], json.dumps(value, separators=(",", ":")).encode()
+
+
+def error_answer(error: BaseException) -> Answer:
+    """Status, headers and sentence of any error; one that is not ours tells nothing of the inside."""
+    status = 400 if isinstance(error, ModelUnavailable | BadTensor) else status_of(error)
+    text = (
+        str(error)
+        if isinstance(error, ApplianceError)
+        else "something went wrong inside the box; its log has the details"
+    )
+    headers = [JSON, *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items())]
+    return status, headers, json.dumps({"error": text}).encode()

@@ -1,0 +1,65 @@
+"""The statistics extension of `/v2`: counts and durations by model and version since the start."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.api.box import Box
+from appliance.api.keyring import Principal
+from appliance.api.v2.names import model_and_version, resolve, variant_of
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.catalogue import Application
+from appliance.runtime.telemetry import Histogram, Statistics
+
+
+async def of_model(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+    name, version = model_and_version(parts[:-1])
+    application = resolve(box, principal, name)
+    rows = _rows(box, application)
+    if version is not None:
+        variant_of(box, application, version)
+        rows = [row for row in rows if row["version"] == version]
+    return {"model_stats": rows}
+
+
+async def of_all(box: Box, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
+    visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
+    return {"model_stats": [row for a in visible for row in _rows(box, a)]}
+
+
+def _rows(box: Box, application: Application) -> list[dict[str, Any]]:
+    figures = box.telemetry.of_application(application.id)
+    names = set(figures) | (
+        set(box.catalogue.entry(application.id).servables) if box.availability.is_open(application) else set()
+    )
+    to_epoch_ns = int(box.clock.wall_now().timestamp() * NS_PER_S) - box.clock.now_ns()
+    return [
+        _row(application.name, name, figures.get(name) or Statistics(), to_epoch_ns) for name in sorted(names) if name
+    ]
+
+
+def _row(model: str, version: str, figures: Statistics, to_epoch_ns: int) -> dict[str, Any]:
+    done = figures.outcomes.get("done", 0)
+    failed = sum(figures.outcomes.values()) - done
+    zero = {"count": 0, "ns": 0}
+    return {
+        "name": model,
+        "version": version,
+        "last_inference": (figures.last_ns + to_epoch_ns) // NS_PER_MS if figures.last_ns else 0,
+        "inference_count": figures.inferences,
+        "execution_count": done,
+        "inference_stats": {
+            "success": _duration(figures.histograms["total"]),
+            "fail": {"count": failed, "ns": 0},
+            "queue": _duration(figures.histograms["queue"]),
+            "compute_input": zero,
+            "compute_infer": _duration(figures.histograms["compute"]),
+            "compute_output": zero,
+            "cache_hit": zero,
+            "cache_miss": zero,
+        },
+        "batch_stats": [],
+    }
+
+
+def _duration(histogram: Histogram) -> dict[str, int]:
+    return {"count": histogram.count, "ns": histogram.sum_ns}
