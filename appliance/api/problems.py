@@ -60,6 +60,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.Unavailable: Row(503, "Not possible now"),
     e.Busy: Row(503, "The box is busy"),
     e.OutOfMemory: Row(503, "No room in memory"),
+    e.CeilingReached: Row(503, "The tenant may take no more memory"),
     e.LoadFailed: Row(503, "The model could not be loaded"),
     e.ProcessorLost: Row(503, "A processor is lost"),
     e.ShuttingDown: Row(503, "The box is shutting down"),

@@ -7,7 +7,7 @@ ApplianceError
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys
-├── Unavailable: Busy, OutOfMemory, LoadFailed, ProcessorLost, ShuttingDown, StorageFull
+├── Unavailable: Busy, OutOfMemory (CeilingReached), LoadFailed, ProcessorLost, ShuttingDown, StorageFull
 ├── DeadlineExceeded
 └── RunFailed
 
@@ -316,7 +316,29 @@ class OutOfMemory(Unavailable):
 
     def message(self) -> str:
         needed = f"{self.need_bytes} bytes are needed within a budget of {self.budget_bytes}"
-        return f"no room in memory: {needed}, or within the part of it that the tenant may take"
+        return f"no room in memory: {needed}, or within the part of it that the model's owner may take"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class CeilingReached(OutOfMemory):
+    """There may be room in the budget, but not below the ceiling of the tenant that owns the model."""
+
+    tenant: str
+    held_bytes: int
+    ceiling_bytes: int
+
+    def message(self) -> str:
+        facts = f"the model needs {self.need_bytes} bytes; tenant {self.tenant!r} holds {self.held_bytes} and may hold {self.ceiling_bytes}"
+        unload = "" if self.need_bytes > self.ceiling_bytes else "unload another of its models, "
+        return f"no room in memory: {facts}: {unload}use a smaller variant, or have the ceiling raised"
+
+    def as_seen_by(self, tenant: str) -> OutOfMemory:
+        """What others hold is nobody's business, also where they share a model."""
+        if tenant == self.tenant:
+            return self
+        return OutOfMemory(build_id=self.build_id, need_bytes=self.need_bytes, budget_bytes=self.budget_bytes)
 
     __hash__ = Exception.__hash__
 

@@ -129,6 +129,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         events=events,
         decisions=around.decisions,
         users_of=catalogue.users_of,
+        full_for=shares.full,
     )
     resider = Resider(
         clock=clock,

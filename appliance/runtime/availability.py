@@ -87,8 +87,7 @@ class Availability:
         self._open(application.id)
         self._changed.set()  # an unload that still waits for this application has nothing to wait for any more
         servable = self._placement.preferred(self._catalogue.entry(application.id), variant)
-        residency = await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, None)
-        self._memory.unpin(residency)
+        self._memory.unpin(await self._placement.pin(servable, application.tenant))
 
     async def unload(self, application: Application) -> None:
         """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""

@@ -15,7 +15,7 @@ from appliance.domain.states import ResidencyState
 from appliance.policies.room.base import Replacement, ResidentBuild, RoomPolicy
 from appliance.runtime.changes import Changes
 from appliance.runtime.departures import Departures
-from appliance.runtime.intake import Intake
+from appliance.runtime.intake import FullFor, Intake
 from appliance.runtime.ledger import Ledger
 from appliance.runtime.loader import Loader
 from appliance.runtime.ports import DecisionSink, EventSink
@@ -41,6 +41,7 @@ class MemoryManager:
         events: EventSink,
         decisions: DecisionSink,
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
+        full_for: FullFor = lambda build_id, need_bytes, others: None,
     ) -> None:
         self._clock = clock
         self._ledger = Ledger(budget_bytes, users_of)
@@ -56,6 +57,7 @@ class MemoryManager:
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
             decisions=decisions,
+            full_for=full_for,
         )
 
     # -- the inference path --------------------------------------------------------------------------------------------

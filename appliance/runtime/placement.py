@@ -1,7 +1,7 @@
 """Which build answers a request: the variants that may, the one of them that is in memory, or the one that is loaded for it."""
 
 from appliance.clock import Clock
-from appliance.domain.errors import ApplianceError, BadTensor, LoadFailed, ModelUnavailable, OutOfMemory
+from appliance.domain.errors import ApplianceError, BadTensor, CeilingReached, LoadFailed, ModelUnavailable, OutOfMemory
 from appliance.domain.request import Request
 from appliance.runtime.admission import check_outputs, check_tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -63,15 +63,20 @@ class Placement:
             candidates = self._resider.order(request.application_id, candidates)
         for servable in candidates:
             try:
-                residency = await self._memory.pin(
-                    servable.build_id, servable.resident_bytes, servable.peak_bytes, request.deadline_ns
-                )
+                residency = await self.pin(servable, request.tenant, request.deadline_ns)
             except (OutOfMemory, LoadFailed) as error:
                 refused = error
             else:
                 return servable, residency, warm, self._clock.now_ns() - start_ns
         assert refused is not None
         raise refused
+
+    async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> Residency:
+        """A build in memory for a tenant, loaded if need be. Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown."""
+        try:
+            return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
+        except CeilingReached as error:
+            raise error.as_seen_by(tenant) from None
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:
         """What a request for this variant, or for any, would get now. Raises: UnknownVariant, ModelUnavailable."""

@@ -139,7 +139,7 @@ class RoomByApplication:
         """Whether the newcomer would take its tenant above its ceiling. Where nobody waits, what it comes in the place of does not count."""
         size = problem.need_bytes if option is None else option.bytes
         apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
-        return self._shares.is_full(problem.build_id, size, problem.resident, apart)
+        return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
 
     def _fallback(self, problem: RoomProblem) -> RoomPlan:
         """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all.

@@ -50,13 +50,17 @@ class Shares:
         held = self._held(builds) if shares else {}
         return tuple(_less(share, held.get(share.name, 0)) for share in shares)
 
-    def is_full(self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str]) -> bool:
-        """Whether a build of that size would take its tenant above its ceiling; those in `apart` do not count."""
+    def full(
+        self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
+    ) -> Holding | None:
+        """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not count."""
         share = self._refreshed().get(self._zoos.tenant_of(newcomer) or "")
         if share is None or share.ceiling_bytes is None:
-            return False
+            return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
-        return held + size > share.ceiling_bytes
+        if held + size <= share.ceiling_bytes:
+            return None
+        return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
 
     def surplus(self, resident: Iterable[ResidentBuild]) -> list[str]:
         """Builds that must go for every tenant to be below its ceiling, after one was lowered: the longest unused first."""

@@ -31,6 +31,8 @@ FACTS = {
     "expected_offset": 12,
     "guarantee_bytes": 3,
     "others_bytes": 2,
+    "held_bytes": 1,
+    "ceiling_bytes": 6,
 }
 
 

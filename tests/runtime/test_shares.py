@@ -75,10 +75,10 @@ def test_above_its_ceiling_a_tenant_is_full() -> None:
     async def story() -> None:
         shares, builds, bench = shares_of(a=Quota(memory_ceiling_bytes=20), b=Quota())
         resident = there(builds, "a1", "b1")
-        assert not shares.is_full(builds["a2"], 10, resident, set())
-        assert shares.is_full(builds["a2"], 11, resident, set())
-        assert not shares.is_full(builds["a2"], 11, resident, {builds["a1"]})
-        assert not shares.is_full(builds["b2"], 1000, resident, set())
+        assert shares.full(builds["a2"], 10, resident) is None
+        assert shares.full(builds["a2"], 11, resident) == Holding("a", 10, 0, 20)
+        assert shares.full(builds["a2"], 11, resident, {builds["a1"]}) is None
+        assert shares.full(builds["b2"], 1000, resident) is None
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == []
         bench.catalogue.put_tenant(Tenant("a", Quota(memory_ceiling_bytes=19)))
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == [builds["a1"]]

@@ -16,6 +16,7 @@ from tests.api.stand import ANSWER_S, Stand, copied, job_end, running
 pytestmark = pytest.mark.anyio
 BUSY = ("one", "two", "three")
 PICTURE = {"inputs": [{"name": "image", "shape": [1, 3, 32, 32], "datatype": "FP32", "data": [0.5] * (3 * 32 * 32)}]}
+IMAGE = {"inputs": {"image": [[[[0.5] * 32] * 32] * 3]}}
 
 
 async def _furnish(folder: Path) -> None:
@@ -57,7 +58,7 @@ async def pressed(pressed_state: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     largest = max(max(s["peak_bytes"], s["resident_bytes"]) for s in sizes)
     budget = 2 * max(s["resident_bytes"] for s in sizes) + largest
     assert budget < sum(s["resident_bytes"] for s in sizes), "all four would fit"
-    async with running(state_dir, memory={"budget_bytes": budget, "reserve_bytes": 0}) as appliance:
+    async with running(state_dir, memory={"budget_bytes": budget, "reserve_bytes": 0, "wait_ms_max": 500}) as appliance:
         stand = _stand(appliance, state_dir)
         yield stand
         await stand.close()
@@ -118,10 +119,42 @@ async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> N
         assert (await _ask(pressed, "busy", name)).status_code == 200
         assert (await _holding(pressed, "busy"))["held_bytes"] <= ceiling
         assert await _in_memory(pressed) == {"calm/own", f"busy/{name}"}
-    await _set(pressed, "busy", memory_ceiling_bytes=one // 2)
+
+
+async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
+    """To the tenant, over /v1 and /v2: what it holds, may hold and needs, and what to do. A guest of a shared model learns none of it."""
+    assert (await _ask(pressed, "busy", "one")).status_code == 200
+    held = (await _holding(pressed, "busy"))["held_bytes"]
+    ceiling = int(1.5 * held)
+    assert (await _set(pressed, "busy", memory_ceiling_bytes=ceiling)).status_code == 200
+    owner, guest = (pressed.client("admin", **{"X-Tenant": tenant}) for tenant in ("busy", "calm"))
+    assert (await owner.patch("/v1/applications/two", json={"shared": True})).status_code == 200
+    memory = pressed.appliance.running().memory
+    in_use = memory.pin_resident(memory.resident_set()[0])
+    assert in_use is not None
+    refused = await owner.post("/v1/applications/two/predict", json=IMAGE)
+    problem = refused.json()
+    assert (refused.status_code, problem["type"]) == (503, "/problems/ceiling-reached")
+    assert (problem["tenant"], problem["held_bytes"], problem["ceiling_bytes"]) == ("busy", held, ceiling)
+    assert ceiling - held < problem["need_bytes"] < ceiling
+    assert problem["detail"] == (
+        f"no room in memory: the model needs {problem['need_bytes']} bytes; tenant 'busy' holds {held} and may hold {ceiling}: "
+        "unload another of its models, use a smaller variant, or have the ceiling raised"
+    )
+    assert (await _ask(pressed, "busy", "two")).json() == {"error": problem["detail"]}
+    other = (await guest.post("/v1/applications/two/predict", json=IMAGE)).json()
+    assert other["type"] == "/problems/out-of-memory"
+    assert not {"tenant", "held_bytes", "ceiling_bytes"} & set(other)
+    memory.unpin(in_use)
+    assert (await _ask(pressed, "busy", "two")).status_code == 200
+
+
+async def test_what_a_ceiling_can_never_hold_is_refused_at_once(pressed: Stand) -> None:
+    """To unload another model would not help, so nobody is told to."""
+    assert (await _set(pressed, "busy", memory_ceiling_bytes=1000)).status_code == 200
     refused = await _ask(pressed, "busy", "one")
     assert refused.status_code == 503
-    assert "the tenant may take" in refused.text
+    assert refused.json()["error"].endswith("may hold 1000: use a smaller variant, or have the ceiling raised")
 
 
 async def test_a_lowered_ceiling_holds_at_once(pressed: Stand) -> None:
