@@ -18,7 +18,7 @@ from itertools import pairwise
 from appliance.clock import NS_PER_MS
 from appliance.lab.scenario import Scenario, latency_of, megabytes
 from appliance.lab.workload import draw
-from appliance.policies.adaptation.milp import Program, Solved
+from appliance.policies.milp import Program, Solved
 
 _SOLVE_S = 10.0
 """The programmes of the sweep take half a second. Where one takes longer, the bound that is proven by then holds, and the plan is the best one found."""
@@ -131,7 +131,7 @@ class Chains:
         if warm_min > 0:
             self.program.at_least(warm_min, dict.fromkeys(self.warm.values(), 1.0))
         try:
-            return self.program.solve(gains, _SOLVE_S)
+            return self.program.most(gains, _SOLVE_S)
         finally:
             del self.program.rows[rows:]
 

@@ -159,9 +159,9 @@ def _bounds(problem: AdaptationInput, best: AdaptationPlan, limit_s: float) -> t
     model = model_of(options_of(problem), problem.workers)
     most = count = len(problem.clients) - len(best.unmapped)
     if best.unmapped:
-        most = math.floor(model.program.solve(model.mapped, limit_s).bound + 1e-6)
+        most = math.floor(model.program.most(model.mapped, limit_s).bound + 1e-6)
     model.program.at_least(count, model.mapped)
-    relaxed, whole = (model.program.solve(model.objective, limit_s, relaxed=r).bound for r in (True, False))
+    relaxed, whole = (model.program.most(model.objective, limit_s, relaxed=r).bound for r in (True, False))
     return most, relaxed, min(relaxed, whole)
 
 

@@ -12,10 +12,10 @@ from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.exchange import Exchange
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.milp import Program
 from appliance.policies.adaptation.options import Options, options_of
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.adaptation.slots import fill
+from appliance.policies.milp import Program
 
 PATTERNS_MAX = 30_000
 """More patterns (many distinct rates) than this and the program is written client by client."""
@@ -35,11 +35,11 @@ class Exact:
         if not options.batches:
             return assemble(problem, (), "exact", {"proven": 1.0, "bound_mapped": 0.0, "bound_objective": 0.0})
         model = model_of(options, problem.workers)
-        most = model.program.solve(model.mapped, problem.time_limit_s / 2)
+        most = model.program.most(model.mapped, problem.time_limit_s / 2)
         most_bound = math.floor(most.bound + 1e-6) if math.isfinite(most.bound) else len(options.clients)
         count = round(most.value) if most.values else 0
         model.program.at_least(count, model.mapped)
-        best = model.program.solve(model.objective, problem.time_limit_s / 2)
+        best = model.program.most(model.objective, problem.time_limit_s / 2)
         chosen = best if best.values else most
         proven = most.is_optimal and best.is_optimal
         facts = {"proven": float(proven), "bound_mapped": float(most_bound)}

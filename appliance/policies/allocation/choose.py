@@ -8,8 +8,8 @@ import numpy as np
 from appliance.policies.allocation.base import TOLERANCE
 from appliance.policies.allocation.configurations import Pipeline
 from appliance.policies.allocation.dag import critical_path_ms
-from appliance.policies.allocation.milp import Program
 from appliance.policies.allocation.stage_plans import StagePlans
+from appliance.policies.milp import Program
 
 RETRIES_MAX = 50
 """Choices that the solver's tolerance let through and that are cut off one by one."""
@@ -34,9 +34,14 @@ def choose(
     cuts = list(forbidden)
     for _ in range(RETRIES_MAX):
         program, columns = _program(pipeline, ways, limits, cuts)
-        solved = program.solve()
+        prices = {
+            z: float(cost)
+            for row, way in zip(columns, ways, strict=True)
+            for z, cost in zip(row, way.cost, strict=True)
+        }
+        solved = program.least(prices)
         if not solved.values:
-            return Choice(None, np.inf, solved.is_optimal)
+            return Choice(None, np.inf, solved.is_infeasible)
         picks = tuple(max(range(len(row)), key=lambda p: (solved.values[row[p]], -p)) for row in columns)
         latencies = [float(way.latency_ms[pick]) for way, pick in zip(ways, picks, strict=True)]
         if pipeline.fits(critical_path_ms(latencies, pipeline.edges)) and _within(ways, picks, limits):
@@ -51,14 +56,14 @@ def _program(
 ) -> tuple[Program, list[list[int]]]:
     """z[stage, row] binary; start[stage] in units of the SLO: start_m + latency_m ≤ start_n on every edge, ≤ 1 at the end."""
     program = Program()
-    columns = [[program.column(float(cost), 1.0, whole=True) for cost in way.cost] for way in ways]
-    starts = [program.column(upper=1.0) for _ in ways]
+    columns = [[program.column(1.0, whole=True) for _ in way.cost] for way in ways]
+    starts = [program.column(1.0) for _ in ways]
     takes = [
         dict(zip(row, (float(ms) / pipeline.slo_ms for ms in way.latency_ms), strict=True))
         for row, way in zip(columns, ways, strict=True)
     ]
     for row in columns:
-        program.equal(1.0, dict.fromkeys(row, 1.0))
+        program.exactly(1.0, dict.fromkeys(row, 1.0))
     for m, n in pipeline.edges:
         program.at_most(0.0, {**takes[m], starts[m]: 1.0, starts[n]: -1.0})
     for stage, terms in enumerate(takes):

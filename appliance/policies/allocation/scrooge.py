@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from appliance.policies.allocation.base import AllocationInput, AllocationPlan
 from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, Stage
-from appliance.policies.allocation.milp import Program
 from appliance.policies.allocation.placement import capacity
 from appliance.policies.allocation.refine import Assignment, refined
 from appliance.policies.allocation.reruns import until_placed
+from appliance.policies.milp import Program
 
 TIGHTER = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Parts of the SLO that the first step is given in turn, when what it leaves cannot be refined within the whole."""
@@ -58,10 +58,10 @@ def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -
     """
     program = Program()
     columns = [_columns(program, stage, slo_ms, limits) for stage in pipeline.stages]
-    latencies = [program.column(upper=1.0) for _ in pipeline.stages]
-    starts = [program.column(upper=1.0) for _ in pipeline.stages]
+    latencies = [program.column(1.0) for _ in pipeline.stages]
+    starts = [program.column(1.0) for _ in pipeline.stages]
     for used, latency, start in zip(columns, latencies, starts, strict=True):
-        program.equal(1.0, {t: 1.0 for _, t in used.values()})
+        program.exactly(1.0, {t: 1.0 for _, t in used.values()})
         for c, (x, t) in used.items():
             program.at_most(0.0, {t: 1.0, x: -1.0})
             program.at_most(0.0, {x: c.full_latency_ms / slo_ms, latency: -1.0})
@@ -77,7 +77,12 @@ def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -
         }
         if takes:
             program.at_most(limit, takes)
-    values = program.solve().values
+    costs = {
+        t: c.unit_cost * stage.rate_rps
+        for stage, used in zip(pipeline.stages, columns, strict=True)
+        for c, (_, t) in used.items()
+    }
+    values = program.least(costs).values
     if not values:
         return None
     return [
@@ -96,6 +101,5 @@ def _columns(
             other.full_latency_ms <= c.full_latency_ms and (not limits or other.worker == c.worker) for other in columns
         )
         if not beaten and c.full_latency_ms <= slo_ms * (1.0 + 1e-9):
-            x = program.column(upper=1.0, whole=True)
-            columns[c] = x, program.column(c.unit_cost * stage.rate_rps, upper=1.0)
+            columns[c] = program.column(1.0, whole=True), program.column(1.0)
     return columns
