@@ -23,7 +23,7 @@ def list_applications(box: Connection) -> None:
     with box.client() as client:
         applications = list(client.applications())
     if box.as_json:
-        screen.show_json([application.model_dump(mode="json") for application in applications])
+        screen.show_json(applications)
         return
     rows = [
         (
@@ -84,7 +84,7 @@ def create_application(
     with box.client() as client:
         application = client.create_application(order)
     if box.as_json:
-        screen.show_json(application.model_dump(mode="json"))
+        screen.show_json(application)
     else:
         print(f"application {application.name} is made; call it with: appliance predict {application.name} FILE")
 

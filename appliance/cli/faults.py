@@ -1,12 +1,34 @@
 """What went wrong, in one sentence that says what to do."""
 
 import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
 
 from appliance.domain.errors import ApplianceError, MissingKey, WrongKey
 
 
 class CommandFailed(Exception):
     """A command cannot go on; `str()` is the sentence for the person."""
+
+
+@contextmanager
+def well_written(file: Path) -> Iterator[None]:
+    """Where a written scenario is read and run: what is wrong with it is one line, and status 2."""
+    from appliance.lab.problems.base import Malformed
+
+    try:
+        yield
+        return
+    except Malformed as error:
+        sentence = str(error)
+    except OSError as error:
+        sentence = f"{file}: cannot be read: {error.strerror}"
+    print(sentence, file=sys.stderr)
+    raise typer.Exit(2)
 
 
 def sentence_of(error: BaseException) -> str | None:

@@ -77,7 +77,7 @@ def import_model(
 
             job = follow(client, job)
         if box.as_json:
-            screen.show_json(job.model_dump(mode="json"))
+            screen.show_json(job)
         elif wait:
             print(f"model {job.model} is ready; see it with: appliance models show {job.model}")
         else:

@@ -28,7 +28,7 @@ def list_jobs(
     with box.client() as client:
         jobs = list(islice(client.jobs(), limit))
     if box.as_json:
-        screen.show_json([job.model_dump(mode="json") for job in jobs])
+        screen.show_json(jobs)
         return
     rows = [(j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error) for j in jobs]
     columns = ("job", "model", "state", "done>", "stage", "begun", "trouble")
@@ -48,7 +48,7 @@ def show_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB
     with box.client() as client:
         job = client.job(job_id)
     if box.as_json:
-        screen.show_json(job.model_dump(mode="json"))
+        screen.show_json(job)
         return
     print(f"{job.id}   model {job.model}   {job.state}   {job.percent:.0f} %   {job.stage}")
     for text in (job.message, job.error):
@@ -67,4 +67,4 @@ def follow_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="J
     with box.client() as client:
         job = follow(client, client.job(job_id))
     if box.as_json:
-        screen.show_json(job.model_dump(mode="json"))
+        screen.show_json(job)

@@ -25,7 +25,7 @@ def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose
     with box.client() as client:
         keys = list(client.keys(tenant))
     if box.as_json:
-        screen.show_json([key.model_dump(mode="json") for key in keys])
+        screen.show_json(keys)
         return
     rows = [
         (k.id, k.role, k.label, ", ".join(k.applications) or "all", _day(k.created_at), _day(k.expires_at))
@@ -68,7 +68,7 @@ def create_key(
     with box.client() as client:
         key = client.create_key(tenant, order)
     if box.as_json:
-        screen.show_json(key.model_dump(mode="json"))
+        screen.show_json(key)
         return
     screen.say(f"A {key.role} key for tenant {tenant}, id {key.id}. It cannot be shown again:")
     print(key.key)

@@ -24,7 +24,7 @@ def list_models(box: Connection) -> None:
     with box.client() as client:
         models = list(client.models())
     if box.as_json:
-        screen.show_json([model.model_dump(mode="json") for model in models])
+        screen.show_json(models)
         return
     rows = [
         (
@@ -54,7 +54,7 @@ def show_model(box: Connection, name: str) -> None:
     with box.client() as client:
         model = client.model(name)
     if box.as_json:
-        screen.show_json(model.model_dump(mode="json"))
+        screen.show_json(model)
         return
     print(f"{model.tenant}/{model.name}   {model.task.kind}   {model.state}")
     columns = ("variant", "state", "file>", "accuracy>", "metric", "P50 ms>", "P99 ms>", "load ms>", "memory>", "now")

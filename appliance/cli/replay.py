@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.cli.faults import well_written
 from appliance.cli.screen import milliseconds, say, share
 from appliance.cli.simulate import show_figures
 
@@ -34,21 +34,13 @@ def replay(
     [dim]$[/dim] appliance simulate box.toml --json
     [dim]$[/dim] appliance replay box.toml --json
     """
-    from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import read_scenario
 
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
     if duration_s is not None:
         overrides["duration_s"] = duration_s
-    try:
-        read = read_scenario(scenario, overrides)
-        replayed = replayed_on(box, read)
-    except Malformed as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        print(f"{scenario}: cannot be read: {error.strerror}", file=sys.stderr)
-        raise typer.Exit(2) from None
+    with well_written(scenario):
+        replayed = replayed_on(box, read_scenario(scenario, overrides))
     document = document_of(replayed)
     if box.as_json:
         print(json.dumps(document, ensure_ascii=False))

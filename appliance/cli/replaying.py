@@ -71,13 +71,7 @@ class Replay:
         self._clock = clock
         self._http = http
         self._shapes = {shape.name: shape for shape in scenario.applications}
-        self._accuracies = {
-            (shape.name, variant.name): variant.accuracy
-            for shape in scenario.applications
-            for model in scenario.models
-            if model.name == shape.model
-            for variant in model.variants
-        }
+        self._accuracies = scenario.accuracies()
         self._seen = _Seen()
 
     async def run(self, arrivals: Sequence[Arrival]) -> Replayed:

@@ -21,8 +21,12 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """One JSON document on standard output; shapes of the wire as the box writes them."""
+
+    def plain(part: Any) -> Any:
+        return part.model_dump(mode="json") if hasattr(part, "model_dump") else str(part)
+
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=plain))
 
 
 def json_line(value: Any, width: int = 400) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from appliance.cli.faults import well_written
 from appliance.cli.screen import milliseconds, say, share, show_table
 
 if TYPE_CHECKING:
@@ -58,11 +59,10 @@ def simulate(
         print("SCENARIO: is missing", file=sys.stderr)
         raise typer.Exit(2)
     from appliance.lab.policies import parse_choices
-    from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import read_scenario
     from appliance.lab.simulation import simulate as run_scenario
 
-    try:
+    with well_written(scenario):
         overrides: dict[str, Any] = {"policies": parse_choices(policy or ())}
         if seed is not None:
             overrides["seed"] = seed
@@ -73,12 +73,6 @@ def simulate(
         document = run.outcome.document()
         if reference:
             document["clairvoyant"] = _clairvoyant(read, document)
-    except Malformed as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        print(f"{scenario}: cannot be read: {error.strerror}", file=sys.stderr)
-        raise typer.Exit(2) from None
     if as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:

@@ -40,7 +40,7 @@ def list_tenants(box: Connection) -> None:
         tenants = list(client.tenants())
         holdings = {holding.tenant: holding for holding in client.memory().tenants}
     if box.as_json:
-        screen.show_json([tenant.model_dump(mode="json") for tenant in tenants])
+        screen.show_json(tenants)
         return
     rows = []
     for tenant in tenants:
@@ -77,7 +77,7 @@ def create_tenant(
     with box.client() as client:
         tenant = client.create_tenant(name, quota)
     if box.as_json:
-        screen.show_json(tenant.model_dump(mode="json"))
+        screen.show_json(tenant)
     else:
         print(f"tenant {tenant.name} is made; give it a key with: appliance keys create {tenant.name}")
 
@@ -108,7 +108,7 @@ def change_tenant(
         before = type(named)() if unlimited else client.tenant(name).quota
         tenant = client.change_tenant(name, before.model_copy(update=named.model_dump(exclude_none=True)))
     if box.as_json:
-        screen.show_json(tenant.model_dump(mode="json"))
+        screen.show_json(tenant)
     else:
         print(f"tenant {tenant.name} is changed")
 

