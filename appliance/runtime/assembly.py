@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.policies.eviction.base import EvictionPolicy
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
@@ -27,8 +27,6 @@ from appliance.runtime.sequences import Sequences
 from appliance.runtime.shares import Shares
 from appliance.runtime.telemetry import Telemetry
 from appliance.runtime.zoos import Zoos
-
-_NS_PER_US = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +182,6 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         sequences=sequences,
         telemetry=around.telemetry,
         resider=resider,
-        quick_ns_max=int(figures.quick_us_max * _NS_PER_US),
+        quick_ns_max=int(figures.quick_us_max * NS_PER_US),
     )
     return Core(catalogue, shares, memory, queue, sequences, resider, forecasting, breathing, availability, engine)

@@ -6,15 +6,14 @@ from typing import Any
 from appliance.api.box import Box
 from appliance.api.keyring import Principal
 from appliance.api.limits import Receive
-from appliance.api.tensors import Body, InferCall, encode_infer, parse_infer
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, resolve
-from appliance.clock import NS_PER_MS
+from appliance.api.v2.tensors import Body, InferCall, encode_infer, parse_infer
+from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
 
-_NS_PER_US = 1000
 _PRIORITY_LEVELS = 64
 
 
@@ -80,7 +79,7 @@ def _apply(parameters: Mapping[str, Any], request: Request) -> None:
         if not isinstance(timeout, int) or timeout < 0:
             raise BadTensor(reason="parameters.timeout: must be a whole number of microseconds")
         if timeout:
-            request.deadline_ns = request.arrival_ns + timeout * _NS_PER_US
+            request.deadline_ns = request.arrival_ns + timeout * NS_PER_US
     if priority is not None:
         if not isinstance(priority, int) or priority < 0:
             raise BadTensor(reason="parameters.priority: must be a whole number ≥ 0 (1 is the most urgent)")

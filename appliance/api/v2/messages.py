@@ -6,7 +6,7 @@ from typing import Any
 
 from appliance.api.limits import Receive
 from appliance.api.problems import headers_of, status_of
-from appliance.api.tensors import Body
+from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
 
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]

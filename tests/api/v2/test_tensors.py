@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from appliance.api.tensors import InferCall, encode_infer, parse_infer
+from appliance.api.v2.tensors import InferCall, encode_infer, parse_infer
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import DTYPES
 
