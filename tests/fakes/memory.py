@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from appliance.clock import LoopClock
 from appliance.policies.room.base import RoomPolicy
 from appliance.policies.room.lru import LeastRecentlyUsed
+from appliance.runtime.intake import FullFor
 from appliance.runtime.loader import Loader
 from appliance.runtime.memory import MemoryManager
 from appliance.runtime.residency import Residency
@@ -24,6 +25,7 @@ class MemoryBench:
         policy: RoomPolicy | None = None,
         wait_ms_max: float = 1000,
         watched: bool = True,
+        full_for: FullFor = lambda build_id, need_bytes, others: None,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -40,7 +42,12 @@ class MemoryBench:
             events=self.events,
             decisions=self.decisions,
             users_of=lambda build: (f"t/{build}",),
+            full_for=full_for,
         )
+
+    def elapsed_ms(self, start_ns: int) -> float:
+        """Since a moment on the clock."""
+        return (self.clock.now_ns() - start_ns) / 1e6
 
     def watch(self) -> None:
         """Neither the ledger nor the device may ever be above the budget."""
