@@ -1,6 +1,6 @@
 """`appliance scenario`: the running box as a scenario of `appliance simulate`, so that "what if ten more cameras come" is one edit away."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
-RUNS_MIN, RUNS_KEPT = 30, 100
-"""Fewer runs say less than the profile; more are written as so many evenly spaced ones of the sorted."""
+RUNS_MIN, RUNS_KEPT = 10, 100
+"""Fewer runs say less than the profile, which was off by 10 to 40 % (docs/benchmarks.md); more are written as so many evenly spaced ones of the sorted."""
+SETTINGS = {
+    "queue_len_max": ("queues", "len_max"),
+    "queue_total_max": ("queues", "total_max"),
+    "timeout_ms": ("queues", "timeout_ms"),
+    "wait_ms_max": ("memory", "wait_ms_max"),
+    "loads_parallel_max": ("memory", "loads_parallel_max"),
+}
+"""Key of `box` in a scenario → (section, key) of the box's settings."""
 
 
 @connected
@@ -32,7 +40,7 @@ def scenario(
 ) -> None:
     """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and their traffic.
 
-    The traffic of an application is its mean rate since the box started. Run times are those of its latest requests, once there are thirty, and
+    The traffic of an application is its mean rate since the box started. Run times are those of its latest requests, once there are ten, and
     what is in memory now is in memory at the start. Accuracies are percent. With an admin key all tenants are in it, with a
     tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
 
@@ -76,6 +84,7 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
         "box": {
             "memory_mb": memory.budget_bytes / 1e6,
             "processors": [{"name": p.name, "kind": p.kind, "concurrency": p.workers} for p in processors[:1]],
+            **_settings(system.settings),
         },
         "policies": {family: name for family, name in system.policies.items() if family in FAMILIES},
         "tenants": [_tenant(tenant, memory) for tenant in tenants],
@@ -99,6 +108,14 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
             for use in uses
         ],
     }
+
+
+def _settings(settings: "Mapping[str, Mapping[str, float | None]]") -> dict[str, Any]:
+    """Those of the box that a scenario knows, under its names."""
+    from appliance.lab.scenario import Residency
+
+    known = {name: settings[section][key] for name, (section, key) in SETTINGS.items()}
+    return known | {"residency": {name: settings["residency"][name] for name in Residency.model_fields}}
 
 
 def measured(model: "ModelShape") -> "list[VariantShape]":
@@ -168,7 +185,6 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     profile = variant.profile
     assert profile is not None, "those without were left out"
-    served = {"served_ms": {profile.processor: evenly(sorted(runs))}} if len(runs) >= RUNS_MIN else {}
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
@@ -176,9 +192,14 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "accuracy": round(100 * variant.accuracy.value, 4) if variant.accuracy else 0.0,
         "load_ms": profile.load_ms,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
-        **served,
+        "served_ms": served_ms(profile.processor, runs),
         "resident": variant.residency == "resident",
     }
+
+
+def served_ms(processor: str, runs: list[float]) -> dict[str, list[float]]:
+    """Run times as a variant of a scenario has them; nothing where they are too few to go before the profile."""
+    return {processor: evenly(sorted(runs))} if len(runs) >= RUNS_MIN else {}
 
 
 def evenly(ordered: list[float]) -> list[float]:

@@ -14,13 +14,19 @@ from appliance.zoo import toys
 from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e
+SETTINGS = {
+    "APPLIANCE_MEMORY__LOADS_PARALLEL_MAX": "3",
+    "APPLIANCE_MEMORY__WAIT_MS_MAX": "2500",
+    "APPLIANCE_QUEUES__LEN_MAX": "99",
+    "APPLIANCE_RESIDENCY__ALPHA": "0.75",
+}
 
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> "Server":  # type: ignore[misc]
     """A box of two tenants that both call an application `add`; nobody has asked yet."""
     folder = tmp_path_factory.mktemp("box")
-    with running_server(folder / "state") as server:
+    with running_server(folder / "state", **SETTINGS) as server:
         with server.client() as client:
             _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
             client.create_tenant(
@@ -55,6 +61,9 @@ def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_
         ("second", "second/add"),
         ("second", "digits"),
     }
+    settings = read.box.loads_parallel_max, read.box.wait_ms_max, read.box.queue_len_max, read.box.residency.alpha
+    assert settings == (3, 2500, 99, 0.75)
+    assert (read.box.queue_total_max, read.box.residency.tick_ms) == (4096, 20)
     default, second = read.tenants
     assert (default.name, default.rate_rps, default.guarantee_mb, default.ceiling_mb) == ("default", None, 0, None)
     assert (second.name, second.rate_rps, second.guarantee_mb) == ("second", 500, 2)

@@ -21,11 +21,13 @@ from appliance.domain.errors import Forbidden
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
 
 router = APIRouter(tags=["system"])
+_SERVING = ("memory", "queues", "residency")
+"""Sections of the settings that decide how requests are served."""
 
 
 @router.get("/v1/system", summary="The box at a glance", responses=problems(Forbidden))
 async def system(box: TheBox, principal: Member) -> SystemShape:
-    """Version, load, memory, disk and policies. The numbers of models and applications are those that this key sees."""
+    """Version, load, memory, disk, policies and settings. The numbers of models and applications are those that this key sees."""
     machine = psutil.virtual_memory()
     status = box.engine.status()
     return SystemShape(
@@ -41,6 +43,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         process_bytes=await asyncio.to_thread(_process_bytes),
         disk_free_bytes=shutil.disk_usage(box.state_dir).free,
         policies=dict(box.settings.get("policies", {})),
+        settings={section: box.settings[section] for section in _SERVING if section in box.settings},
         models=len(box.catalogue.visible_models(principal.tenant)),
         applications=len(box.catalogue.visible(principal.tenant)),
         engine=status | {"queues": _own(status["queues"], principal)},

@@ -23,7 +23,7 @@ from appliance.clock import SystemClock
 from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
-from appliance.runtime.processors.heap import trim, use_one_arena
+from appliance.runtime.processors.heap import set_up, trim
 from appliance.runtime.processors.onnx import OnnxSessions, prepared_form
 
 _SIZES = 3
@@ -119,7 +119,7 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(int(sys.argv[1]))
     order = json.loads(sys.stdin.read())
-    use_one_arena()
+    set_up()
     sessions = OnnxSessions(order["threads"])
     if order["do"] == "prepare":
         answer: dict[str, Any] = {"prepared": sessions.prepare(Path(order["source"]), Path(order["target_dir"]))}

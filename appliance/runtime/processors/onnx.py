@@ -18,7 +18,7 @@ from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.alignment import align
-from appliance.runtime.processors.heap import Trimmer, use_one_arena
+from appliance.runtime.processors.heap import Trimmer, set_up
 from appliance.runtime.processors.mapped import populate
 from appliance.runtime.processors.threads import WorkerThreads
 
@@ -123,7 +123,7 @@ class OnnxProcessor:
         self._description = ProcessorDescription(
             name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run)
         )
-        use_one_arena()
+        set_up()
         self._runs = WorkerThreads(f"{name}-run", workers)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE)
         self._unloads = WorkerThreads(f"{name}-unload", 1)

@@ -17,6 +17,8 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert 0 < shown["process_bytes"] < shown["memory_total_bytes"]
     assert shown["uptime_s"] > 0
     assert shown["policies"]["eviction"]
+    assert shown["settings"].keys() == {"memory", "queues", "residency"}
+    assert shown["settings"]["memory"]["loads_parallel_max"] == 2
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
 
 

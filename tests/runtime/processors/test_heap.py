@@ -1,10 +1,15 @@
 """Trims of the C heap are few, and never forgotten."""
 
+import subprocess
+import sys
 import threading
+
+import pytest
 
 from appliance.runtime.processors.heap import Trimmer
 
 LONG_S = 30.0
+PAGES_OF_A_ROUND = 24 * 256
 
 
 class Trims:
@@ -51,3 +56,16 @@ def test_no_trim_after_the_end() -> None:
     trimmer.close()
     trimmer.want()
     assert not trims.comes(0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
+def test_what_a_run_frees_serves_the_next_without_page_faults() -> None:
+    """24 MB in blocks of 1 MB: by itself the heap gives them back to the system every time."""
+
+    def faults(*arguments: str) -> int:
+        child = [sys.executable, "-m", "tests.runtime.processors.heap_child", *arguments]
+        return int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
+
+    if faults("plain") < PAGES_OF_A_ROUND:
+        pytest.skip("no heap of glibc")
+    assert faults() < PAGES_OF_A_ROUND // 10
