@@ -110,7 +110,7 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
     }
 
 
-def _settings(settings: "Mapping[str, Mapping[str, float | None]]") -> dict[str, Any]:
+def _settings(settings: "Mapping[str, Mapping[str, int | float | None]]") -> dict[str, Any]:
     """Those of the box that a scenario knows, under its names."""
     from appliance.lab.scenario import Residency
 

@@ -27,7 +27,7 @@ class SystemShape(Shape):
     disk_free_bytes: int
     """Free in the state folder."""
     policies: dict[str, str]
-    settings: dict[str, dict[str, float | None]]
+    settings: dict[str, dict[str, int | float | None]]
     """Those that decide how requests are served, by section: memory, queues and residency."""
     models: int
     """Visible with this key."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _BLOCK_BYTES_MAX = 32 << 20
 """Larger blocks come from the system one by one; glibc takes no larger limit."""
-_KEPT_BYTES = 64 << 20
-"""Free bytes at the end of the heap that stay for the next run; what glibc itself ends at once it has seen a block of `_BLOCK_BYTES_MAX`."""
+_KEPT_BYTES = 128 << 20
+"""Free bytes at the end of the heap that stay for the next run. Never more than runs have had at once; with 64 MiB two workers still lost them."""
 _REST_S = 10.0
 """Between two trims. A trim also takes the pages between runs from whatever else is serving: its next run gets them back one page fault at a
 time. After every load and unload that doubled a busy application's run times; so it is one run in hundreds."""
@@ -52,9 +52,9 @@ def set_up() -> None:
     One heap: the ends of the threads' own ones are out of `trim`'s reach. Measured over loads and runs of four networks on four threads: 5-8 MB stay
     behind instead of 15-43, at the same CPU time per run. (Taking large blocks from the system instead of the heap keeps 13 MB, but costs 35 % CPU.)
 
-    Keep: by itself glibc gives the free end back as soon as it is twice as large as the largest block it has seen. Whenever small and large networks
-    took turns, that was in the middle of a run, and the next one got 24 MB back in 6000 page faults: every fourth run of `faces` took 30 ms
-    in place of 16. Now only `trim` gives back what is below `_KEPT_BYTES`.
+    Keep: by itself glibc gives the free end back as soon as it is twice as large as the largest block it has seen. With networks of several sizes
+    that was at the end of most runs, and the next one got 30 MB back in 7800 page faults: more than half of the runs of `faces` took 30-40 ms in
+    place of 17-20. Now only `trim` gives back what is below `_KEPT_BYTES`; it comes with every unload, so also when memory gets scarce.
     """
     if _LIBC is not None:
         _LIBC.mallopt(_M_ARENA_MAX, 1)
