@@ -7,11 +7,13 @@ Method. A machine with neighbours is not the same from one minute to the next, s
 have to be of the same minutes. The measured traffic is cut into `SLICES`; between them, before the first and after the last (those two half as long),
 the box serves other arrivals at the same rates, and only what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean
 time, so a trend falls out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates them
-once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box says of itself: the last column is the
-measured slices over the slices between, other arrivals at the same rates.
+once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box says of itself: beside a percentile's
+ratio stands what it would be at both ends of the 95 % interval of the box's percentile (order statistics), and the last column is the measured slices
+over the slices between, other arrivals at the same rates.
 """
 
 import argparse
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
 
 SLICES, DRAWS = 10, 9
+PERCENTS = (50, 95, 99)
 
 Figures = dict[str, float]
 Runs = dict[tuple[str, str], list[float]]
@@ -46,6 +49,11 @@ class Served:
 
     def figures(self) -> Figures:
         return _figures(self.answers, self.seconds)
+
+    @property
+    def latencies_ms(self) -> list[float]:
+        """Of the answered, inside the box."""
+        return _latencies_ms(self.answers)
 
 
 def main() -> None:
@@ -64,20 +72,12 @@ def main() -> None:
         zoo.forget_residents(state)
         with subjects.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
             document, measured, between = _in_turns(box, options)
-    draws = [simulate(parse_scenario(document | {"seed": seed})).outcome.answers for seed in range(DRAWS)]
+    answers = [simulate(parse_scenario(document | {"seed": seed})).outcome.answers for seed in range(DRAWS)]
     print(f"{zoo.machine()}; budget {budget / 1e6:.0f} MB, {len(measured.answers)} requests in {options.seconds:g} s")
     for name in sorted(a["name"] for a in document["applications"]):
-        lab = _mean(_figures(_of(name, answers), options.seconds) for answers in draws)
-        _show(name, lab, _figures(_of(name, measured.answers), options.seconds), ("P50 ms", "P99 ms"))
-    lab, real, other = (
-        _mean(_figures(answers, options.seconds) for answers in draws),
-        measured.figures(),
-        between.figures(),
-    )
-    print(f"{'':12} {'lab':>9} {'box':>9}  box/lab (asked 0.85-1.15)   box/box in the slices between")
-    for name in real:
-        ratios = real[name] / lab[name], real[name] / other[name]
-        print(f"{name:12} {lab[name]:9.3f} {real[name]:9.3f}  {ratios[0]:.2f} {ratios[1]:33.2f}")
+        lab = _mean(_figures(_of(name, drawn), options.seconds) for drawn in answers)
+        _show_application(name, lab, _figures(_of(name, measured.answers), options.seconds))
+    _show(_mean(_figures(drawn, options.seconds) for drawn in answers), measured, between)
     seen = [ns / NS_PER_MS for ns in measured.client_ns]
     print(f"as the caller sees it: P50 {zoo.percentile(seen, 50):.2f}, P99 {zoo.percentile(seen, 99):.2f} ms")
 
@@ -148,13 +148,16 @@ def _of(name: str, answers: Iterable[Answer]) -> list[Answer]:
 
 
 def _figures(answers: Sequence[Answer], seconds: float) -> Figures:
-    served = [a.latency_ns / NS_PER_MS for a in answers if a.kind in ("warm", "cold")]
+    served = _latencies_ms(answers)
     return {
-        "P50 ms": zoo.percentile(served, 50),
-        "P99 ms": zoo.percentile(served, 99),
+        **{f"P{percent} ms": zoo.percentile(served, percent) for percent in PERCENTS},
         "warm share": sum(a.kind == "warm" for a in answers) / max(1, len(answers)),
         "answers/s": len(served) / seconds,
     }
+
+
+def _latencies_ms(answers: Iterable[Answer]) -> list[float]:
+    return [a.latency_ns / NS_PER_MS for a in answers if a.kind in ("warm", "cold")]
 
 
 def _mean(draws: Iterable[Figures]) -> Figures:
@@ -162,9 +165,29 @@ def _mean(draws: Iterable[Figures]) -> Figures:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
 
-def _show(name: str, lab: Figures, real: Figures, columns: Sequence[str]) -> None:
-    cells = (f"{column} {lab[column]:8.2f} {real[column]:8.2f} {real[column] / lab[column]:5.2f}" for column in columns)
+def _show_application(name: str, lab: Figures, real: Figures) -> None:
+    cells = (f"{key} {lab[key]:8.2f} {real[key]:8.2f} {real[key] / lab[key]:5.2f}" for key in ("P50 ms", "P99 ms"))
     print(f"  {name:12}", "   ".join(cells))
+
+
+def _show(lab: Figures, measured: Served, between: Served) -> None:
+    real, other = measured.figures(), between.figures()
+    chance = {f"P{percent} ms": _interval(measured.latencies_ms, percent) for percent in PERCENTS}
+    print(f"{'':12} {'lab':>9} {'box':>9}  box/lab (asked 0.85-1.15)   box/box in the slices between")
+    for name, value in real.items():
+        low, high = (end / lab[name] for end in chance.get(name, (value, value)))
+        range_text = f"({low:.2f}-{high:.2f})" if name in chance else ""
+        print(
+            f"{name:12} {lab[name]:9.3f} {value:9.3f}  {value / lab[name]:.2f} {range_text:22} {value / other[name]:.2f}"
+        )
+
+
+def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:
+    """Between which of the values their distribution's percentile lies, in 95 of 100 cases: ranks ± 1.96 binomial standard deviations."""
+    ordered, count, share = sorted(values), len(values), percent / 100
+    half = 1.96 * math.sqrt(count * share * (1 - share))
+    first, last = math.floor(count * share - half), math.ceil(count * share + half)
+    return ordered[max(0, first - 1)], ordered[min(count, last) - 1]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 import tomllib
 
-from appliance.cli.scenario import RUNS_KEPT, evenly, toml_of
+from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, served_ms, toml_of
+from appliance.runtime.telemetry import RECENT_RUNS
 from tests.lab.scenarios import document
 
 
@@ -13,10 +14,17 @@ def test_toml_reads_back_as_the_document() -> None:
     assert tomllib.loads(toml_of(written)) == written
 
 
-def test_many_run_times_become_a_hundred_that_say_the_same() -> None:
-    """Few stay as they are; of many the middle, the ends and the mean stay."""
+def test_many_run_times_become_a_thousand_that_say_the_same() -> None:
+    """What an application keeps of its runs stays as it is, so that its slowest hundredth is not cut; of many the middle, the ends and the mean stay."""
     assert evenly([1.0, 2.0, 9.0]) == [1.0, 2.0, 9.0]
-    kept = evenly([float(i) for i in range(1000)])
+    recent = [float(i) for i in range(RECENT_RUNS)]
+    assert evenly(recent) == recent
+    kept = evenly([float(i) for i in range(10 * RUNS_KEPT)])
     assert len(kept) == RUNS_KEPT
     assert kept == sorted(kept)
-    assert (kept[0], kept[50], kept[-1]) == (5, 505, 995)
+    assert (kept[0], kept[500], kept[-1]) == (5, 5005, 9995)
+
+
+def test_few_run_times_do_not_go_before_the_profile() -> None:
+    assert served_ms("cpu", [1.0] * (RUNS_MIN - 1)) == {}
+    assert served_ms("cpu", [2.0, 1.0] * RUNS_MIN) == {"cpu": [1.0] * RUNS_MIN + [2.0] * RUNS_MIN}
