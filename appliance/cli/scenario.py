@@ -20,7 +20,7 @@ SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
 RUNS_MIN, RUNS_KEPT = 10, 1000
-"""Fewer runs say less than the profile, which was off by 10 to 40 % (docs/benchmarks.md); more are written as so many evenly spaced ones of the sorted."""
+"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks.md); more are written as so many evenly spaced ones of the sorted."""
 SETTINGS = {
     "queue_len_max": ("queues", "len_max"),
     "queue_total_max": ("queues", "total_max"),
