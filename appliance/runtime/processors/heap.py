@@ -8,7 +8,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _BLOCK_BYTES_MAX = 32 << 20
 """Larger blocks come from the system one by one; glibc takes no larger limit."""
 _KEPT_BYTES = 128 << 20
-"""Free bytes at the end of the heap that stay for the next run. Never more than runs have had at once; with 64 MiB two workers still lost them."""
+"""Free bytes at the end of the heap that stay for the next run. With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md."""
 _REST_S = 10.0
 """Between two trims. A trim also takes the pages between runs from whatever else is serving: its next run gets them back one page fault at a
 time. After every load and unload that doubled a busy application's run times; so it is one run in hundreds."""
