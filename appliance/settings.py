@@ -121,7 +121,7 @@ class ResidencySettings(Section):
     """Width of a window around a predicted request: Δ = mean + alpha x standard deviation of how far predictions were off."""
     delta_ms: float = Field(500.0, gt=0)
     """Δ before anything was seen."""
-    delta_share_max: float = Field(0.1, gt=0)
+    delta_share_max: float = Field(0.01, gt=0)
     """Δ is at most this share of the mean time between two requests of an application; 1000: no limit, as in the paper."""
     history_window_s: float = Field(10.0, gt=0)
     """H, within which an application that was requested is spared, before two requests were seen."""

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Prediction
 from appliance.policies.forecast.history import next_ns
 
+_NEVER_NS = 10**6 * NS_PER_S
+"""Ahead of now: after the last time nothing is expected, which is more than that nothing is known."""
 _REACH_GAPS = 5
 """A request and a time that are further apart than this many mean gaps between the times have nothing to do with one another."""
 
@@ -30,7 +33,7 @@ class Given:
         came = bisect_right(self.asked_ns, arrivals_ns[-1]) if arrivals_ns else 0
         place = self._unlapsed(self._places[came], now_ns)
         if place == len(self.times_ns):
-            return None
+            return Prediction(now_ns + _NEVER_NS, 0)
         gap_ns = self._gap_ns
         return Prediction(next_ns(self.times_ns[place] - gap_ns, gap_ns, now_ns), 0)
 

@@ -37,7 +37,7 @@ class Residency(Shape):
 
     alpha: Annotated[float, Field(ge=0, le=2)] = 1.02
     delta_ms: Positive = 500
-    delta_share_max: Positive = 0.1
+    delta_share_max: Positive = 0.01
     history_window_s: Positive = 10
     tick_ms: Annotated[float, Field(ge=1, le=1e6)] = 20
     reloads_per_min_max: Annotated[int, Field(ge=1, le=10**6)] = 30

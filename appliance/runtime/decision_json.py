@@ -46,7 +46,6 @@ def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
         "memory_mb": problem.memory_bytes / BYTES_PER_MB,
         "history_window_s": problem.history_window_ns / NS_PER_S,
         "delta_s": problem.delta_ns / NS_PER_S,
-        "spread_s": problem.doubt_ns / NS_PER_S,
         "applications": [_application(state, problem.now_ns) for state in problem.applications],
         "request": problem.request,
     }
@@ -79,6 +78,7 @@ def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
         "pinned": state.pinned,
         "last_request_s": _since(state.last_request_ns, now_ns),
         "next_request_s": _since(state.next_request_ns, now_ns),
+        "spread_s": None if state.spread_ns is None else state.spread_ns / NS_PER_S,
         "unexpected_probability": state.unexpected_probability,
         "rate_rps": state.rate_rps,
         "tenant": state.tenant,

@@ -88,7 +88,7 @@ class Expectations:
         self._interarrivals = Interarrivals(history_ns)
         self._companions = Companions()
         self._all: dict[str, Expectation] = {}
-        self.spread_ns = self.delta_ns = delta_ns
+        self.delta_ns = delta_ns
         self.history_ns = history_ns
 
     def of(self, name: str) -> Expectation:
@@ -115,10 +115,9 @@ class Expectations:
         expectation.missed_ns = None
         if meant_ns is not None and expectation.arrivals_ns:
             self._residuals.add(name, meant_ns, at_ns)
-            self.spread_ns = self._residuals.delta_ns(self._alpha)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
-        self.delta_ns = int(min(self.spread_ns, self._delta_share_max * self.history_ns))
+        self.delta_ns = int(min(self._residuals.delta_ns(self._alpha), self._delta_share_max * self.history_ns))
         expectation.arrivals_ns.append(at_ns)
         expectation.due_ns = None
         expectation.predict(at_ns)
@@ -126,6 +125,10 @@ class Expectations:
             for other in self._all.values():
                 if other.window_ns is not None:
                     other.unexpected.add(name)
+
+    def spread_ns(self, name: str) -> int:
+        """How far off predictions of a zoo's requests are, in the mean."""
+        return self._residuals.mean_ns(name)
 
     def probability(self, name: str, active: str) -> float:
         """P(r_name | active)."""

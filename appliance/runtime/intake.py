@@ -53,6 +53,8 @@ class Intake:
         self._full_for = full_for
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
+        self.on_loaded: Callable[[], None] = _nothing
+        """Told of every load that has come to its end."""
         self.loads = self.failures = self.replacements = 0
 
     def start(self, build: Residency, *, is_promised: bool = False) -> asyncio.Future[None]:
@@ -110,6 +112,7 @@ class Intake:
             build.successor_of = None
         self.shrink()
         self._changes.announce()
+        self.on_loaded()
         waited_ms = (load_start_ns - start_ns) / NS_PER_MS
         self._events.emit(
             "variant loaded", **self._ledger.facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
@@ -234,6 +237,10 @@ class Intake:
             held_bytes=full.held_bytes,
             ceiling_bytes=full.ceiling_bytes,
         )
+
+
+def _nothing() -> None:
+    pass
 
 
 def _consume(task: asyncio.Task[None]) -> None:

@@ -125,8 +125,12 @@ class Ledger:
         )
 
     def leavers(self) -> frozenset[str]:
-        """Builds on their way out."""
-        return frozenset(b.build_id for b in self._builds.values() if b.state in (_S.UNLOADING, _S.DRAINING))
+        """Builds on their way out, or waiting for room."""
+        return frozenset(
+            b.build_id
+            for b in self._builds.values()
+            if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.bytes)
+        )
 
     def will_change(self, apart_from: Residency) -> bool:
         """Whether anything that is in use or being loaded may give memory back later."""

@@ -223,6 +223,14 @@ class MemoryManager:
     def budget_bytes(self) -> int:
         return self._ledger.budget_bytes
 
+    def has_room(self, need_bytes: int) -> bool:
+        """Whether that much may be promised now without anybody giving way."""
+        return need_bytes <= self._ledger.free_bytes
+
+    def watch(self, on_loaded: Callable[[], None]) -> None:
+        """Be told of every load that has come to its end."""
+        self._intake.on_loaded = on_loaded
+
     @property
     def used_bytes(self) -> int:
         """What is occupied now: loaded, being loaded, and leaving."""

@@ -22,6 +22,8 @@ from appliance.runtime.shares import Shares
 from appliance.runtime.zoos import Zoo, Zoos
 
 _PER_MINUTE_NS = 60 * NS_PER_S
+_LOOK_S = 0.25
+"""As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
 
@@ -62,6 +64,7 @@ class Resider:
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
         room.changing = self._busy
+        memory.watch(self._moved)
         self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -193,6 +196,9 @@ class Resider:
             is not None
         ]
         wait_s = None if not edges else max(0.0, (min(edges) - self._clock.now_ns()) / NS_PER_S)
+        if wait_s is not None and self._is_better_wanted():
+            wait_s = min(wait_s, _LOOK_S)
+            self._is_settled = False
         try:
             async with asyncio.timeout(wait_s):
                 await self._wake.wait()
@@ -215,7 +221,9 @@ class Resider:
             self._bring(zoo, own.after)
 
     def _rebalance(self) -> None:
+        """Enact what needs no wait. The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes later."""
         plan = self._decide(None, "rebalance")
+        is_making_room = False
         for change in plan.changes:
             zoo = self._zoos.of_application(change.application)
             if zoo is None or zoo.name in self._busy:
@@ -223,11 +231,19 @@ class Resider:
             if change.after is None:
                 self._memory.release(zoo.servable(change.before or "").build_id)
             elif _is_smaller(zoo, change):
-                self._shrink(zoo, change)
-            else:
+                self._replace(zoo, change)
+                is_making_room = True
+            elif self._memory.has_room(_need_bytes(zoo.servable(change.after))):
                 self._bring(zoo, change.after)
+            elif change.before is not None and not is_making_room and not self._is_thrashing(zoo):
+                self._replace(zoo, change)
 
-    def _shrink(self, zoo: Zoo, change: Change) -> None:
+    def _moved(self) -> None:
+        """Something has come into memory: perhaps there is more to do."""
+        self._is_settled = False
+        self._wake.set()
+
+    def _replace(self, zoo: Zoo, change: Change) -> None:
         assert change.before is not None and change.after is not None
         after = zoo.servable(change.after)
         self._memory.replace(
@@ -253,6 +269,8 @@ class Resider:
         for other in zoo.builds - {servable.build_id}:
             self._memory.release(other)
         self._memory.unpin(build)
+        self._busy.pop(zoo.name, None)
+        self._moved()
 
     def _is_thrashing(self, zoo: Zoo) -> bool:
         """Count a change of a zoo; True when there were too many in the last minute."""
@@ -292,6 +310,10 @@ class Resider:
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
             "reloads_per_min": sum(now_ns - at_ns <= _PER_MINUTE_NS for at_ns in self._changes.get(zoo.name, ())),
         }
+
+
+def _need_bytes(servable: Servable) -> int:
+    return max(servable.resident_bytes, servable.peak_bytes)
 
 
 def _is_smaller(zoo: Zoo, change: Change) -> bool:

@@ -122,7 +122,10 @@ class RoomByApplication:
             victims.append(victim)
             if change.after is not None and zoo is not requester:
                 after = zoo.servable(change.after)
-                if after.build_id not in problem.leaving:
+                stray = next((b for b in strays if b.build_id == after.build_id), None)
+                if stray is not None:
+                    victims.remove(stray)
+                elif after.build_id not in problem.leaving and after.build_id not in there:
                     replacements.append(
                         Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
                     )
@@ -205,6 +208,7 @@ class RoomByApplication:
                     pinned=stays or bool(build and build.pinned) or (zoo.name != request and zoo.name in self.changing),
                     last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
                     next_request_ns=expectation.next_ns,
+                    spread_ns=self._expectations.spread_ns(zoo.name),
                     unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
                     rate_rps=expectation.rate_rps(now_ns),
                     tenant=zoo.tenant,
@@ -227,7 +231,6 @@ class RoomByApplication:
                 if b.build_id not in counted
                 and not (intent == "procure" and only is not None and b.build_id in only.builds)
             ),
-            spread_ns=self._expectations.spread_ns,
         )
 
     def decide(

@@ -62,6 +62,7 @@ class _Application(Shape):
     pinned: bool = False
     last_request_s: Moment | None = None
     next_request_s: Moment | None = None
+    spread_s: NotNegative | None = None
     unexpected_probability: Share = 0.0
     rate_rps: NotNegative | None = None
     tenant: Name | None = None
@@ -81,7 +82,6 @@ class _Problem(Shape):
     memory_mb: Positive
     history_window_s: NotNegative
     delta_s: NotNegative
-    spread_s: NotNegative | None = None
     applications: Annotated[list[_Application], Field(min_length=1, max_length=APPLICATIONS_MAX)]
     request: Name | None = None
     intent: Literal["serve", "procure", "rebalance"] = "serve"
@@ -149,7 +149,6 @@ def _problem(written: _Problem) -> ResidencyProblem:
         memory_bytes=_bytes(written.memory_mb),
         history_window_ns=_ns(written.history_window_s),
         delta_ns=_ns(written.delta_s),
-        spread_ns=None if written.spread_s is None else _ns(written.spread_s),
         applications=tuple(_application(application) for application in written.applications),
         request=written.request,
         intent=written.intent,
@@ -165,6 +164,7 @@ def _application(written: _Application) -> ApplicationState:
         pinned=written.pinned,
         last_request_ns=None if written.last_request_s is None else _ns(written.last_request_s),
         next_request_ns=None if written.next_request_s is None else _ns(written.next_request_s),
+        spread_ns=None if written.spread_s is None else _ns(written.spread_s),
         unexpected_probability=written.unexpected_probability,
         rate_rps=written.rate_rps,
         tenant=written.tenant or "default",

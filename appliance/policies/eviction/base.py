@@ -46,6 +46,8 @@ class ApplicationState:
     last_request_ns: int | None = None
     next_request_ns: int | None = None
     """When the next request is predicted; None = not expected."""
+    spread_ns: int | None = None
+    """How far off its predictions are, in the mean; None = Δ."""
     unexpected_probability: float = 0.0
     """P(a request of this application | the requester is active), EM-19."""
     rate_rps: float | None = None
@@ -84,13 +86,6 @@ class ResidencyProblem:
     request: str | None
     intent: Intent = "serve"
     tenants: tuple[TenantShare, ...] = ()
-    spread_ns: int | None = None
-    """How far off predictions are, where windows were made narrower than that; None = Δ."""
-
-    @cached_property
-    def doubt_ns(self) -> int:
-        """How far off a predicted time may be, at least 1."""
-        return max(1, self.delta_ns if self.spread_ns is None else self.spread_ns)
 
     @cached_property
     def by_name(self) -> dict[str, ApplicationState]:

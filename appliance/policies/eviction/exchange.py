@@ -1,109 +1,150 @@
-"""Upgrades change hands: what an application gains by a better variant against what minimalists lose that give way for it. Part of our own policy."""
+"""Who gives way for a requester, and how far: each variant that it may have is weighed against what others lose. Part of our own policy.
 
-from collections.abc import Sequence
+A fall is cheap where the application is not expected before it can be back. It may go to any smaller variant, or out of memory altogether.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.eviction.space import Space, bounded
-from appliance.policies.eviction.victims import Victim, make_room, replaced, victims
-from appliance.policies.eviction.worth import (
-    COLD_POINTS,
-    away_s,
-    foreseen_within,
-    gain,
-    horizon_s,
-    intensity_rps,
-    requests_while,
-    swap_cost,
-    unforeseen_rps,
-)
+from appliance.policies.eviction.victims import broken_wish
+from appliance.policies.eviction.windows import is_maximalist
+from appliance.policies.eviction.worth import Outlook, Prospect
 
 
-def cheapest_first(problem: ResidencyProblem) -> list[Victim]:
-    """The minimalists' upgrades by what a freed byte costs; broken wishes last, ties by name."""
-    found = victims(problem, replaced)
-    price = {victim.application.name: _price(problem, victim) for victim in found}
-    found.sort(key=lambda victim: (victim.level, price[victim.application.name], victim.application.name))
-    return found
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A minimalist goes down to `after`, or out of memory where that is None."""
+
+    prospect: Prospect
+    after: Option | None
+    freed_bytes: int
+    loss: float
+    level: float
+    """The highest priority of the wishes that this would break."""
 
 
-def _price(problem: ResidencyProblem, victim: Victim) -> float:
-    """What a freed byte costs."""
-    assert victim.after is not None
-    return _loss(problem, victim, victim.after) / victim.freed_bytes
+def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
+    """Every fall of every minimalist that is not pinned, the requester apart."""
+    return [
+        fall
+        for application in problem.applications
+        if application.resident is not None and not application.pinned and application.name != problem.request
+        if not is_maximalist(application, problem)
+        for fall in _falls_of(problem, outlook.of(application))
+    ]
 
 
-def _loss(problem: ResidencyProblem, victim: Victim, after: Option) -> float:
-    """Accuracy × requests that a minimalist loses by falling to `after` until its own window opens, and while that loads."""
-    application, lost = victim.application, victim.loaded.accuracy - after.accuracy
-    back_ns = after.load_ns + 2 * victim.loaded.load_ns
-    soon = foreseen_within(problem, application, back_ns)
-    unforeseen = unforeseen_rps(problem, application)
-    accuracy = lost * (unforeseen * away_s(problem, application) + soon)
-    return accuracy + COLD_POINTS * (soon + requests_while(problem, application, after, unforeseen))
+def _falls_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Fall]:
+    loaded, application = prospect.loaded, prospect.application
+    assert loaded is not None
+    kept = prospect.worth(loaded)
+    for after in (None, *ladder.ladder(application)):
+        freed = loaded.bytes - (0 if after is None else after.bytes)
+        if freed > 0:
+            level = broken_wish(application, loaded, after, problem.now_ns)
+            yield Fall(prospect, after, freed, kept - prospect.worth(after, beside=False), level)
 
 
 def best_exchange(
-    problem: ResidencyProblem,
-    asker: ApplicationState,
-    wanted: Sequence[Option],
-    found: Sequence[Victim],
+    problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Sequence[Fall]
 ) -> tuple[Option, list[Change]] | None:
-    """The option with the most gain less the others' losses, and what the others give; an upgrade must gain something.
-
-    An upgrade that fits beside the present variant costs nothing while it loads; in its place, those who ask meanwhile wait.
-    """
-    space, loaded = Space(problem), ladder.resident(asker)
-    intensity = intensity_rps(problem, asker)
+    """The option with the most worth less the others' losses, and what the others give; where nobody waits it must be worth more than what is there."""
+    assert problem.request is not None
+    asker = problem.by_name[problem.request]
+    own = outlook.of(asker)
+    waits = problem.intent == "serve"
     best: tuple[Option, list[Change]] | None = None
-    best_net = 0.0 if loaded is not None and problem.intent != "serve" else float("-inf")
-    ways = (True, False) if loaded is not None and not asker.pinned else (asker.pinned,)
+    best_net = float("-inf") if waits or own.loaded is None else own.worth(own.loaded)
     for option in wanted:
-        for beside in ways:
-            changes = make_room(space, asker, option, found, beside=beside)
-            if changes is None:
+        for beside in (False,) if own.loaded is None else (True,) if asker.pinned else (True, False):
+            given = _room(problem, asker, option, found, beside=beside)
+            if given is None:
                 continue
-            changes, lost = _lifted(problem, found, changes, asker, option, beside)
-            if problem.intent == "serve":  # one request for certain, and it waits for the load in any case
-                net = option.accuracy * (asker.weight + intensity * horizon_s(problem)) - lost
-            else:
-                net = gain(problem, asker, intensity, loaded, option) - lost
-                net -= 0.0 if beside or loaded is None else swap_cost(problem, asker, option)
+            # Who waits gets this variant for certain, however long it loads.
+            net = asker.weight * option.accuracy + own.worth_there(option) if waits else own.worth(option, beside)
+            net -= sum(fall.loss for fall in given)
             if net > best_net:
-                best, best_net = (option, changes), net
-            if not changes:
+                best, best_net = (option, [change(fall) for fall in given]), net
+            if not given:
                 break
     return best
 
 
-def _lifted(
-    problem: ResidencyProblem,
-    found: Sequence[Victim],
-    changes: list[Change],
-    asker: ApplicationState,
-    option: Option,
-    beside: bool,
-) -> tuple[list[Change], float]:
-    """The changes with each victim falling no further than it must, the dearest lifted first; and what they lose."""
-    if not changes:
-        return changes, 0.0
-    by_name = {victim.application.name: victim for victim in found}
+def change(fall: Fall) -> Change:
+    """Its being enacted."""
+    application = fall.prospect.application
+    return Change(application.name, application.resident, None if fall.after is None else fall.after.name)
+
+
+def _room(
+    problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Fall], *, beside: bool
+) -> list[Fall] | None:
+    """Falls, at most one of an application, that let `option` fit, those that cost least a byte first; None where there are none."""
+    space = Space(problem)
+    short = space.short_bytes(ladder.resident(asker), option, beside=beside)
+    over = space.over_ceiling_bytes(asker, ladder.resident(asker), option)
+    able = [f for f in found if _able(space, f, asker, short, over)]
+    taken: dict[str, Fall] = {}
+    while short > 0 or over > 0:
+        fall = _cheapest(able, taken, max(short, over))
+        if fall is None:
+            return None
+        name = fall.prospect.application.name
+        freed = fall.freed_bytes - (taken[name].freed_bytes if name in taken else 0)
+        short -= freed
+        over -= freed if fall.prospect.application.tenant == asker.tenant else 0
+        taken[name] = fall
+    given = _lifted(able, taken, -max(short, over))
+    given.sort(key=lambda fall: (fall.after is not None, fall.prospect.application.name))
+    changes = tuple(change(fall) for fall in given)
     own = Change(asker.name, asker.resident, option.name)
-    lost = 0.0
-    for place in reversed(range(len(changes))):
-        victim = by_name[changes[place].application]
-        for higher in ladder.ladder(victim.application):
-            if higher.bytes > victim.loaded.bytes:
-                continue
-            lifted = (
-                None if higher is victim.loaded else Change(victim.application.name, victim.loaded.name, higher.name)
-            )
-            trial = [*changes[:place], *([] if lifted is None else [lifted]), *changes[place + 1 :]]
-            if lifted == changes[place]:
-                lost += _loss(problem, victim, higher)
-                break
-            if bounded(problem, (*trial, own), asker if beside else None):
-                changes = trial
-                lost += 0.0 if lifted is None else _loss(problem, victim, higher)
-                break
-    return changes, lost
+    return given if bounded(problem, (*changes, own), asker if beside else None) else None
+
+
+def _able(space: Space, fall: Fall, asker: ApplicationState, short: int, over: int) -> bool:
+    """Whether it may fall for the asker: where the tenant's ceiling alone is in the way, only its own applications help."""
+    application = fall.prospect.application
+    if over > 0 and short <= 0 and application.tenant != asker.tenant:
+        return False
+    return space.spares(application, fall.freed_bytes, asker)
+
+
+def _cheapest(able: Sequence[Fall], taken: dict[str, Fall], short: int) -> Fall | None:
+    """The fall, or further fall, that costs least for each byte that is of use."""
+    best: Fall | None = None
+    best_price = float("inf")
+    for fall in able:
+        loss, freed = fall.loss, fall.freed_bytes
+        before = taken.get(fall.prospect.application.name)
+        if before is not None:
+            loss, freed = loss - before.loss, freed - before.freed_bytes
+        if freed <= 0:
+            continue
+        price = loss / min(freed, short)
+        if price < best_price or (price == best_price and best is not None and _name(fall) < _name(best)):
+            best, best_price = fall, price
+    return best
+
+
+def _lifted(able: Sequence[Fall], taken: dict[str, Fall], slack: int) -> list[Fall]:
+    """With what is freed beyond the need each one that falls, the dearest first, falls no further than it must, or not at all."""
+    given = []
+    for fall in sorted(taken.values(), key=lambda fall: (-fall.loss, _name(fall))):
+        lifted = fall
+        for other in able:
+            less = fall.freed_bytes - other.freed_bytes
+            if other.prospect is fall.prospect and less <= slack and other.loss < lifted.loss:
+                lifted = other
+        if fall.freed_bytes <= slack and lifted.loss > 0:
+            slack -= fall.freed_bytes
+            continue
+        slack -= fall.freed_bytes - lifted.freed_bytes
+        given.append(lifted)
+    return given
+
+
+def _name(fall: Fall) -> tuple[str, int]:
+    return fall.prospect.application.name, fall.freed_bytes

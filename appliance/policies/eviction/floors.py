@@ -1,26 +1,25 @@
-"""Our own policy: everybody's smallest variant first, then the rest of memory where it buys most accuracy for the requests that are about to come.
+"""Our own policy: memory is worth what it answers. Everybody's smallest variant first, the rest where it buys most accuracy for the requests to come.
 
-A floor is the smallest variant that will do. As long as all floors fit, none is unloaded, so no request is cold; between requests (`rebalance`) absent
-floors are brought in before any upgrade. What is left goes to upgrades by value: expected requests × accuracy × weight (`worth.py`), per byte. A requester
-takes the upgrades of minimalists, cheapest loss per byte first, as long as it gains more than they lose; it never takes the floors of others for an
-upgrade. Where floors do not all fit, those go cold whose requests are due last (`urgency`), and change hands as requests come (§III's last resort).
+`worth` says what each variant of each application is worth over the next seconds: the chance of a request times the accuracy, less what a cold start costs,
+less what answers worse or not at all while it loads. Between requests (`rebalance`) memory is given out by worth per byte. So the floors, the smallest
+variants that will do, come first as long as anybody may ask for them; one that is surely not needed before it can be back makes room for an upgrade
+that is. A requester (`exchange`) gets the variant that is worth most after what others lose by giving way; §III's last resort is the fallback.
 """
 
 from collections.abc import Sequence
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
-from appliance.policies.eviction.exchange import best_exchange, cheapest_first
+from appliance.policies.eviction.exchange import Fall, best_exchange, falls
 from appliance.policies.eviction.last_resort import force_out
 from appliance.policies.eviction.rebalance import rebalance
 from appliance.policies.eviction.requester import loads, no_room, stays, wanted_options
-from appliance.policies.eviction.space import bounded
-from appliance.policies.eviction.victims import NO_WISH, levels
-from appliance.policies.eviction.worth import urgency
+from appliance.policies.eviction.victims import NO_WISH
+from appliance.policies.eviction.worth import Outlook
 
 
 class Floors:
-    """Ties by name. O(v·n log n) for v variants of the requester; `rebalance` O(n²·v) at most."""
+    """Ties by name. O(v²·n²) at worst for v variants and n applications that all must give way, O(v·n) where few do."""
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
@@ -31,32 +30,25 @@ class Floors:
         wanted = wanted_options(problem, asker, loaded)
         if not wanted:
             return stays(asker)
-        waits = loaded is None or problem.intent == "serve"
-        found = cheapest_first(problem)
-        for level in levels(found) if waits else (NO_WISH,):
-            allowed = [victim for victim in found if victim.level <= level]
-            chosen = best_exchange(problem, asker, wanted, allowed)
+        outlook = Outlook(problem)
+        # Where nobody waits nobody gives way: what is worth that is found between requests.
+        found = falls(problem, outlook) if problem.intent == "serve" else []
+        for level in sorted({NO_WISH, *(fall.level for fall in found)}):
+            chosen = best_exchange(problem, outlook, wanted, [fall for fall in found if fall.level <= level])
             if chosen is not None:
                 return loads(asker, *chosen)
-        if problem.intent == "serve":
-            forced = _forced(problem, asker, wanted)
-            if forced is not None:
-                return loads(asker, *forced)
-        return no_room(problem, asker, loaded)
+        forced = _forced(problem, asker, wanted, found) if found else None
+        return no_room(problem, asker, loaded) if forced is None else loads(asker, *forced)
 
 
 def _forced(
-    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option]
+    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Fall]
 ) -> tuple[Option, list[Change]] | None:
-    """The smallest variant at the cost of floors, then the best one that fits into what that has freed."""
-    others = [a for a in problem.applications if a.resident is not None and a.name != asker.name]
-    cost = {a.name: urgency(problem, a) for a in others}
-    ranking = sorted(cost, key=lambda name: (cost[name], name))
+    """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least goes first."""
+    losses = {fall.prospect.application.name: fall.loss for fall in found if fall.after is None}
+    ranking = sorted(losses, key=lambda name: (losses[name], name))
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
         changes = force_out(problem, ranking, asker, smallest)
-        if changes is None:
-            continue
-        for option in wanted:
-            if bounded(problem, (*changes, Change(asker.name, asker.resident, option.name))):
-                return option, changes
+        if changes is not None:
+            return smallest, changes
     return None

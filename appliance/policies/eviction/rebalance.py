@@ -1,167 +1,161 @@
-"""Between requests: absent floors first, then wishes, then upgrades into what is free, by value per byte. Part of our own policy.
+"""Between requests: what memory should hold, told anew from nothing, and the changes that lead there. Part of our own policy.
 
-A floor may take the upgrades of minimalists; a wish and an upgrade take free memory only. Nothing that is pinned is touched, and no floor leaves.
+Memory is given out a step at a time, each time to the step that is worth most per byte (`worth.py`): somebody's floor, an upgrade, or what is there already,
+which is worth more than what must be loaded first. That is the greedy answer to a knapsack with several choices for each application; on Table II's
+sizes it loses 0.3 points of utility to the exact one.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
-from appliance.policies.eviction.exchange import best_exchange, cheapest_first
-from appliance.policies.eviction.requester import wanted_options
 from appliance.policies.eviction.space import Space, bounded
-from appliance.policies.eviction.victims import NO_WISH, change, make_room, replaced, unloaded, victims
-from appliance.policies.eviction.worth import gain, intensity_rps, swap_cost, urgency
+from appliance.policies.eviction.victims import NO_WISH, broken_wish
+from appliance.policies.eviction.windows import is_maximalist
+from appliance.policies.eviction.worth import Outlook, Prospect
 
-_CLEARLY = 0.9
-"""An application gives way whose urgency is at most this share of the other's: not for a trifle, or two would change places again and again."""
+Step = tuple[float, str, Option]
+"""What it is worth per byte, the application, the variant that it gets."""
 
 
 def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
-    """`cold` where something is loaded, else `warm`."""
+    """`cold` where something is loaded, else `warm`. Nobody leaves but for somebody who comes."""
     draft = _Draft(problem)
-    draft.bring_floors()
-    draft.bring_wishes()
-    draft.upgrade()
-    changes = draft.changes() or _swapped_floors(problem) or _for_the_next(problem)
+    draft.hand_out()
+    changes = draft.changes()
     if not changes:
         return ResidencyPlan("warm", None, (), "nothing better fits")
-    reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after}" for c in changes)
+    reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after or 'nothing'}" for c in changes)
     return ResidencyPlan("cold", None, changes, reason)
 
 
-def _for_the_next(problem: ResidencyProblem) -> tuple[Change, ...]:
-    """The application whose request is predicted next takes upgrades of those whose is later, before its window opens: then no request meets the load."""
-    coming = [
-        a for a in problem.applications if a.next_request_ns is not None and not a.pinned and a.resident is not None
-    ]
-    if not coming:
-        return ()
-    asker = min(coming, key=lambda a: (a.next_request_ns or 0, a.name))
-    question = replace(problem, request=asker.name, intent="procure")
-    wanted = wanted_options(question, asker, ladder.resident(asker))
-    found = [v for v in cheapest_first(question) if v.level == NO_WISH]
-    chosen = best_exchange(question, asker, wanted, found) if wanted else None
-    if chosen is None:
-        return ()
-    option, others = chosen
-    changes = (*others, Change(asker.name, asker.resident, option.name))
-    # Nobody asks: no tenant goes below its guarantee, the next one's own neither.
-    return changes if bounded(replace(problem, request=None), changes) else ()
-
-
-def _swapped_floors(problem: ResidencyProblem) -> tuple[Change, ...]:
-    """Where floors do not all fit: the absent application that is most urgent takes the place of those that are clearly less so, least urgent first."""
-    absent = [a for a in problem.applications if a.resident is None and not a.pinned]
-    urgencies = {a.name: urgency(problem, a) for a in problem.applications}
-    found = sorted(
-        (v for v in victims(problem, unloaded) if v.level == NO_WISH),
-        key=lambda v: (urgencies[v.application.name], v.application.name),
-    )
-    for asker in sorted(absent, key=lambda a: (-urgencies[a.name], a.name)):
-        given: list[Change] = []
-        own = Change(asker.name, None, ladder.floor(asker).name)
-        for victim in found:
-            if urgencies[victim.application.name] > _CLEARLY * urgencies[asker.name]:
-                break
-            given.append(change(victim))
-            if bounded(problem, (*given, own)):
-                return (*given, own)
-    return ()
-
-
 class _Draft:
-    """The residents while the plan is made; reductions come before loads when it is enacted."""
+    """Who holds what, beginning with what nobody may be without: variants that are pinned, in their windows, or wished for."""
 
     def __init__(self, problem: ResidencyProblem) -> None:
         self._problem = problem
         self._space = Space(problem)
-        self._applications = sorted(problem.applications, key=lambda a: a.name)
-        self._intensity = {a.name: intensity_rps(problem, a) for a in self._applications}
-        self._held = {a.name: ladder.resident(a) for a in self._applications}
-        self._reduced: dict[str, Change] = {}
-        self._loaded: dict[str, Option] = {}
+        outlook = Outlook(problem)
+        free_bytes = self._space.free_bytes
+        self._prospects: dict[str, Prospect] = {}
+        self._held: dict[str, Option | None] = {}
+        self._worth: dict[str, dict[str | None, float]] = {}
+        for application in sorted(problem.applications, key=lambda a: a.name):
+            if application.pinned:
+                continue
+            prospect = outlook.of(application)
+            least = _least(problem, application, prospect.loaded)
+            self._space.take(application, prospect.loaded, least)
+            self._prospects[application.name] = prospect
+            self._held[application.name] = least
+            self._worth[application.name] = {None: prospect.worth(None)}
+            self._worth[application.name].update((o.name, prospect.worth(o)) for o in _choices(prospect))
+        self._grant_wishes(free_bytes)
+
+    def hand_out(self) -> None:
+        """The step that is worth most per byte, again and again, while one fits."""
+        steps = {name: step for name in self._prospects if (step := self._step(name)) is not None}
+        while steps:
+            _, name, option = max(steps.values())
+            if self._fits(name, option):
+                self._take(name, option)
+            again = self._step(name)
+            if again is None:
+                del steps[name]
+            else:
+                steps[name] = again
 
     def changes(self) -> tuple[Change, ...]:
-        """In the order in which they keep the bound; the last loads are left out where peaks do not fit."""
-        by_name = self._problem.by_name
-        loads = [Change(name, by_name[name].resident, option.name) for name, option in self._loaded.items()]
-        while loads and not bounded(self._problem, (*self._reduced.values(), *loads)):
-            loads.pop()
-        return (*self._reduced.values(), *loads) if loads else ()
-
-    def bring_floors(self) -> None:
-        """Absent floors, those most likely to be needed per byte first; minimalists' upgrades give way."""
-        absent = [a for a in self._applications if self._held[a.name] is None and not a.pinned]
-        floors = {a.name: ladder.floor(a) for a in absent}
-        absent.sort(key=lambda a: (-self._intensity[a.name] / floors[a.name].bytes, a.name))
-        reducible = victims(self._problem, replaced) if absent else []
-        reducible.sort(key=lambda v: (self._intensity[v.application.name], v.application.name))
-        for application in absent:
-            unmoved = [v for v in reducible if v.level == NO_WISH and v.application.name not in self._reduced]
-            changes = make_room(self._space, application, floors[application.name], unmoved)
-            if changes is None:
+        """Falls before loads, the load that gains most first."""
+        falls, loads = list[Change](), list[tuple[float, Change]]()
+        for name, prospect in self._prospects.items():
+            held, loaded = self._held[name], prospect.loaded
+            if held is loaded:
                 continue
-            given = {change.application: change for change in changes}
-            for victim in unmoved:
-                if victim.application.name in given:
-                    self._space.take(victim.application, victim.loaded, victim.after)
-                    self._held[victim.application.name] = victim.after
-                    self._reduced[victim.application.name] = given[victim.application.name]
-            self._take(application, floors[application.name])
+            change = Change(name, prospect.application.resident, None if held is None else held.name)
+            if held is None or (loaded is not None and held.bytes < loaded.bytes):
+                falls.append(change)
+            else:
+                worth = self._worth[name]
+                loads.append((worth[change.before] - worth[change.after], change))
+        falls.sort(key=lambda change: (change.after is not None, change.application))
+        loads.sort(key=lambda entry: (entry[0], entry[1].application))
+        return _within_bounds(self._problem, falls, [change for _, change in loads])
 
-    def bring_wishes(self) -> None:
-        """Wished variants that fit into free memory, the higher priority first."""
+    def _grant_wishes(self, free_bytes: int) -> None:
+        """Wished variants that fit into memory that is free now, the higher priority first."""
+        now_ns = self._problem.now_ns
         wished = [
-            (-wish.priority, application.name, ladder.variant(application, wish.variant), application)
-            for application in self._applications
-            for wish in application.wishes
-            if wish.until_ns >= self._problem.now_ns and any(o.name == wish.variant for o in ladder.ladder(application))
+            (-wish.priority, name, wish.variant)
+            for name, prospect in self._prospects.items()
+            for wish in prospect.application.wishes
+            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in ladder.ladder(prospect.application))
         ]
-        wished.sort(key=lambda entry: (entry[0], entry[1], entry[2].name))
-        for _, _, option, application in wished:
-            held = self._held[application.name]
-            if (held is None or option.accuracy > held.accuracy) and self._fits(application, option):
-                self._take(application, option)
+        for _, name, variant in sorted(wished):
+            prospect = self._prospects[name]
+            option = ladder.variant(prospect.application, variant)
+            loaded = prospect.loaded
+            grown = option.peak_bytes - (0 if loaded is None else loaded.bytes)
+            if (
+                (loaded is None or option.accuracy > loaded.accuracy)
+                and grown <= free_bytes
+                and self._fits(name, option)
+            ):
+                free_bytes -= grown
+                self._take(name, option)
 
-    def upgrade(self) -> None:
-        """The step that is worth most per byte, again and again, while one fits."""
-        steps = [step for application in self._applications for step in self._steps(application)]
-        while steps:
-            steps.sort(key=lambda step: (-step[0], step[1].name, step[2].name))
-            fitting = next((step for step in steps if self._fits(step[1], step[2])), None)
-            if fitting is None:
-                return
-            _, application, option = fitting
-            self._take(application, option)
-            steps = [step for step in steps if step[1] is not application] + self._steps(application)
+    def _step(self, name: str) -> Step | None:
+        """The application's next one that fits and is worth most per byte."""
+        held, worth = self._held[name], self._worth[name]
+        base, size = worth[None if held is None else held.name], 0 if held is None else held.bytes
+        best: Step | None = None
+        for option in _choices(self._prospects[name]):
+            gain, grown = worth[option.name] - base, option.bytes - size
+            if grown > 0 and gain > 0 and self._fits(name, option):
+                best = max(best or (0.0, "", option), (gain / grown, name, option), key=lambda step: step[:2])
+        return best
 
-    def _steps(self, application: ApplicationState) -> list[tuple[float, ApplicationState, Option]]:
-        """Value per byte of each better variant."""
-        held = self._held[application.name]
-        if held is None or application.pinned or application.name in self._reduced:
-            return []
-        found = []
-        for option in ladder.ladder(application):
-            if option.accuracy <= held.accuracy or self._space.short_bytes(held, option) > 0:
-                continue
-            worth = gain(self._problem, application, self._intensity[application.name], held, option)
-            if self._space.short_bytes(held, option, beside=True) > 0:
-                worth -= swap_cost(self._problem, application, option)
-            if worth > 0:
-                found.append((worth / max(option.bytes - held.bytes, 1), application, option))
-        return found
-
-    def _fits(self, application: ApplicationState, option: Option) -> bool:
-        if application.pinned or application.name in self._reduced:
+    def _fits(self, name: str, option: Option) -> bool:
+        prospect, held = self._prospects[name], self._held[name]
+        need = option.bytes if option is prospect.loaded else option.peak_bytes
+        if need - (0 if held is None else held.bytes) > self._space.free_bytes:
             return False
-        held = self._held[application.name]
-        return (
-            self._space.short_bytes(held, option) <= 0
-            and self._space.over_ceiling_bytes(application, held, option) <= 0
-        )
+        return self._space.over_ceiling_bytes(prospect.application, held, option) <= 0
 
-    def _take(self, application: ApplicationState, option: Option) -> None:
-        self._space.take(application, self._held[application.name], option)
-        self._held[application.name] = option
-        self._loaded[application.name] = option
+    def _take(self, name: str, option: Option) -> None:
+        self._space.take(self._prospects[name].application, self._held[name], option)
+        self._held[name] = option
+
+
+def _choices(prospect: Prospect) -> Iterator[Option]:
+    """What it may hold: every variant that will do, and what it has."""
+    options = ladder.ladder(prospect.application)
+    yield from options
+    if prospect.loaded is not None and prospect.loaded not in options:
+        yield prospect.loaded
+
+
+def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Option | None) -> Option | None:
+    """The smallest that it may be left with: what it has while its window is open; else what breaks no wish."""
+    if loaded is None or is_maximalist(application, problem):
+        return loaded
+    if not application.wishes:
+        return None
+    lower = sorted((o for o in ladder.ladder(application) if o.bytes < loaded.bytes), key=lambda o: (o.bytes, o.name))
+    unbroken = (o for o in (None, *lower) if broken_wish(application, loaded, o, problem.now_ns) == NO_WISH)
+    return next(unbroken, loaded)
+
+
+def _within_bounds(problem: ResidencyProblem, falls: list[Change], loads: list[Change]) -> tuple[Change, ...]:
+    """Those that keep every bound at their moment, less the falls that nobody needs."""
+    kept: list[Change] = []
+    for change in (*falls, *loads):
+        if bounded(problem, (*kept, change)):
+            kept.append(change)
+    if not any(load in kept for load in loads):
+        return ()
+    for fall in falls:
+        rest = [change for change in kept if change is not fall]
+        if bounded(problem, tuple(rest)):
+            kept = rest
+    return tuple(kept)

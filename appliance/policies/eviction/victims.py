@@ -48,12 +48,15 @@ def victims(problem: ResidencyProblem, give_way: GiveWay) -> list[Victim]:
         loaded, after = ladder.variant(application, application.resident), give_way(application)
         freed = loaded.bytes - (0 if after is None else after.bytes)
         if freed > 0:
-            found.append(Victim(application, loaded, after, freed, _level(application, loaded, after, problem.now_ns)))
+            found.append(
+                Victim(application, loaded, after, freed, broken_wish(application, loaded, after, problem.now_ns))
+            )
     found.sort(key=lambda victim: victim.application.name)
     return found
 
 
-def _level(application: ApplicationState, loaded: Option, after: Option | None, now_ns: int) -> float:
+def broken_wish(application: ApplicationState, loaded: Option, after: Option | None, now_ns: int) -> float:
+    """The highest priority of the wishes that `after` in place of `loaded` would break; `NO_WISH` where there are none."""
     level = NO_WISH
     for wish in application.wishes:
         if wish.until_ns < now_ns or wish.priority <= level:

@@ -1,118 +1,113 @@
-"""What a variant in memory is worth: expected requests a second × accuracy × weight. Our own policy's view of windows, rates and forecasts.
+"""What a variant in memory is worth from now on. Our own policy's view of forecasts, loads and cold starts.
 
-An application's intensity is what is expected of it now: one request over the time until it is overdue, plus what comes unforeseen. A forecast is
-trusted as far as predictions are little off (`doubt_ns`) against the mean time between requests: with as much or more every request is unforeseen.
+An application's next request comes at its predicted time, give or take a Laplace residual whose mean size is known (`spread_ns`); without a forecast at
+the rate it had lately. A variant is worth the chance that the request comes while it is there, times the accuracy that it has over the smallest one; having
+nothing when the request comes, be it absent or being loaded, costs `COLD_POINTS`. What comes later counts less, for until then the plan can be made
+anew. So one scale says what an upgrade is worth, what a floor is worth, and what it costs to change variants, and a floor gives way where it is surely not
+needed before it can be back.
 """
 
-from math import exp
+from math import exp, inf
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Option, ResidencyProblem
 
-_NS = 1e-9
-_SHORTEST_S = 1e-3
-_LEAST_RPS = 1e-4
-"""Nobody is impossible: ties between applications of which nothing is known are settled by accuracy, size and load time."""
-
-_FAR = 20.0
-"""In units of H, or of how far off predictions are: what is further away is not expected at all."""
-COLD_POINTS = 40.0
+COLD_POINTS = 60.0
 """How many points of accuracy on one request outweigh that it starts cold."""
+_LOADS = 2
+_SPREADS = 0.5
+"""A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take together by which it comes later: long
+enough that a change can pay."""
+_WAITS = 1.25
+"""A load takes this much longer than alone: on the box and in the lab loads take their turns with those of others."""
+_LEAST_RPS = 1e-15
+"""Nobody is impossible (per nanosecond): memory that is left goes to those of whom nothing is known, too."""
+_FAR = 20.0
+"""In mean residuals: what is further away than this is not expected at all."""
 
 
-def unforeseen_rps(problem: ResidencyProblem, application: ApplicationState) -> float:
-    """Requests a second outside windows, times the weight."""
-    delta_s = max(problem.doubt_ns * _NS, _SHORTEST_S)
-    rate = application.rate_rps
-    found = application.unexpected_probability / delta_s if rate is None else rate * min(1.0, delta_s * rate)
-    return (found + _LEAST_RPS) * application.weight
+class Outlook:
+    """The applications of one problem, with how far a decision looks ahead."""
+
+    def __init__(self, problem: ResidencyProblem) -> None:
+        slowest_ns = max((option.load_ns for a in problem.applications for option in a.options), default=0)
+        self._now_ns = problem.now_ns
+        self._delta_ns = problem.delta_ns
+        self._loads_ns = _LOADS * slowest_ns
+        self._free_bytes = problem.memory_bytes - problem.held_bytes
+
+    def of(self, application: ApplicationState) -> "Prospect":
+        spread_ns = max(1, self._delta_ns if application.spread_ns is None else application.spread_ns)
+        arrival = Arrival(self._now_ns, application.next_request_ns, application.rate_rps, spread_ns)
+        return Prospect(application, arrival, max(1.0, self._loads_ns + _SPREADS * spread_ns), self._free_bytes)
 
 
-def intensity_rps(problem: ResidencyProblem, application: ApplicationState) -> float:
-    """Expected requests a second now and soon, times the weight: the predicted one spread over the time in which it may come, and the unforeseen."""
-    found = unforeseen_rps(problem, application)
-    predicted_ns = application.next_request_ns
-    if predicted_ns is None:
-        return found
-    theta_ns = ladder.best(application).load_ns
-    opens_ns = predicted_ns - problem.doubt_ns - theta_ns
-    span_s = (2 * problem.doubt_ns + theta_ns + max(0, opens_ns - problem.now_ns)) * _NS
-    trust = 1.0
-    if application.rate_rps is not None:
-        trust -= min(1.0, problem.doubt_ns * _NS * application.rate_rps)
-    return found + trust * application.weight / max(span_s, _SHORTEST_S)
+class Arrival:
+    """When an application's next request comes, as a distribution."""
+
+    __slots__ = ("_ahead_ns", "_rate", "_spread_ns")
+
+    def __init__(self, now_ns: int, predicted_ns: int | None, rate_rps: float | None, spread_ns: int) -> None:
+        self._ahead_ns = None if predicted_ns is None else predicted_ns - now_ns
+        self._spread_ns = spread_ns
+        self._rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RPS
+
+    def within(self, ns: float, patience_ns: float) -> float:
+        """Chance that it comes within `ns`, where coming after s counts e^(-s / `patience_ns`)."""
+        ahead_ns, spread_ns = self._ahead_ns, self._spread_ns
+        if ahead_ns is None:
+            return _exponential(self._rate, ns, patience_ns)
+        if ahead_ns <= 0:
+            return _exponential(1 / spread_ns, ns, patience_ns)
+        until_ns = min(ns, ahead_ns)
+        if ahead_ns - until_ns > _FAR * spread_ns:
+            return _exponential(_LEAST_RPS, ns, patience_ns)
+        # It has not come yet. Up to the predicted time the density rises as e^(s / spread), and falls likewise from there on.
+        at_first = exp(-ahead_ns / spread_ns)
+        rising = (1 / spread_ns - 1 / patience_ns) or 1e-18
+        found = (exp(rising * until_ns - ahead_ns / spread_ns) - at_first) / (2 * rising * spread_ns)
+        if ns > ahead_ns:
+            found += 0.5 * exp(-ahead_ns / patience_ns) * _exponential(1 / spread_ns, ns - ahead_ns, patience_ns)
+        return max(found / (1 - 0.5 * at_first), _exponential(_LEAST_RPS, ns, patience_ns))
 
 
-def urgency(problem: ResidencyProblem, application: ApplicationState) -> float:
-    """What it costs to be without its floor now: how near its next request is, times the weight and the load that the request would wait for.
-
-    Of two requests that are due, the one that was due first is the more likely to come first, overdue ones before all: so the chance falls by 1/e with
-    every H that the predicted time lies ahead, and grows likewise while it passes. Without a forecast: the rate it had lately.
-    """
-    history_s = max(problem.history_window_ns * _NS, _SHORTEST_S)
-    if application.next_request_ns is None:
-        near = (application.rate_rps or _LEAST_RPS) * history_s * exp(-_FAR)
-    else:
-        ahead = (application.next_request_ns - problem.now_ns) * _NS / history_s
-        near = exp(-max(-_FAR, min(_FAR, ahead)))
-    return near * (application.weight + _LEAST_RPS)
+def _exponential(rate: float, ns: float, patience_ns: float) -> float:
+    """The same of a request that comes at any moment, `rate` of them a nanosecond."""
+    falling = rate + 1 / patience_ns
+    return rate / falling * (1 - exp(-falling * ns))
 
 
-def horizon_s(problem: ResidencyProblem) -> float:
-    """About how long a decision stands: a window, or H where that is longer."""
-    return max(2 * problem.delta_ns, problem.history_window_ns) * _NS + _SHORTEST_S
+class Prospect:
+    """What each variant is worth to one application: points of accuracy × requests × weight."""
 
+    def __init__(self, application: ApplicationState, arrival: Arrival, patience_ns: float, free_bytes: int) -> None:
+        """`free_bytes` of memory that a variant could be loaded into beside the present one."""
+        self.application = application
+        self.loaded = ladder.resident(application)
+        self.floor = ladder.floor(application)
+        self._arrival = arrival
+        self._patience_ns = patience_ns
+        self._free_bytes = free_bytes
+        self._chance = arrival.within(inf, patience_ns)
 
-def away_s(problem: ResidencyProblem, application: ApplicationState) -> float:
-    """How long a minimalist goes without what it gives: until its next window opens, else for the horizon."""
-    horizon = horizon_s(problem)
-    if application.next_request_ns is None:
-        return 10 * horizon
-    return max(horizon, (application.next_request_ns - problem.delta_ns - problem.now_ns) * _NS)
+    def worth(self, option: Option | None, beside: bool | None = None) -> float:
+        """Of `option`, or of nothing, in the place of what is there now; of that itself where it is the same.
 
+        `beside`: what is there answers until `option` has come; None = where there is room for both now.
+        """
+        weight = self.application.weight
+        if option is None:
+            return -COLD_POINTS * self._chance * weight
+        if option is self.loaded:
+            return self.worth_there(option)
+        before = self._arrival.within(_WAITS * option.load_ns, self._patience_ns)
+        after = (option.accuracy - self.floor.accuracy) * max(0.0, self._chance - before)
+        if beside is None:
+            beside = option.peak_bytes <= self._free_bytes
+        if beside and self.loaded is not None:
+            return (after + (self.loaded.accuracy - self.floor.accuracy) * before) * weight
+        return (after - COLD_POINTS * min(before, self._chance)) * weight
 
-def gain(
-    problem: ResidencyProblem, application: ApplicationState, intensity: float, before: Option | None, after: Option
-) -> float:
-    """Accuracy × requests gained over the horizon by `after` in place of `before`: the predicted request counts once at most."""
-    better = after.accuracy - (0.0 if before is None else before.accuracy)
-    horizon = horizon_s(problem)
-    unforeseen = unforeseen_rps(problem, application)
-    foreseen = min(1.0, (intensity - unforeseen) * horizon / max(application.weight, 1e-9))
-    if foreseen > 0 and application.next_request_ns is not None:
-        foreseen *= 1.0 - _meanwhile(problem, application.next_request_ns, after.load_ns)
-    return better * (foreseen * application.weight + unforeseen * max(0.0, horizon - after.load_ns * _NS))
-
-
-def swap_cost(problem: ResidencyProblem, application: ApplicationState, after: Option) -> float:
-    """What it costs that nothing answers while `after` loads: the requests of that time, each as bad as `COLD_POINTS` of accuracy."""
-    return COLD_POINTS * requests_while(problem, application, after, unforeseen_rps(problem, application))
-
-
-def requests_while(problem: ResidencyProblem, application: ApplicationState, after: Option, unforeseen: float) -> float:
-    """Expected requests, times the weight, while `after` loads, `unforeseen` of them a second."""
-    # It waits for others' loads and unloads: on the box and in the lab they take their turns.
-    load_ns = after.load_ns + after.load_ns // 2
-    return unforeseen * load_ns * _NS + foreseen_within(problem, application, load_ns)
-
-
-def foreseen_within(problem: ResidencyProblem, application: ApplicationState, ns: int) -> float:
-    """Chance, times the weight, that the predicted request comes before `ns` are over."""
-    if application.next_request_ns is None:
-        return 0.0
-    return _meanwhile(problem, application.next_request_ns, ns) * application.weight
-
-
-def _meanwhile(problem: ResidencyProblem, predicted_ns: int, load_ns: int) -> float:
-    """Chance that the predicted request, which has not come yet, comes before `load_ns` are over; residuals being Laplace's with mean size Δ."""
-    late_ns, delta_ns = problem.now_ns - predicted_ns, problem.doubt_ns
-    if late_ns + load_ns < -_FAR * delta_ns:
-        return 0.0
-    if late_ns >= 0:
-        return 1.0 - exp(-load_ns / delta_ns)
-    return 1.0 - _stays_away(late_ns + load_ns, delta_ns) / _stays_away(late_ns, delta_ns)
-
-
-def _stays_away(late_ns: int, delta_ns: int) -> float:
-    """Chance that a request is more than `late_ns` late."""
-    return 0.5 * exp(-late_ns / delta_ns) if late_ns >= 0 else 1.0 - 0.5 * exp(late_ns / delta_ns)
+    def worth_there(self, option: Option) -> float:
+        """Of `option` from the moment at which it is there."""
+        return (option.accuracy - self.floor.accuracy) * self._chance * self.application.weight

@@ -4,10 +4,13 @@ The caller owns one `Residuals` and one `Interarrivals` and feeds them on its lo
 """
 
 from collections import deque
+from collections.abc import Sequence
 from math import sqrt
 
 WINDOW = 64
 """Values kept per application: a busy application weighs in "over all applications" no more than this many requests of a quiet one."""
+_ENOUGH = 16
+"""Residuals from which on an application is judged by its own."""
 ALPHA = 1.02
 """The paper's best (§IV-E)."""
 ALPHA_MAX = 2.0
@@ -31,6 +34,10 @@ class Windows:
     def forget(self, key: str) -> None:
         for value in self._kept.pop(key, ()):
             self._take(value, -1)
+
+    def of(self, key: str) -> Sequence[int]:
+        """The latest values of one key, oldest first."""
+        return self._kept.get(key, ())
 
     @property
     def mean(self) -> float:
@@ -71,6 +78,13 @@ class Residuals:
         if not self._windows.count:
             return self._initial_ns
         return max(0, round(self._windows.mean + alpha * self._windows.deviation))
+
+    def mean_ns(self, application: str) -> int:
+        """D of one application, or over all of them while it has few residuals of its own; `initial_ns` before the first."""
+        own = self._windows.of(application)
+        if len(own) >= _ENOUGH:
+            return sum(own) // len(own)
+        return round(self._windows.mean) if self._windows.count else self._initial_ns
 
 
 class Interarrivals:

@@ -45,7 +45,7 @@ class RoomProblem:
     resident: tuple[ResidentBuild, ...]
     """Resident builds, and those being loaded, which count as pinned."""
     leaving: frozenset[str] = frozenset()
-    """Builds that are on their way out: none of them can be a replacement."""
+    """Builds that are on their way out, or wait for room themselves: none of them can be a replacement."""
     is_urgent: bool = True
     """A request waits for it; otherwise it is brought in the background, ahead of time."""
     since_ns: int | None = None
