@@ -4,19 +4,18 @@ A fall is cheap where the application is not expected before it can be back. It 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.eviction.space import Space, bounded
-from appliance.policies.eviction.victims import broken_wish
+from appliance.policies.eviction.victims import NO_WISH, broken_wish
 from appliance.policies.eviction.windows import is_maximalist
 from appliance.policies.eviction.worth import Outlook, Prospect
 
 
-@dataclass(frozen=True, slots=True)
-class Fall:
-    """A minimalist goes down to `after`, or out of memory where that is None."""
+class Fall(NamedTuple):
+    """A minimalist goes down to `after`, or out of memory where that is None. A tuple, for two are made of every application at every decision."""
 
     prospect: Prospect
     after: Option | None
@@ -27,25 +26,33 @@ class Fall:
 
 
 def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
-    """Every fall of every minimalist that is not pinned, the requester apart."""
-    return [
+    """Of every minimalist that is not pinned, the requester apart: to its floor, and out of memory. Those that cost least a byte first."""
+    found = [
         fall
         for application in problem.applications
         if application.resident is not None and not application.pinned and application.name != problem.request
         if not is_maximalist(application, problem)
         for fall in _falls_of(problem, outlook.of(application))
     ]
+    found.sort(key=lambda fall: (fall.loss / fall.freed_bytes, fall.prospect.application.name, fall.freed_bytes))
+    return found
 
 
 def _falls_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Fall]:
-    loaded, application = prospect.loaded, prospect.application
+    loaded = prospect.loaded
     assert loaded is not None
-    kept = prospect.worth(loaded)
-    for after in (None, *ladder.ladder(application)):
-        freed = loaded.bytes - (0 if after is None else after.bytes)
-        if freed > 0:
-            level = broken_wish(application, loaded, after, problem.now_ns)
-            yield Fall(prospect, after, freed, kept - prospect.worth(after, beside=False), level)
+    if prospect.floor.bytes < loaded.bytes:
+        yield _fall(problem, prospect, loaded, prospect.floor)
+    if loaded.bytes > 0:
+        yield _fall(problem, prospect, loaded, None)
+
+
+def _fall(problem: ResidencyProblem, prospect: Prospect, loaded: Option, after: Option | None) -> Fall:
+    freed = loaded.bytes - (0 if after is None else after.bytes)
+    loss = prospect.worth_there(loaded) - prospect.worth(after, beside=False)
+    application = prospect.application
+    level = broken_wish(application, loaded, after, problem.now_ns) if application.wishes else NO_WISH
+    return Fall(prospect, after, freed, loss, level)
 
 
 def best_exchange(
@@ -82,22 +89,24 @@ def change(fall: Fall) -> Change:
 def _room(
     problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Fall], *, beside: bool
 ) -> list[Fall] | None:
-    """Falls, at most one of an application, that let `option` fit, those that cost least a byte first; None where there are none."""
+    """Falls, at most one of an application, that let `option` fit; None where there are none. What one fall can do alone, cheaper, it does."""
     space = Space(problem)
     short = space.short_bytes(ladder.resident(asker), option, beside=beside)
     over = space.over_ceiling_bytes(asker, ladder.resident(asker), option)
-    able = [f for f in found if _able(space, f, asker, short, over)]
-    taken: dict[str, Fall] = {}
-    while short > 0 or over > 0:
-        fall = _cheapest(able, taken, max(short, over))
-        if fall is None:
-            return None
-        name = fall.prospect.application.name
-        freed = fall.freed_bytes - (taken[name].freed_bytes if name in taken else 0)
-        short -= freed
-        over -= freed if fall.prospect.application.tenant == asker.tenant else 0
-        taken[name] = fall
-    given = _lifted(able, taken, -max(short, over))
+    if short <= 0 and over <= 0:
+        return []
+    able = [f for f in found if _able(space, f, asker, short, over)] if problem.tenants else found
+    given = _cheapest(able, asker, short, over)
+    if given is None:
+        return None
+    if len(given) > 1 and over <= 0:
+        alone = min((f for f in able if f.freed_bytes >= short), key=_loss, default=None)
+        if alone is not None and alone.loss < sum(map(_loss, given)):
+            given = [alone]
+    slack = sum(fall.freed_bytes for fall in given) - max(short, over)
+    for place, fall in enumerate(given):
+        given[place] = _lifted(problem, fall, slack)
+        slack -= fall.freed_bytes - given[place].freed_bytes
     given.sort(key=lambda fall: (fall.after is not None, fall.prospect.application.name))
     changes = tuple(change(fall) for fall in given)
     own = Change(asker.name, asker.resident, option.name)
@@ -112,39 +121,40 @@ def _able(space: Space, fall: Fall, asker: ApplicationState, short: int, over: i
     return space.spares(application, fall.freed_bytes, asker)
 
 
-def _cheapest(able: Sequence[Fall], taken: dict[str, Fall], short: int) -> Fall | None:
-    """The fall, or further fall, that costs least for each byte that is of use."""
-    best: Fall | None = None
-    best_price = float("inf")
+def _cheapest(able: Sequence[Fall], asker: ApplicationState, short: int, over: int) -> list[Fall] | None:
+    """Those in their order until it is enough, less those that the later ones made needless; the dearest are asked first whether they are."""
+    taken: dict[str, Fall] = {}
     for fall in able:
-        loss, freed = fall.loss, fall.freed_bytes
-        before = taken.get(fall.prospect.application.name)
-        if before is not None:
-            loss, freed = loss - before.loss, freed - before.freed_bytes
-        if freed <= 0:
-            continue
-        price = loss / min(freed, short)
-        if price < best_price or (price == best_price and best is not None and _name(fall) < _name(best)):
-            best, best_price = fall, price
-    return best
-
-
-def _lifted(able: Sequence[Fall], taken: dict[str, Fall], slack: int) -> list[Fall]:
-    """With what is freed beyond the need each one that falls, the dearest first, falls no further than it must, or not at all."""
-    given = []
-    for fall in sorted(taken.values(), key=lambda fall: (-fall.loss, _name(fall))):
-        lifted = fall
-        for other in able:
-            less = fall.freed_bytes - other.freed_bytes
-            if other.prospect is fall.prospect and less <= slack and other.loss < lifted.loss:
-                lifted = other
-        if fall.freed_bytes <= slack and lifted.loss > 0:
+        if short <= 0 and over <= 0:
+            break
+        application = fall.prospect.application
+        before = taken.get(application.name)
+        freed = fall.freed_bytes - (0 if before is None else before.freed_bytes)
+        if freed > 0:
+            short -= freed
+            over -= freed if application.tenant == asker.tenant else 0
+            taken[application.name] = fall
+    if short > 0 or over > 0:
+        return None
+    slack = -max(short, over)
+    given = sorted(taken.values(), key=lambda fall: (-fall.loss, fall.prospect.application.name))
+    for fall in tuple(given):
+        if fall.freed_bytes <= slack and fall.loss > 0:
+            given.remove(fall)
             slack -= fall.freed_bytes
-            continue
-        slack -= fall.freed_bytes - lifted.freed_bytes
-        given.append(lifted)
     return given
 
 
-def _name(fall: Fall) -> tuple[str, int]:
-    return fall.prospect.application.name, fall.freed_bytes
+def _lifted(problem: ResidencyProblem, fall: Fall, slack: int) -> Fall:
+    """The same, falling no further than it must."""
+    loaded = fall.prospect.loaded
+    assert loaded is not None
+    for option in ladder.ladder(fall.prospect.application):
+        if option.bytes < loaded.bytes and loaded.bytes - option.bytes >= fall.freed_bytes - slack:
+            higher = _fall(problem, fall.prospect, loaded, option)
+            return higher if higher.loss < fall.loss else fall
+    return fall
+
+
+def _loss(fall: Fall) -> float:
+    return fall.loss

@@ -5,7 +5,7 @@ which is worth more than what must be loaded first. That is the greedy answer to
 sizes it loses 0.3 points of utility to the exact one.
 """
 
-from collections.abc import Iterator
+from operator import itemgetter
 
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
@@ -39,6 +39,7 @@ class _Draft:
         free_bytes = self._space.free_bytes
         self._prospects: dict[str, Prospect] = {}
         self._held: dict[str, Option | None] = {}
+        self._choices: dict[str, list[Option]] = {}
         self._worth: dict[str, dict[str | None, float]] = {}
         for application in sorted(problem.applications, key=lambda a: a.name):
             if application.pinned:
@@ -48,15 +49,16 @@ class _Draft:
             self._space.take(application, prospect.loaded, least)
             self._prospects[application.name] = prospect
             self._held[application.name] = least
+            self._choices[application.name] = _choices(prospect)
             self._worth[application.name] = {None: prospect.worth(None)}
-            self._worth[application.name].update((o.name, prospect.worth(o)) for o in _choices(prospect))
+            self._worth[application.name].update((o.name, prospect.worth(o)) for o in self._choices[application.name])
         self._grant_wishes(free_bytes)
 
     def hand_out(self) -> None:
         """The step that is worth most per byte, again and again, while one fits."""
         steps = {name: step for name in self._prospects if (step := self._step(name)) is not None}
         while steps:
-            _, name, option = max(steps.values())
+            _, name, option = max(steps.values(), key=itemgetter(0, 1))
             if self._fits(name, option):
                 self._take(name, option)
             again = self._step(name)
@@ -109,10 +111,12 @@ class _Draft:
         held, worth = self._held[name], self._worth[name]
         base, size = worth[None if held is None else held.name], 0 if held is None else held.bytes
         best: Step | None = None
-        for option in _choices(self._prospects[name]):
+        for option in self._choices[name]:
             gain, grown = worth[option.name] - base, option.bytes - size
-            if grown > 0 and gain > 0 and self._fits(name, option):
-                best = max(best or (0.0, "", option), (gain / grown, name, option), key=lambda step: step[:2])
+            if grown <= 0 or gain <= 0 or (best is not None and gain / grown <= best[0]):
+                continue
+            if self._fits(name, option):
+                best = (gain / grown, name, option)
         return best
 
     def _fits(self, name: str, option: Option) -> bool:
@@ -127,12 +131,11 @@ class _Draft:
         self._held[name] = option
 
 
-def _choices(prospect: Prospect) -> Iterator[Option]:
+def _choices(prospect: Prospect) -> list[Option]:
     """What it may hold: every variant that will do, and what it has."""
     options = ladder.ladder(prospect.application)
-    yield from options
-    if prospect.loaded is not None and prospect.loaded not in options:
-        yield prospect.loaded
+    loaded = prospect.loaded
+    return options if loaded is None or loaded in options else [*options, loaded]
 
 
 def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Option | None) -> Option | None:
@@ -147,7 +150,9 @@ def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Opt
 
 
 def _within_bounds(problem: ResidencyProblem, falls: list[Change], loads: list[Change]) -> tuple[Change, ...]:
-    """Those that keep every bound at their moment, less the falls that nobody needs."""
+    """All of them, or where that breaks a bound those that keep every bound at their moment, less the falls that nobody needs then."""
+    if not loads or bounded(problem, (*falls, *loads)):
+        return (*falls, *loads) if loads else ()
     kept: list[Change] = []
     for change in (*falls, *loads):
         if bounded(problem, (*kept, change)):

@@ -20,8 +20,8 @@ _SPREADS = 0.5
 enough that a change can pay."""
 _WAITS = 1.25
 """A load takes this much longer than alone: on the box and in the lab loads take their turns with those of others."""
-_LEAST_RPS = 1e-15
-"""Nobody is impossible (per nanosecond): memory that is left goes to those of whom nothing is known, too."""
+_LEAST_RATE = 1e-15
+"""Requests a nanosecond of those of whom nothing is known: nobody is impossible, and memory that is left goes to them, too."""
 _FAR = 20.0
 """In mean residuals: what is further away than this is not expected at all."""
 
@@ -37,58 +37,63 @@ class Outlook:
         self._free_bytes = problem.memory_bytes - problem.held_bytes
 
     def of(self, application: ApplicationState) -> "Prospect":
-        spread_ns = max(1, self._delta_ns if application.spread_ns is None else application.spread_ns)
-        arrival = Arrival(self._now_ns, application.next_request_ns, application.rate_rps, spread_ns)
-        return Prospect(application, arrival, max(1.0, self._loads_ns + _SPREADS * spread_ns), self._free_bytes)
+        spread_ns = (self._delta_ns if application.spread_ns is None else application.spread_ns) or 1
+        patience_ns = (self._loads_ns + _SPREADS * spread_ns) or 1
+        arrival = Arrival(self._now_ns, application.next_request_ns, application.rate_rps, spread_ns, patience_ns)
+        return Prospect(application, arrival, self._free_bytes)
 
 
 class Arrival:
-    """When an application's next request comes, as a distribution."""
+    """When an application's next request comes, as a distribution; coming after s counts e^(-s / `patience_ns`)."""
 
-    __slots__ = ("_ahead_ns", "_rate", "_spread_ns")
+    __slots__ = ("_ahead_ns", "_at_first", "_falling", "_patience_ns", "_rate")
 
-    def __init__(self, now_ns: int, predicted_ns: int | None, rate_rps: float | None, spread_ns: int) -> None:
-        self._ahead_ns = None if predicted_ns is None else predicted_ns - now_ns
-        self._spread_ns = spread_ns
-        self._rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RPS
+    def __init__(
+        self, now_ns: int, predicted_ns: int | None, rate_rps: float | None, spread_ns: int, patience_ns: float
+    ) -> None:
+        self._patience_ns = patience_ns
+        self._ahead_ns = 0
+        self._at_first = 1.0
+        if predicted_ns is None:
+            self._rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RATE
+        else:
+            self._rate = 1 / spread_ns
+            if predicted_ns > now_ns:
+                self._ahead_ns = predicted_ns - now_ns
+                self._at_first = exp(-self._ahead_ns / spread_ns)
+        self._falling = self._rate + 1 / patience_ns
 
-    def within(self, ns: float, patience_ns: float) -> float:
-        """Chance that it comes within `ns`, where coming after s counts e^(-s / `patience_ns`)."""
-        ahead_ns, spread_ns = self._ahead_ns, self._spread_ns
-        if ahead_ns is None:
-            return _exponential(self._rate, ns, patience_ns)
+    def within(self, ns: float) -> float:
+        """Chance that it comes within `ns`."""
+        ahead_ns, rate, falling = self._ahead_ns, self._rate, self._falling
         if ahead_ns <= 0:
-            return _exponential(1 / spread_ns, ns, patience_ns)
-        until_ns = min(ns, ahead_ns)
-        if ahead_ns - until_ns > _FAR * spread_ns:
-            return _exponential(_LEAST_RPS, ns, patience_ns)
-        # It has not come yet. Up to the predicted time the density rises as e^(s / spread), and falls likewise from there on.
-        at_first = exp(-ahead_ns / spread_ns)
-        rising = (1 / spread_ns - 1 / patience_ns) or 1e-18
-        found = (exp(rising * until_ns - ahead_ns / spread_ns) - at_first) / (2 * rising * spread_ns)
+            return rate / falling * (1 - exp(-falling * ns))
+        least = _LEAST_RATE * (self._patience_ns if ns > self._patience_ns else ns)
+        until_ns = ahead_ns if ns > ahead_ns else ns
+        if (ahead_ns - until_ns) * rate > _FAR:
+            return least
+        # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from there on.
+        rising = (2 * rate - falling) or 1e-18
+        found = (exp(rising * until_ns - ahead_ns * rate) - self._at_first) / rising
         if ns > ahead_ns:
-            found += 0.5 * exp(-ahead_ns / patience_ns) * _exponential(1 / spread_ns, ns - ahead_ns, patience_ns)
-        return max(found / (1 - 0.5 * at_first), _exponential(_LEAST_RPS, ns, patience_ns))
-
-
-def _exponential(rate: float, ns: float, patience_ns: float) -> float:
-    """The same of a request that comes at any moment, `rate` of them a nanosecond."""
-    falling = rate + 1 / patience_ns
-    return rate / falling * (1 - exp(-falling * ns))
+            found += exp(-ahead_ns / self._patience_ns) * (1 - exp(-falling * (ns - ahead_ns))) / falling
+        found *= 0.5 * rate / (1 - 0.5 * self._at_first)
+        return found if found > least else least
 
 
 class Prospect:
     """What each variant is worth to one application: points of accuracy × requests × weight."""
 
-    def __init__(self, application: ApplicationState, arrival: Arrival, patience_ns: float, free_bytes: int) -> None:
+    __slots__ = ("_arrival", "_chance", "_free_bytes", "application", "floor", "loaded")
+
+    def __init__(self, application: ApplicationState, arrival: Arrival, free_bytes: int) -> None:
         """`free_bytes` of memory that a variant could be loaded into beside the present one."""
         self.application = application
         self.loaded = ladder.resident(application)
         self.floor = ladder.floor(application)
         self._arrival = arrival
-        self._patience_ns = patience_ns
         self._free_bytes = free_bytes
-        self._chance = arrival.within(inf, patience_ns)
+        self._chance = arrival.within(inf)
 
     def worth(self, option: Option | None, beside: bool | None = None) -> float:
         """Of `option`, or of nothing, in the place of what is there now; of that itself where it is the same.
@@ -100,7 +105,7 @@ class Prospect:
             return -COLD_POINTS * self._chance * weight
         if option is self.loaded:
             return self.worth_there(option)
-        before = self._arrival.within(_WAITS * option.load_ns, self._patience_ns)
+        before = self._arrival.within(_WAITS * option.load_ns)
         after = (option.accuracy - self.floor.accuracy) * max(0.0, self._chance - before)
         if beside is None:
             beside = option.peak_bytes <= self._free_bytes
