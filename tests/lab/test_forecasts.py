@@ -5,12 +5,14 @@ from appliance.policies.forecast.base import Prediction
 
 
 def test_requests_answer_the_times_in_their_order() -> None:
-    """An early one is not expected again; a late one does not use up the time after it, though that is nearer."""
+    """An early one is not expected again; a late one does not use up the time after it, though that is nearer. After the last nothing is expected."""
     given = Given((10, 20, 30), (18, 19, 31))
     assert given.predict((), 0) == Prediction(10, 0)
     assert given.predict((18,), 18) == Prediction(20, 0)
     assert given.predict((18, 19), 19) == Prediction(30, 0)
-    assert given.predict((18, 19, 31), 31) is None
+    last = given.predict((18, 19, 31), 31)
+    assert last is not None
+    assert last.next_ns > 10**15
 
 
 def test_what_is_late_is_expected_later_and_later() -> None:

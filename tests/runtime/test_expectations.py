@@ -92,7 +92,7 @@ def test_windows_stay_narrow_where_a_share_is_set() -> None:
     for start in range(10, 200, 10):
         all_.arrived("a", (start + 3) * S)
     assert all_.delta_ns == S
-    assert all_.spread_ns == 3 * S
+    assert all_.spread_ns("a") == 3 * S
 
 
 def test_a_late_request_stays_due_for_when_it_was() -> None:

@@ -24,6 +24,8 @@ _LEAST_RATE = 1e-15
 """Requests a nanosecond of those of whom nothing is known: nobody is impossible, and memory that is left goes to them, too."""
 _FAR = 20.0
 """In mean residuals: what is further away than this is not expected at all."""
+_NEARLY_LEVEL = 1e-4
+"""Where a density rises by less than this it is taken for level: the exact formula would lose its digits."""
 
 
 class Outlook:
@@ -73,8 +75,11 @@ class Arrival:
         if (ahead_ns - until_ns) * rate > _FAR:
             return least
         # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from there on.
-        rising = (2 * rate - falling) or 1e-18
-        found = (exp(rising * until_ns - ahead_ns * rate) - self._at_first) / rising
+        rising = 2 * rate - falling
+        if abs(rising * until_ns) < _NEARLY_LEVEL:
+            found = self._at_first * until_ns
+        else:
+            found = (exp(rising * until_ns - ahead_ns * rate) - self._at_first) / rising
         if ns > ahead_ns:
             found += exp(-ahead_ns / self._patience_ns) * (1 - exp(-falling * (ns - ahead_ns))) / falling
         found *= 0.5 * rate / (1 - 0.5 * self._at_first)

@@ -124,31 +124,3 @@ def test_overlap_goes_last() -> None:
             {**problem([asker, *others], "image_classification", memory_mb=max(memory_mb, 971)), "policy": "ws-bfe"}
         )
         assert chosen["actions"][0]["application"] == "sentence_prediction", (memory_mb, count)
-
-
-def test_floors_take_no_floor_for_an_upgrade() -> None:
-    """Absent floors come before upgrades, and an upgrade unloads nobody."""
-    names = ["face_recognition", "speech_recognition", "text_classification"]
-    written = problem([application(n) for n in names], names[0], memory_mb=360, intent="rebalance", policy="floors")
-    answer: Any = plan_one(written)
-    assert {(a["application"], a["to"]) for a in answer["actions"]} == {(n, "INT8") for n in names}
-
-
-def test_floors_change_hands_where_they_do_not_all_fit() -> None:
-    """The absent application that is due first takes the place of the one that is due last, not of one that is overdue."""
-    names = ["face_recognition", "speech_recognition", "text_classification"]
-    due_s = {names[0]: 1010.0, names[1]: 990.0, names[2]: 1060.0}
-    residents = [application(n, "INT8", next_request_s=due_s[n]) for n in names[1:]]
-    asker = application(names[0], next_request_s=due_s[names[0]])
-    written = problem([asker, *residents], names[0], memory_mb=230, intent="rebalance", policy="floors")
-    answer: Any = plan_one({**written, "history_window_s": 10.0})
-    assert [(a["application"], a["to"]) for a in answer["actions"]] == [(names[2], None), (names[0], "INT8")]
-
-
-def test_floors_stay_where_the_difference_is_a_trifle() -> None:
-    """Two applications that are due at about the same time do not change places."""
-    there = application("text_classification", "INT8", next_request_s=1020.0)
-    absent = application("face_recognition", next_request_s=1019.5)
-    written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="floors")
-    answer: Any = plan_one({**written, "history_window_s": 10.0})
-    assert answer["actions"] == []

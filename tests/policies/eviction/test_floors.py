@@ -1,0 +1,98 @@
+"""Our own policy: floors first, upgrades where they are worth most, and a floor gives way where it is surely not needed meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from appliance.lab.plan import plan_one
+from tests.instances.residency import application, problem
+
+FACES, SPEECH, TEXT = "face_recognition", "speech_recognition", "text_classification"
+
+
+def _plan(applications: list[dict[str, Any]], request: str, **more: Any) -> dict[str, str | None]:
+    """Application → what it gets."""
+    answer: Any = plan_one({**problem(applications, request, policy="floors", **more)})
+    return {a["application"]: a["to"] for a in answer["actions"]}
+
+
+def test_take_no_floor_for_an_upgrade() -> None:
+    """Absent floors come before upgrades, and an upgrade unloads nobody."""
+    names = ["face_recognition", "speech_recognition", "text_classification"]
+    written = problem([application(n) for n in names], names[0], memory_mb=360, intent="rebalance", policy="floors")
+    answer: Any = plan_one(written)
+    assert {(a["application"], a["to"]) for a in answer["actions"]} == {(n, "INT8") for n in names}
+
+
+def test_change_hands_where_they_do_not_all_fit() -> None:
+    """The absent application that is due first takes the place of the one that is due last, not of one that is overdue."""
+    names = ["face_recognition", "speech_recognition", "text_classification"]
+    due_s = {names[0]: 1010.0, names[1]: 990.0, names[2]: 1060.0}
+    residents = [application(n, "INT8", next_request_s=due_s[n]) for n in names[1:]]
+    asker = application(names[0], next_request_s=due_s[names[0]])
+    written = problem([asker, *residents], names[0], memory_mb=230, intent="rebalance", policy="floors")
+    answer: Any = plan_one({**written, "history_window_s": 10.0})
+    assert [(a["application"], a["to"]) for a in answer["actions"]] == [(names[2], None), (names[0], "INT8")]
+
+
+def test_stay_where_the_difference_is_a_trifle() -> None:
+    """Two applications that are due at about the same time do not change places."""
+    there = application("text_classification", "INT8", next_request_s=1020.0, spread_s=10.0)
+    absent = application("face_recognition", next_request_s=1019.5, spread_s=10.0)
+    written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="floors")
+    answer: Any = plan_one({**written, "history_window_s": 10.0})
+    assert answer["actions"] == []
+
+
+def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> None:
+    """Speech is asked in two seconds and text in a minute, both predicted to 50 ms: text's floor can be back in time. Predicted to 30 s it may not."""
+    soon = application(SPEECH, "INT8", next_request_s=1002.0)
+    later = application(TEXT, "INT8", next_request_s=1060.0)
+    sure = [{**a, "spread_s": 0.05} for a in (soon, later)]
+    unsure = [{**a, "spread_s": 30.0} for a in (soon, later)]
+    assert _plan(sure, SPEECH, memory_mb=300, intent="rebalance") == {TEXT: None, SPEECH: "FP32"}
+    assert _plan(unsure, SPEECH, memory_mb=300, intent="rebalance") == {}
+
+
+def test_what_nobody_expects_stays_while_there_is_room() -> None:
+    """Nothing is known of two applications: what is in memory stays, and what fits comes; else both have something."""
+    names = [FACES, SPEECH]
+    written = [application(FACES, "FP32"), application(SPEECH)]
+    assert _plan(written, names[0], memory_mb=650, intent="rebalance") == {SPEECH: "INT8"}
+    assert _plan(written, names[0], memory_mb=540, intent="rebalance") == {FACES: "INT8", SPEECH: "FP32"}
+
+
+def test_where_nobody_waits_nobody_gives_way() -> None:
+    """A window that opens brings what fits into free memory; more is found between requests."""
+    asker = application(SPEECH, "INT8", next_request_s=1000.5)
+    other = application(TEXT, "FP32", next_request_s=1500.0)
+    assert _plan([asker, other], SPEECH, memory_mb=650, intent="procure") == {}
+    assert _plan([asker, other], SPEECH, memory_mb=1000, intent="procure") == {SPEECH: "FP32"}
+
+
+def test_a_requester_takes_from_whom_it_costs_least() -> None:
+    """Faces are asked in half a minute, text in five seconds: for speech it is faces that fall, to the floor and no further."""
+    asker = application(SPEECH)
+    residents = [
+        application(FACES, "FP32", next_request_s=1030.0, spread_s=1.0),
+        application(TEXT, "FP32", next_request_s=1005.0, spread_s=1.0),
+    ]
+    assert _plan([asker, *residents], SPEECH, memory_mb=1040) == {FACES: "INT8", SPEECH: "FP32"}
+
+
+def test_a_requester_takes_floors_only_when_it_must() -> None:
+    """Two floors and 20 MB: the one that is asked later leaves, for the requester's smallest variant alone."""
+    residents = [
+        application(FACES, "INT8", next_request_s=1001.5, spread_s=1.0),
+        application(TEXT, "INT8", next_request_s=1009.0, spread_s=1.0),
+    ]
+    assert _plan([application(SPEECH), *residents], SPEECH, memory_mb=297) == {TEXT: None, SPEECH: "INT8"}
+
+
+@pytest.mark.parametrize("until_s", [990.0, 1100.0])
+def test_a_wish_keeps_what_it_names(until_s: float) -> None:
+    """As long as it lasts, what a planner wants kept gives way to nobody's upgrade."""
+    wished = application(TEXT, "FP32", next_request_s=1500.0, keep=[{"variant": "FP16", "until_s": until_s}])
+    asker = application(SPEECH, "INT8", next_request_s=1003.0)
+    changes = _plan([asker, {**wished, "spread_s": 0.5}], SPEECH, memory_mb=640, intent="rebalance")
+    assert changes.get(TEXT, "FP32") in ({"FP32", "FP16"} if until_s > 1000 else {"INT8", None})
