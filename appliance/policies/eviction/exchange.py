@@ -26,7 +26,10 @@ class Fall(NamedTuple):
 
 
 def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
-    """Of every minimalist that is not pinned, the requester apart: to its floor, and out of memory. Those that cost least a byte first."""
+    """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of memory.
+
+    Those that cost least a byte first.
+    """
     found = [
         fall
         for application in problem.applications
@@ -41,8 +44,10 @@ def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
 def _falls_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Fall]:
     loaded = prospect.loaded
     assert loaded is not None
-    if prospect.floor.bytes < loaded.bytes:
-        yield _fall(problem, prospect, loaded, prospect.floor)
+    application = prospect.application
+    for after in ladder.ladder(application) if application.wishes else (prospect.floor,):
+        if after.bytes < loaded.bytes:
+            yield _fall(problem, prospect, loaded, after)
     if loaded.bytes > 0:
         yield _fall(problem, prospect, loaded, None)
 

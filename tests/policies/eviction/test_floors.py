@@ -89,6 +89,12 @@ def test_a_requester_takes_floors_only_when_it_must() -> None:
     assert _plan([application(SPEECH), *residents], SPEECH, memory_mb=297) == {TEXT: None, SPEECH: "INT8"}
 
 
+def test_a_requester_leaves_what_is_wished_for() -> None:
+    """Text falls as far as the wish lets it, and no further."""
+    wished = application(TEXT, "FP32", next_request_s=1500.0, keep=[{"variant": "FP16", "until_s": 1100.0}])
+    assert _plan([application(SPEECH), wished], SPEECH, memory_mb=700) == {TEXT: "FP16", SPEECH: "FP32"}
+
+
 @pytest.mark.parametrize("until_s", [990.0, 1100.0])
 def test_a_wish_keeps_what_it_names(until_s: float) -> None:
     """As long as it lasts, what a planner wants kept gives way to nobody's upgrade."""
