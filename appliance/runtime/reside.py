@@ -24,6 +24,8 @@ from appliance.runtime.zoos import Zoo, Zoos
 _PER_MINUTE_NS = 60 * NS_PER_S
 _LOOK_S = 0.25
 """As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
+_REST_NS = NS_PER_S // 10
+"""Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better things to do."""
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
 
@@ -63,6 +65,7 @@ class Resider:
         self._lead_ns = 0
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
+        self._looked_ns = -_REST_NS
         room.changing = self._busy
         memory.watch(self._moved)
         self.transitions = 0
@@ -159,8 +162,9 @@ class Resider:
                     self._procure(zoo)
         if len(self._busy) > was_busy:
             self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
-        elif not self._is_settled:
+        elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
             self._is_settled = True
+            self._looked_ns = now_ns
             self._rebalance()
 
     def _load_ns(self, zoo: Zoo) -> int:
@@ -196,8 +200,8 @@ class Resider:
             is not None
         ]
         wait_s = None if not edges else max(0.0, (min(edges) - self._clock.now_ns()) / NS_PER_S)
-        if wait_s is not None and self._is_better_wanted():
-            wait_s = min(wait_s, _LOOK_S)
+        if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
+            wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
             self._is_settled = False
         try:
             async with asyncio.timeout(wait_s):
