@@ -168,7 +168,7 @@ class MemoryManager:
         self._changes.announce()
 
     def replace(self, replacement: Replacement) -> bool:
-        """Bring a smaller build in the place of a resident one, beside it first if there is room. False when that is not possible now."""
+        """Bring another build in the place of a resident one, beside it first if there is room. False when that is not possible now."""
         victim = self._ledger.get(replacement.victim)
         if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
             return False

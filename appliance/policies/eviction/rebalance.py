@@ -151,8 +151,10 @@ def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Opt
 
 def _within_bounds(problem: ResidencyProblem, falls: list[Change], loads: list[Change]) -> tuple[Change, ...]:
     """All of them, or where that breaks a bound those that keep every bound at their moment, less the falls that nobody needs then."""
-    if not loads or bounded(problem, (*falls, *loads)):
-        return (*falls, *loads) if loads else ()
+    if not loads:
+        return ()
+    if bounded(problem, (*falls, *loads)):
+        return (*falls, *loads)
     kept: list[Change] = []
     for change in (*falls, *loads):
         if bounded(problem, (*kept, change)):

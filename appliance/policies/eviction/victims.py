@@ -83,20 +83,17 @@ def make_room(
     wanted: Option,
     found: Sequence[Victim],
     choose: Choose | None = None,
-    beside: bool | None = None,
 ) -> list[Change] | None:
     """Take victims until `wanted` fits, or say None; `space` is left as it was (Alg. 1: nothing is enacted before the sum suffices).
 
-    `choose` None: in the order of `found`. Where the tenant's ceiling is in the way, only its own applications can help; they go
-    first. `beside`: the requester's present variant stays until the new one is there, as that of a pinned one does.
+    `choose` None: in the order of `found`. Where the tenant's ceiling is in the way, only its own applications can help; they go first.
     """
     space = space.copy()
-    beside = asker.pinned if beside is None else beside
     before = ladder.resident(asker)
     pool, changes = list(found), list[Change]()
     left = sum(victim.freed_bytes for victim in pool)
     while True:
-        short = space.short_bytes(before, wanted, beside=beside)
+        short = space.short_bytes(before, wanted, beside=asker.pinned)
         over = space.over_ceiling_bytes(asker, before, wanted)
         if short <= 0 and over <= 0:
             return changes
