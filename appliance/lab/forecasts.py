@@ -11,6 +11,8 @@ from appliance.policies.forecast.history import next_ns
 
 _NEVER_NS = 10**6 * NS_PER_S
 """Ahead of now: after the last time nothing is expected, which is more than that nothing is known."""
+_LATER = 3
+"""Times after the next one that are told, too: with more of them nothing gets better, and every decision looks at all."""
 _REACH_GAPS = 5
 """A request and a time that are further apart than this many mean gaps between the times have nothing to do with one another."""
 
@@ -35,7 +37,8 @@ class Given:
         if place == len(self.times_ns):
             return Prediction(now_ns + _NEVER_NS, 0)
         gap_ns = self._gap_ns
-        return Prediction(next_ns(self.times_ns[place] - gap_ns, gap_ns, now_ns), 0)
+        later_ns = self.times_ns[place + 1 : place + 1 + _LATER]
+        return Prediction(next_ns(self.times_ns[place] - gap_ns, gap_ns, now_ns), 0, later_ns)
 
     @cached_property
     def _gap_ns(self) -> int:

@@ -31,6 +31,8 @@ class Expectation:
     predicted_ns: int | None = None
     due_ns: int | None = None
     """What was predicted at the last arrival: overdue once that time has passed, however often the prediction was made anew since."""
+    later_ns: tuple[int, ...] = ()
+    """When requests after that are predicted, where the forecaster knows."""
     missed_ns: int | None = None
     """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
     window_ns: int | None = None
@@ -63,7 +65,7 @@ class Expectation:
     def predict(self, now_ns: int, reach_ns: int = 0) -> None:
         """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was."""
         prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
-        self.predicted_ns = prediction.next_ns if prediction else None
+        self.predicted_ns, self.later_ns = (prediction.next_ns, prediction.later_ns) if prediction else (None, ())
         if self.due_ns is None or now_ns - self.due_ns > reach_ns:
             self.due_ns = self.predicted_ns
 

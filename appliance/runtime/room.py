@@ -208,6 +208,7 @@ class RoomByApplication:
                     pinned=stays or bool(build and build.pinned) or (zoo.name != request and zoo.name in self.changing),
                     last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
                     next_request_ns=expectation.next_ns,
+                    later_requests_ns=expectation.later_ns,
                     spread_ns=self._expectations.spread_ns(zoo.name),
                     unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
                     rate_rps=expectation.rate_rps(now_ns),

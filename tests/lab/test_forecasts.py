@@ -7,8 +7,8 @@ from appliance.policies.forecast.base import Prediction
 def test_requests_answer_the_times_in_their_order() -> None:
     """An early one is not expected again; a late one does not use up the time after it, though that is nearer. After the last nothing is expected."""
     given = Given((10, 20, 30), (18, 19, 31))
-    assert given.predict((), 0) == Prediction(10, 0)
-    assert given.predict((18,), 18) == Prediction(20, 0)
+    assert given.predict((), 0) == Prediction(10, 0, (20, 30))
+    assert given.predict((18,), 18) == Prediction(20, 0, (30,))
     assert given.predict((18, 19), 19) == Prediction(30, 0)
     last = given.predict((18, 19, 31), 31)
     assert last is not None
@@ -18,16 +18,16 @@ def test_requests_answer_the_times_in_their_order() -> None:
 def test_what_is_late_is_expected_later_and_later() -> None:
     """As long again from now as it is late, one mean gap at most; out of reach (three of them) it lapses for the next time."""
     given = Given((10, 20, 100), (16,))
-    assert given.predict((), 14) == Prediction(18, 0)
-    assert given.predict((), 80) == Prediction(125, 0)
-    assert given.predict((16,), 16) == Prediction(20, 0)
-    assert given.predict((16,), 160) == Prediction(205, 0)
+    assert given.predict((), 14) == Prediction(18, 0, (20, 100))
+    assert given.predict((), 80) == Prediction(125, 0, (20, 100))
+    assert given.predict((16,), 16) == Prediction(20, 0, (100,))
+    assert given.predict((16,), 160) == Prediction(205, 0, (100,))
 
 
 def test_a_request_far_before_its_time_answers_none() -> None:
     given = Given((1000, 1010, 1020), (3, 1001))
-    assert given.predict((3,), 3) == Prediction(1000, 0)
-    assert given.predict((3, 1001), 1001) == Prediction(1010, 0)
+    assert given.predict((3,), 3) == Prediction(1000, 0, (1010, 1020))
+    assert given.predict((3, 1001), 1001) == Prediction(1010, 0, (1020,))
 
 
 def test_later_requests_are_not_looked_at() -> None:

@@ -33,6 +33,7 @@ from appliance.policies.eviction.base import (
 
 APPLICATIONS_MAX = 1024
 VARIANTS_MAX = 256
+LATER_MAX = 1024
 BYTES_PER_MB = 10**6
 
 Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
@@ -62,6 +63,7 @@ class _Application(Shape):
     pinned: bool = False
     last_request_s: Moment | None = None
     next_request_s: Moment | None = None
+    later_requests_s: Annotated[list[Moment], Field(max_length=LATER_MAX)] | None = None
     spread_s: NotNegative | None = None
     unexpected_probability: Share = 0.0
     rate_rps: NotNegative | None = None
@@ -164,6 +166,7 @@ def _application(written: _Application) -> ApplicationState:
         pinned=written.pinned,
         last_request_ns=None if written.last_request_s is None else _ns(written.last_request_s),
         next_request_ns=None if written.next_request_s is None else _ns(written.next_request_s),
+        later_requests_ns=tuple(_ns(moment_s) for moment_s in written.later_requests_s or ()),
         spread_ns=None if written.spread_s is None else _ns(written.spread_s),
         unexpected_probability=written.unexpected_probability,
         rate_rps=written.rate_rps,

@@ -46,6 +46,8 @@ class ApplicationState:
     last_request_ns: int | None = None
     next_request_ns: int | None = None
     """When the next request is predicted; None = not expected."""
+    later_requests_ns: tuple[int, ...] = ()
+    """When those after it are predicted, ascending, where that is known."""
     spread_ns: int | None = None
     """How far off its predictions are, in the mean; None = Δ."""
     unexpected_probability: float = 0.0

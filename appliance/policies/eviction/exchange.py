@@ -37,27 +37,32 @@ def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
         if not is_maximalist(application, problem)
         for fall in _falls_of(problem, outlook.of(application))
     ]
-    found.sort(key=lambda fall: (fall.loss / fall.freed_bytes, fall.prospect.application.name, fall.freed_bytes))
-    return found
+    keyed = [(fall.loss / fall.freed_bytes, fall.prospect.application.name, fall.freed_bytes, fall) for fall in found]
+    keyed.sort()
+    return [fall for _, _, _, fall in keyed]
 
 
 def _falls_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Fall]:
     loaded = prospect.loaded
     assert loaded is not None
-    application = prospect.application
-    for after in ladder.ladder(application) if application.wishes else (prospect.floor,):
+    worth = prospect.worth_there(loaded)
+    for after in ladder.ladder(prospect.application) if prospect.application.wishes else (prospect.floor,):
         if after.bytes < loaded.bytes:
-            yield _fall(problem, prospect, loaded, after)
+            yield _fall(problem, prospect, loaded, worth, after)
     if loaded.bytes > 0:
-        yield _fall(problem, prospect, loaded, None)
+        yield _fall(problem, prospect, loaded, worth, None)
 
 
-def _fall(problem: ResidencyProblem, prospect: Prospect, loaded: Option, after: Option | None) -> Fall:
-    freed = loaded.bytes - (0 if after is None else after.bytes)
-    loss = prospect.worth_there(loaded) - prospect.worth(after, beside=False)
+def _fall(problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: float, after: Option | None) -> Fall:
+    """From what is there, which is worth that."""
     application = prospect.application
-    level = broken_wish(application, loaded, after, problem.now_ns) if application.wishes else NO_WISH
-    return Fall(prospect, after, freed, loss, level)
+    return Fall(
+        prospect,
+        after,
+        loaded.bytes if after is None else loaded.bytes - after.bytes,
+        worth - prospect.worth(after, beside=False),
+        broken_wish(application, loaded, after, problem.now_ns) if application.wishes else NO_WISH,
+    )
 
 
 def best_exchange(
@@ -156,7 +161,8 @@ def _lifted(problem: ResidencyProblem, fall: Fall, slack: int) -> Fall:
     assert loaded is not None
     for option in ladder.ladder(fall.prospect.application):
         if option.bytes < loaded.bytes and loaded.bytes - option.bytes >= fall.freed_bytes - slack:
-            higher = _fall(problem, fall.prospect, loaded, option)
+            worth = fall.prospect.worth_there(loaded)
+            higher = _fall(problem, fall.prospect, loaded, worth, option)
             return higher if higher.loss < fall.loss else fall
     return fall
 

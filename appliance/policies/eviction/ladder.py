@@ -26,8 +26,8 @@ def ladder(application: ApplicationState) -> list[Option]:
 
 def best(application: ApplicationState) -> Option:
     """The most accurate variant."""
-    found, *others = application.options
-    for option in others:  # a loop: this is asked for every application of every decision
+    found = application.options[0]
+    for option in application.options[1:]:  # a loop: this is asked for every application of every decision
         if option.accuracy > found.accuracy or (
             option.accuracy == found.accuracy and (option.bytes, option.name) < (found.bytes, found.name)
         ):
@@ -40,8 +40,8 @@ def floor(application: ApplicationState) -> Option:
     options, least = application.options, application.accuracy_min
     if least > 0:
         options = tuple(o for o in options if o.accuracy >= least) or options
-    found, *others = options
-    for option in others:
+    found = options[0]
+    for option in options[1:]:
         if option.bytes < found.bytes or (
             option.bytes == found.bytes and (-option.accuracy, option.name) < (-found.accuracy, found.name)
         ):

@@ -11,6 +11,8 @@ class Prediction:
 
     next_ns: int
     spread_ns: int
+    later_ns: tuple[int, ...] = ()
+    """Of the arrivals after that, ascending, as far as the forecaster knows more than how often they come. Where the first is late they may be, too."""
 
 
 class Forecaster(Protocol):

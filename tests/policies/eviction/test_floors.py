@@ -38,20 +38,28 @@ def test_change_hands_where_they_do_not_all_fit() -> None:
 def test_stay_where_the_difference_is_a_trifle() -> None:
     """Two applications that are due at about the same time do not change places."""
     there = application("text_classification", "INT8", next_request_s=1020.0, spread_s=10.0)
-    absent = application("face_recognition", next_request_s=1019.5, spread_s=10.0)
+    absent = application("face_recognition", next_request_s=1019.9, spread_s=10.0)
     written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="floors")
     answer: Any = plan_one({**written, "history_window_s": 10.0})
     assert answer["actions"] == []
 
 
 def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> None:
-    """Speech is asked in two seconds and text in a minute, both predicted to 50 ms: text's floor can be back in time. Predicted to 30 s it may not."""
-    soon = application(SPEECH, "INT8", next_request_s=1002.0)
-    later = application(TEXT, "INT8", next_request_s=1060.0)
-    sure = [{**a, "spread_s": 0.05} for a in (soon, later)]
-    unsure = [{**a, "spread_s": 30.0} for a in (soon, later)]
-    assert _plan(sure, SPEECH, memory_mb=300, intent="rebalance") == {TEXT: None, SPEECH: "FP32"}
+    """Speech is asked in two seconds and text in a minute, both predicted to 50 ms: text's floor can be back in time. Predicted to 30 s, or soon asked
+    a second time, it may not."""
+    soon = application(SPEECH, "INT8", next_request_s=1002.0, spread_s=0.05)
+    late = application(TEXT, "INT8", next_request_s=1060.0, spread_s=0.05)
+    unsure = [{**soon, "spread_s": 30.0}, {**late, "next_request_s": 1010.0, "spread_s": 30.0}]
+    assert _plan([soon, late], SPEECH, memory_mb=300, intent="rebalance") == {TEXT: None, SPEECH: "FP32"}
     assert _plan(unsure, SPEECH, memory_mb=300, intent="rebalance") == {}
+
+
+def test_requests_after_the_next_one_count_too() -> None:
+    """Both are due in a second, and there is memory for one: who is asked three times gets it, else who loads faster."""
+    short, long = (application(name, next_request_s=1001.0, spread_s=1.0) for name in (SPEECH, TEXT))
+    thrice = {**long, "later_requests_s": [1001.5, 1002.0]}
+    assert _plan([short, long], SPEECH, memory_mb=140, intent="rebalance") == {SPEECH: "INT8"}
+    assert _plan([short, thrice], SPEECH, memory_mb=140, intent="rebalance") == {TEXT: "INT8"}
 
 
 def test_what_nobody_expects_stays_while_there_is_room() -> None:

@@ -1,13 +1,13 @@
 """What a variant is worth: the distribution of the next request against a sum over its density, and the order of what may be done."""
 
-from math import exp, inf
+from math import exp
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.policies.eviction.base import ApplicationState, Option, ResidencyProblem
-from appliance.policies.eviction.worth import COLD_POINTS, Arrival, Outlook
+from appliance.policies.eviction.worth import COLD_POINTS, Arrivals, Outlook
 
 LARGE = Option("large", 300, 300, 90.0, 1000)
 SMALL = Option("small", 100, 100, 70.0, 200)
@@ -29,19 +29,19 @@ def _summed(ahead: float, spread: float, patience: float, ns: float) -> float:
 )
 def test_the_chance_is_that_of_its_density(ahead: float, spread: int, patience: float, ns: float) -> None:
     """Early, overdue, and where both rates are the same."""
-    arrival = Arrival(5000, 5000 + round(ahead), None, spread, patience)
-    assert arrival.within(ns) == pytest.approx(_summed(round(ahead), spread, patience, ns), rel=1e-3, abs=1e-5)
+    arrivals = Arrivals(5000, [5000 + round(ahead)], None, spread, patience)
+    assert arrivals.within(ns) == pytest.approx(_summed(round(ahead), spread, patience, ns), rel=1e-3, abs=1e-5)
 
 
 def test_equal_rates_are_no_division_by_zero() -> None:
-    assert Arrival(0, 1000, None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
+    assert Arrivals(0, [1000], None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
 
 
 def test_a_request_far_away_is_as_good_as_none() -> None:
     """And one of which nothing is known is possible."""
-    assert 0 < Arrival(0, 10**9, None, 10, 1000.0).within(inf) < 1e-9
-    assert 0 < Arrival(0, None, None, 10, 1000.0).within(inf) < 1e-9
-    assert Arrival(0, None, 1.0, 10, 1e9).within(inf) == pytest.approx(0.5)
+    assert 0 < Arrivals(0, [10**9], None, 10, 1000.0).ever() < 1e-9
+    assert 0 < Arrivals(0, [], None, 10, 1000.0).ever() < 1e-9
+    assert Arrivals(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
 
 
 def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> ResidencyProblem:
