@@ -41,6 +41,11 @@ class Servable:
     inputs: dict[str, InputSlot]
     output_names: frozenset[str]
 
+    @property
+    def need_bytes(self) -> int:
+        """What must be free for it to come in."""
+        return max(self.resident_bytes, self.peak_bytes)
+
     def expected_of(self, batch: int) -> int | None:
         """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the largest."""
         if batch <= 1 or self.expected_ns is None or self.variant.profile is None:

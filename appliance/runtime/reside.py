@@ -237,7 +237,7 @@ class Resider:
             elif _is_smaller(zoo, change):
                 self._replace(zoo, change)
                 is_making_room = True
-            elif self._memory.has_room(_need_bytes(zoo.servable(change.after))):
+            elif self._memory.has_room(zoo.servable(change.after).need_bytes):
                 self._bring(zoo, change.after)
             elif change.before is not None and not is_making_room and not self._is_thrashing(zoo):
                 self._replace(zoo, change)
@@ -314,10 +314,6 @@ class Resider:
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
             "reloads_per_min": sum(now_ns - at_ns <= _PER_MINUTE_NS for at_ns in self._changes.get(zoo.name, ())),
         }
-
-
-def _need_bytes(servable: Servable) -> int:
-    return max(servable.resident_bytes, servable.peak_bytes)
 
 
 def _is_smaller(zoo: Zoo, change: Change) -> bool:

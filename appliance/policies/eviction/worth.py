@@ -13,7 +13,7 @@ from math import exp
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Option, ResidencyProblem
 
-COLD_POINTS = 65.0
+COLD_POINTS = 80.0
 """How many points of accuracy on one request outweigh that it starts cold."""
 _COLD_POINTS_SHORT = 120.0
 """The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the next."""

@@ -4,7 +4,6 @@ The caller owns one `Residuals` and one `Interarrivals` and feeds them on its lo
 """
 
 from collections import deque
-from collections.abc import Sequence
 from math import sqrt
 
 WINDOW = 64
@@ -22,22 +21,25 @@ class Windows:
     def __init__(self, window: int = WINDOW) -> None:
         self._window = window
         self._kept: dict[str, deque[int]] = {}
+        self._totals: dict[str, int] = {}
         self.count = self.total = self.squares = 0
 
     def add(self, key: str, value: int) -> None:
         kept = self._kept.setdefault(key, deque())
         if len(kept) == self._window:
-            self._take(kept.popleft(), -1)
+            self._take(key, kept.popleft(), -1)
         kept.append(value)
-        self._take(value, 1)
+        self._take(key, value, 1)
 
     def forget(self, key: str) -> None:
         for value in self._kept.pop(key, ()):
-            self._take(value, -1)
+            self._take(key, value, -1)
+        self._totals.pop(key, None)
 
-    def of(self, key: str) -> Sequence[int]:
-        """The latest values of one key, oldest first."""
-        return self._kept.get(key, ())
+    def mean_of(self, key: str, count_min: int) -> float | None:
+        """Of the latest values of one key; None where they are fewer than `count_min`."""
+        count = len(self._kept.get(key, ()))
+        return self._totals[key] / count if count >= count_min else None
 
     @property
     def mean(self) -> float:
@@ -49,7 +51,8 @@ class Windows:
         spread = self.count * self.squares - self.total * self.total
         return sqrt(spread) / self.count if self.count else 0.0
 
-    def _take(self, value: int, sign: int) -> None:
+    def _take(self, key: str, value: int, sign: int) -> None:
+        self._totals[key] = self._totals.get(key, 0) + sign * value
         self.count += sign
         self.total += sign * value
         self.squares += sign * value * value
@@ -81,9 +84,9 @@ class Residuals:
 
     def mean_ns(self, application: str) -> int:
         """D of one application, or over all of them while it has few residuals of its own; `initial_ns` before the first."""
-        own = self._windows.of(application)
-        if len(own) >= _ENOUGH:
-            return sum(own) // len(own)
+        own_ns = self._windows.mean_of(application, _ENOUGH)
+        if own_ns is not None:
+            return round(own_ns)
         return round(self._windows.mean) if self._windows.count else self._initial_ns
 
 
