@@ -13,12 +13,15 @@ from math import exp
 from appliance.policies.eviction import ladder
 from appliance.policies.eviction.base import ApplicationState, Option, ResidencyProblem
 
-COLD_POINTS = 80.0
+COLD_POINTS = 58.0
 """How many points of accuracy on one request outweigh that it starts cold."""
-_COLD_POINTS_SHORT = 120.0
+_COLD_POINTS_SHORT = 75.0
 """The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the next."""
+_WIDER = 1.5
+"""Predictions are taken to be so much further off than they were in the mean. Those that were furthest off answered for no request, so they are not in it; and
+to take somebody's variant away for a prediction that is wrong costs more than to leave it for one that is right."""
 _LOADS = 2
-_SPREADS = 0.5
+_SPREADS = 0.4
 """A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take together by which it comes later: long
 enough that a change can pay."""
 _WAITS = 1.25
@@ -45,7 +48,7 @@ class Outlook:
         self._cold_points = _COLD_POINTS_SHORT if is_short else COLD_POINTS
 
     def of(self, application: ApplicationState) -> "Prospect":
-        spread_ns = (self._delta_ns if application.spread_ns is None else application.spread_ns) or 1
+        spread_ns = _WIDER * (self._delta_ns if application.spread_ns is None else application.spread_ns) or 1
         patience_ns = (self._loads_ns + _SPREADS * spread_ns) or 1
         first_ns = application.next_request_ns
         predicted_ns = () if first_ns is None else (first_ns, *application.later_requests_ns)
@@ -59,7 +62,7 @@ class Arrivals:
     __slots__ = ("_ahead_ns", "_falling", "_patience_ns", "_rate")
 
     def __init__(
-        self, now_ns: int, predicted_ns: Sequence[int], rate_rps: float | None, spread_ns: int, patience_ns: float
+        self, now_ns: int, predicted_ns: Sequence[int], rate_rps: float | None, spread_ns: float, patience_ns: float
     ) -> None:
         """Without predictions, one: at the rate, or hardly ever."""
         self._patience_ns = patience_ns

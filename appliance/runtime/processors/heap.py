@@ -9,9 +9,10 @@ _BLOCK_BYTES_MAX = 32 << 20
 """Larger blocks come from the system one by one; glibc takes no larger limit."""
 _KEPT_BYTES = 128 << 20
 """Free bytes at the end of the heap that stay for the next run. With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md."""
-_REST_S = 10.0
-"""Between two trims. A trim also takes the pages between runs from whatever else is serving: its next run gets them back one page fault at a
-time. After every load and unload that doubled a busy application's run times; so it is one run in hundreds."""
+_REST_S, _QUIET_S, _PATIENCE_S = 10.0, 0.5, 60.0
+"""Between two trims; without a run before one; how long that is waited for. A trim also takes the pages between runs from whatever else is serving: its
+next run gets them back one page fault at a time. After every load and unload that doubled a busy application's run times, and once in ten seconds
+it still was what one run in a hundred takes."""
 
 
 def trim() -> None:
@@ -21,11 +22,23 @@ def trim() -> None:
 
 
 class Trimmer:
-    """Trims when it was asked to: at once after a rest, else when the rest is over. Unloading a lot in a row is one trim."""
+    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon. Unloading a lot in a row is one trim."""
 
-    def __init__(self, trim: Callable[[], None] = trim, rest_s: float = _REST_S) -> None:
+    def __init__(
+        self,
+        trim: Callable[[], None] = trim,
+        *,
+        runs: Callable[[], int] = lambda: 0,
+        rest_s: float = _REST_S,
+        quiet_s: float = _QUIET_S,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        """`runs`: how many there were so far; asked in a thread of the trimmer's own."""
         self._trim = trim
+        self._runs = runs
         self._rest_s = rest_s
+        self._quiet_s = quiet_s
+        self._patience_s = patience_s
         self._wanted = threading.Event()
         self._closed = threading.Event()
         threading.Thread(target=self._work, name="trim", daemon=True).start()
@@ -41,9 +54,16 @@ class Trimmer:
 
     def _work(self) -> None:
         while self._wanted.wait() and not self._closed.is_set():
+            self._wait_for_quiet()
             self._wanted.clear()
             self._trim()
             self._closed.wait(self._rest_s)
+
+    def _wait_for_quiet(self) -> None:
+        for _ in range(round(self._patience_s / self._quiet_s)):
+            before = self._runs()
+            if self._closed.wait(self._quiet_s) or self._runs() == before:
+                return
 
 
 def set_up() -> None:

@@ -127,7 +127,8 @@ class OnnxProcessor:
         self._runs = WorkerThreads(f"{name}-run", workers)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE)
         self._unloads = WorkerThreads(f"{name}-unload", 1)
-        self._trimmer = Trimmer()
+        self._ran = 0
+        self._trimmer = Trimmer(runs=lambda: self._ran)
 
     def describe(self) -> ProcessorDescription:
         return self._description
@@ -139,9 +140,11 @@ class OnnxProcessor:
         return loaded
 
     def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> asyncio.Future[dict[str, Any]]:
+        self._ran += 1
         return self._runs.submit(self.sessions.run, handle, inputs, outputs)
 
     def run_at_once(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        self._ran += 1
         return self.sessions.run(handle, inputs, outputs)
 
     async def unload(self, handle: Loaded) -> None:

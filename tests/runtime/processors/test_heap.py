@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from itertools import count
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_many_wishes_in_a_row_are_one_trim() -> None:
     assert not trims.comes(0.1)
     assert trims.comes(10)
     assert not trims.comes(0.5)
+    trimmer.close()
+
+
+@pytest.mark.parametrize(("patience_s", "comes"), [(LONG_S, False), (0.2, True)])
+def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: bool) -> None:
+    """Who runs all the time keeps the pages, as long as the patience lasts."""
+    trims, runs = Trims(), count()
+    trimmer = Trimmer(trims, runs=lambda: next(runs), rest_s=LONG_S, quiet_s=0.02, patience_s=patience_s)
+    trimmer.want()
+    assert trims.comes(10 if comes else 0.3) is comes
     trimmer.close()
 
 
