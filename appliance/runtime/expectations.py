@@ -136,33 +136,30 @@ class Expectations:
         """P(r_name | active)."""
         return self._companions.probability(name, active)
 
-    def opens_ns(self, expectation: Expectation, load_ns: int) -> int | None:
-        """When the next window opens; None when no request is predicted."""
-        if expectation.predicted_ns is None:
-            return None
-        return expectation.predicted_ns - self.delta_ns - load_ns
-
     def step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
         """Move a zoo between the sets as the time demands; whether it moved."""
-        was = expectation.is_maximalist
-        if expectation.window_ns is not None and now_ns > expectation.window_ns + self.delta_ns:
+        delta_ns, window_ns = self.delta_ns, expectation.window_ns
+        was = window_ns is not None
+        if window_ns is not None and now_ns > window_ns + delta_ns:
             self._companions.observe(expectation.name, expectation.unexpected)
             expectation.unexpected = set()
-            expectation.window_ns = None
-        if expectation.window_ns is None:
-            if expectation.predicted_ns is not None and now_ns > expectation.predicted_ns + self.delta_ns:
-                expectation.missed_ns = expectation.predicted_ns
+            expectation.window_ns = window_ns = None
+        if window_ns is None:
+            predicted_ns = expectation.predicted_ns
+            if predicted_ns is not None and now_ns > predicted_ns + delta_ns:
+                expectation.missed_ns = predicted_ns
                 expectation.predict(now_ns, _REACH_GAPS * self.history_ns)
-            opens_ns = self.opens_ns(expectation, load_ns)
-            if opens_ns is not None and opens_ns <= now_ns:
-                expectation.window_ns = expectation.predicted_ns
-        return was is not expectation.is_maximalist
+                predicted_ns = expectation.predicted_ns
+            if predicted_ns is not None and predicted_ns - delta_ns - load_ns <= now_ns:
+                expectation.window_ns = window_ns = predicted_ns
+        return was is (window_ns is None)
 
     def next_edge_ns(self, expectation: Expectation, load_ns: int) -> int | None:
         """When `step` has something to do again."""
         if expectation.window_ns is not None:
             return expectation.window_ns + self.delta_ns + 1
-        return self.opens_ns(expectation, load_ns)
+        predicted_ns = expectation.predicted_ns
+        return None if predicted_ns is None else predicted_ns - self.delta_ns - load_ns
 
 
 def window_load_ns(zoo: Zoo) -> int:

@@ -24,7 +24,7 @@ from appliance.runtime.zoos import Zoo, Zoos
 _PER_MINUTE_NS = 60 * NS_PER_S
 _LOOK_S = 0.25
 """As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
-_REST_NS = NS_PER_S // 10
+_REST_NS = NS_PER_S // 5
 """Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better things to do."""
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
@@ -62,7 +62,8 @@ class Resider:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Zoo → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
-        self._lead_ns = 0
+        self._edge_ns: int | None = None
+        """When a window opens or closes next."""
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
         self._looked_ns = -_REST_NS
@@ -146,11 +147,16 @@ class Resider:
                 self._memory.release(build_id)
             self._is_settled = False
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of the smallest.
-        self._lead_ns = self._tick_ns + max((zoo.options[-1].load_ns for zoo in self._zoos.all()), default=0)
+        lead_ns = self._tick_ns + max((zoo.options[-1].load_ns for zoo in self._zoos.all()), default=0)
         was_busy = len(self._busy)
+        edges: list[int] = []
         for zoo in self._zoos.all():
-            expectation = self._expectations.of(zoo.name)
-            if self._expectations.step(expectation, self._load_ns(zoo), now_ns):
+            expectation, load_ns = self._expectations.of(zoo.name), window_load_ns(zoo) + lead_ns
+            moved = self._expectations.step(expectation, load_ns, now_ns)
+            edge_ns = self._expectations.next_edge_ns(expectation, load_ns)
+            if edge_ns is not None:
+                edges.append(edge_ns)
+            if moved:
                 self._is_settled = False
                 self.transitions += 1
                 self._events.emit(
@@ -160,16 +166,13 @@ class Resider:
                 )
                 if expectation.is_maximalist:
                     self._procure(zoo)
+        self._edge_ns = min(edges, default=None)
         if len(self._busy) > was_busy:
             self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
         elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
             self._is_settled = True
             self._looked_ns = now_ns
             self._rebalance()
-
-    def _load_ns(self, zoo: Zoo) -> int:
-        """θ of a zoo and what goes before its load."""
-        return window_load_ns(zoo) + self._lead_ns
 
     def _is_better_wanted(self) -> bool:
         """Some application is without its best variant: with every request that comes it may have become its turn."""
@@ -193,13 +196,7 @@ class Resider:
                 self._changes.pop(expectation.name, None)
 
     async def _until_next_edge(self) -> None:
-        edges = [
-            edge
-            for zoo in self._zoos.all()
-            if (edge := self._expectations.next_edge_ns(self._expectations.of(zoo.name), self._load_ns(zoo)))
-            is not None
-        ]
-        wait_s = None if not edges else max(0.0, (min(edges) - self._clock.now_ns()) / NS_PER_S)
+        wait_s = None if self._edge_ns is None else max(0.0, (self._edge_ns - self._clock.now_ns()) / NS_PER_S)
         if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
             wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
             self._is_settled = False

@@ -52,9 +52,8 @@ class _Draft:
             self._space.take(application, prospect.loaded, least)
             self._prospects[application.name] = prospect
             self._held[application.name] = least
-            self._choices[application.name] = _choices(prospect)
-            self._worth[application.name] = {None: prospect.worth(None)}
-            self._worth[application.name].update((o.name, prospect.worth(o)) for o in self._choices[application.name])
+            choices = self._choices[application.name] = _choices(prospect)
+            self._worth[application.name] = {None: prospect.worth(None), **{o.name: prospect.worth(o) for o in choices}}
         self._grant_wishes(free_bytes)
 
     def hand_out(self) -> None:
