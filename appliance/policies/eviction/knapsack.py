@@ -22,8 +22,9 @@ class Choice(NamedTuple):
 def best_choices(items: Sequence[Sequence[Choice]], free_bytes: int) -> list[Choice]:
     """One choice of each item, worth most together of those that fit into `free_bytes`, with the peak of any one of them. Of equal worth, the fewer bytes.
 
-    Each item has a choice of 0 bytes.
+    Each item has a choice of 0 bytes, and gets it where `free_bytes` are below zero, for others took them.
     """
+    free_bytes = max(0, free_bytes)
     front: list[tuple[int, float, Any]] = [(0, 0.0, None)]
     for choices in items:
         found = [

@@ -44,6 +44,12 @@ def test_of_equal_worth_the_fewer_bytes() -> None:
     assert best_choices([[NOTHING, large, small], [NOTHING]], 20) == [small, NOTHING]
 
 
+def test_below_zero_nobody_gets_more() -> None:
+    """Others took memory since."""
+    assert best_choices([[NOTHING, Choice(5, 5, 1.0, None)], [NOTHING]], -3) == [NOTHING, NOTHING]
+    assert best_choices([], -3) == []
+
+
 def test_an_item_that_cannot_be_left_out_is_refused() -> None:
     with pytest.raises(ValueError, match="0 bytes"):
         best_choices([[Choice(5, 5, 1.0, None)]], 4)
