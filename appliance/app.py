@@ -13,33 +13,33 @@ import psutil
 from fastapi import FastAPI
 
 from appliance import log
-from appliance.api.access import ensure_admin_key
+from appliance.api.auth.access import ensure_admin_key
+from appliance.api.auth.keyring import KeyRing
 from appliance.api.box import Box
 from appliance.api.gateway import Gateway
-from appliance.api.keyring import KeyRing
-from appliance.api.limits import BodyRules, Bounds, InFlight
+from appliance.api.http.limits import BodyRules, Bounds, InFlight
 from appliance.api.media import MediaPool
 from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
-from appliance.modelstore.builds import Builds
-from appliance.modelstore.forecasts import ForecastFile
-from appliance.modelstore.housekeeping import Housekeeping
-from appliance.modelstore.importer import Importer, ImportOptions
-from appliance.modelstore.repository import Change
+from appliance.modelstore.importing.importer import Importer, ImportOptions
+from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.sandbox import ChildLimits
-from appliance.modelstore.store import Store
-from appliance.modelstore.uploads import Uploads
-from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.modelstore.store.forecasts import ForecastFile
+from appliance.modelstore.store.housekeeping import Housekeeping
+from appliance.modelstore.store.repository import Change
+from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.uploads import Uploads
+from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.decision_log import DecisionLog
-from appliance.runtime.memory import MemoryManager
+from appliance.runtime.decisions.log import DecisionLog
+from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
-from appliance.runtime.processors.measuring import ChildMeasure
+from appliance.runtime.processors.cpu.measure import ChildMeasure
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import ImportSettings, ProcessorSettings, Settings
 

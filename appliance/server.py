@@ -87,7 +87,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
 def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:
     http = settings.http
     if http.tls_cert is None and http.tls_self_signed:
-        from appliance.api.certificate import self_signed  # cryptography is large and seldom needed
+        from appliance.api.http.certificate import self_signed  # cryptography is large and seldom needed
 
         return self_signed(settings.state_dir / "tls", http.host)
     return http.tls_cert, http.tls_key

@@ -5,22 +5,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from appliance.api.keyring import KeyRing
-from appliance.api.limits import InFlight
+from appliance.api.auth.keyring import KeyRing
+from appliance.api.http.limits import InFlight
 from appliance.api.media import MediaPool
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
-from appliance.modelstore.importer import Importer
-from appliance.modelstore.store import Store
-from appliance.modelstore.uploads import Uploads
-from appliance.runtime.availability import Availability
+from appliance.modelstore.importing.importer import Importer
+from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.uploads import Uploads
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.decision_log import DecisionLog
-from appliance.runtime.engine import Engine
-from appliance.runtime.memory import MemoryManager
-from appliance.runtime.reside import Resider
-from appliance.runtime.sequences import Sequences
-from appliance.runtime.shares import Shares
+from appliance.runtime.decisions.log import DecisionLog
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.shares import Shares
+from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
 
 

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from appliance.api.problems import CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
+from appliance.api.http.problems import CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
 from appliance.api.v2.documented import V2_PATHS
 from appliance.domain.errors import ApplianceError
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of

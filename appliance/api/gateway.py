@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from appliance.api.box import Box
-from appliance.api.limits import ASGIApp, Receive, Scope, Send
+from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
 
 

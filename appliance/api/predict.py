@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.keyring import Principal
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, TaskSpec
 from appliance.domain.request import Request, Result

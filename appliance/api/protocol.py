@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from appliance.api.exchange import EXCHANGE, Exchange
 from appliance.api.gateway import Gateway
+from appliance.api.http.exchange import EXCHANGE, Exchange
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application

@@ -10,8 +10,9 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 
 from appliance import __version__
-from appliance.api import documents, faults
-from appliance.api.routes import applications, decisions, events, jobs, models, predict, system, tenants, uploads
+from appliance.api import documents
+from appliance.api.http import faults
+from appliance.api.v1 import applications, decisions, events, jobs, models, predict, system, tenants, uploads
 
 ROUTERS: tuple[APIRouter, ...] = (
     predict.router,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
+from appliance.terminal import screen
 
 app = typer.Typer(
     no_args_is_help=True, help="Applications: uses of models, with a promised latency and a least accuracy."

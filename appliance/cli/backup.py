@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from appliance.cli import screen
+from appliance.terminal import screen
 
 if TYPE_CHECKING:
-    from appliance.modelstore.backup import Backup
+    from appliance.modelstore.store.backup import Backup
 
 State = Annotated[Path, typer.Option(help="State folder.", envvar="APPLIANCE_STATE_DIR", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
@@ -27,7 +27,7 @@ def backup(
     [dim]$[/dim] appliance backup /mnt/usb/box.tar --state /var/lib/appliance
     """
     from appliance.clock import SystemClock
-    from appliance.modelstore.backup import back_up
+    from appliance.modelstore.store.backup import back_up
 
     _tell("written to", file, back_up(state.absolute(), file.absolute(), SystemClock().wall_now()), as_json)
 
@@ -45,7 +45,7 @@ def restore(
     [dim]$[/dim] appliance restore /mnt/usb/box.tar --state /var/lib/appliance
     [dim]$[/dim] appliance serve --state /var/lib/appliance
     """
-    from appliance.modelstore.backup import restore as restore_now
+    from appliance.modelstore.store.backup import restore as restore_now
 
     _tell("restored to", state, restore_now(file.absolute(), state.absolute()), as_json)
 

@@ -9,10 +9,7 @@ from pathlib import Path
 import typer
 
 from appliance.domain.errors import ApplianceError, MissingKey, WrongKey
-
-
-class CommandFailed(Exception):
-    """A command cannot go on; `str()` is the sentence for the person."""
+from appliance.terminal.failure import CommandFailed
 
 
 @contextmanager

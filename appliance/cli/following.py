@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from appliance.cli import screen
-from appliance.cli.faults import CommandFailed
 from appliance.domain.states import JobState
+from appliance.terminal import screen
+from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
     from appliance.client import Client

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
-from appliance.cli.faults import CommandFailed
+from appliance.terminal import screen
+from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
     from appliance.client import Client

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
 from appliance.cli.following import follow
+from appliance.terminal import screen
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: imports under way and their outcome.")
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
-from appliance.cli.faults import CommandFailed
+from appliance.terminal import screen
+from appliance.terminal.failure import CommandFailed
 
 app = typer.Typer(no_args_is_help=True, help="Keys: who may come in, and how far.")
 
@@ -97,9 +97,9 @@ def rotate_admin(box: Connection) -> None:
     \b
     [dim]$[/dim] appliance keys rotate-admin --state /var/lib/appliance
     """
-    from appliance.cli.private import write_private
     from appliance.domain.access import Role
     from appliance.domain.catalogue import DEFAULT_TENANT
+    from appliance.terminal.private import write_private
     from appliance.wire.access import KeyOrder
 
     file = box.state / "admin.key"

@@ -27,7 +27,7 @@ from appliance.cli import (
     tenants,
     zoo,
 )
-from appliance.cli.demo.command import demo
+from appliance.cli.demo import demo
 from appliance.cli.faults import sentence_of
 
 app = typer.Typer(

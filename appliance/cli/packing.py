@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from appliance.cli.faults import CommandFailed
+from appliance.terminal.failure import CommandFailed
 
 
 @contextmanager

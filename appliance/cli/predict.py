@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
-from appliance.cli.media import content_type_of
+from appliance.terminal import screen
+from appliance.terminal.media import content_type_of
 
 
 @connected

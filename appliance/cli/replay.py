@@ -9,8 +9,8 @@ import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.cli.faults import well_written
-from appliance.cli.screen import milliseconds, say, share
 from appliance.cli.simulate import show_figures
+from appliance.terminal.screen import milliseconds, say, share
 
 if TYPE_CHECKING:
     from appliance.cli.replaying import Replayed

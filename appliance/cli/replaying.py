@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import numpy as np
 
-from appliance.cli.faults import CommandFailed
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.scenario import ApplicationShape, Scenario
 from appliance.lab.workload import Arrival, nanoseconds
 from appliance.tasks.datatypes import dtype_of
+from appliance.terminal.failure import CommandFailed
 from appliance.wire.box import MemoryShape
 from appliance.wire.catalogue import ModelShape
 

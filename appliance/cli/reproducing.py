@@ -9,8 +9,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from appliance.lab.figures import Figure
-    from appliance.lab.reproduce import Gap
+    from appliance.lab.papers.figures import Figure
+    from appliance.lab.papers.reproduce import Gap
 
 PAPERS = ("edge-multiai",)
 _CHUNK = 20
@@ -25,8 +25,8 @@ def reproduce(paper: str, repetitions: int, *, as_json: bool) -> None:
         raise ValueError(f"--reproduce: {paper[:80]!r} is not one of: {', '.join(PAPERS)}")
     if repetitions < 1:
         raise ValueError("--repetitions: must be >= 1")
-    from appliance.lab import figures
-    from appliance.lab.reproduce import all_cells, bound_one, gap, gap_jobs, run_one, sweep_cells
+    from appliance.lab.papers import figures
+    from appliance.lab.papers.reproduce import all_cells, bound_one, gap, gap_jobs, run_one, sweep_cells
 
     results = dict(_spread(run_one, all_cells(repetitions), "runs"))
     swept = {cell: results[cell] for cell in sweep_cells(repetitions)}

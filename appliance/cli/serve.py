@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli import screen
-from appliance.cli.faults import CommandFailed
+from appliance.terminal import screen
+from appliance.terminal.failure import CommandFailed
 
 
 def serve(

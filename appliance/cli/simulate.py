@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.faults import well_written
-from appliance.cli.screen import milliseconds, say, share, show_table
+from appliance.terminal.screen import milliseconds, say, share, show_table
 
 if TYPE_CHECKING:
     from appliance.lab.scenario import Scenario
@@ -86,8 +86,8 @@ def simulate(
 
 def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, float]:
     """The reference with as many cold requests as there were. Raises: Malformed for a scenario that it does not know."""
+    from appliance.lab.papers.reference import references
     from appliance.lab.problems.base import Malformed
-    from appliance.lab.reference import references
 
     try:
         (found,) = references(scenario, [1 - figures["warm"] / max(1, figures["requests"])])

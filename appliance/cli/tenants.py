@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from appliance.cli import screen
 from appliance.cli.connection import Connection, connected
+from appliance.terminal import screen
 
 if TYPE_CHECKING:
     from appliance.wire.access import QuotaShape

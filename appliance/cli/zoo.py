@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from appliance.cli import screen
-from appliance.cli.faults import CommandFailed
+from appliance.terminal import screen
+from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
-    from appliance.zoo.zoos import ZooName
+    from appliance.demo.zoo.zoos import ZooName
 
 app = typer.Typer(no_args_is_help=True, help="The zoo: real networks and real inputs from package registries.")
 
@@ -30,8 +30,8 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
     \b
     [dim]$[/dim] appliance zoo list small
     """
-    from appliance.zoo.carriers import BY_KEY
-    from appliance.zoo.zoos import ZOOS
+    from appliance.demo.zoo.carriers import BY_KEY
+    from appliance.demo.zoo.zoos import ZOOS
 
     recipes = ZOOS[checked(name)]
     if as_json:
@@ -69,8 +69,8 @@ def fetch_zoo(name: Name = "demo", cache: CacheFolder = None, as_json: Json = Fa
     \b
     [dim]$[/dim] appliance zoo fetch small
     """
-    from appliance.cli.downloads import fetched
-    from appliance.zoo import default_folder
+    from appliance.demo.downloads import fetched
+    from appliance.demo.zoo import default_folder
 
     zoo = fetched(checked(name), cache or default_folder())
     if as_json:

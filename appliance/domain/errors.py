@@ -11,7 +11,7 @@ ApplianceError
 ├── DeadlineExceeded
 └── RunFailed
 
-No HTTP words here: `api/problems.py` has the one table that maps these to answers.
+No HTTP words here: `api/http/problems.py` has the one table that maps these to answers.
 """
 
 from dataclasses import dataclass

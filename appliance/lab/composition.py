@@ -37,11 +37,11 @@ from appliance.lab.scenario import (
     served_of,
 )
 from appliance.lab.workload import draw, predictions
-from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.choice import Choice
 from appliance.policies.forecast.ewma import Ewma
+from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue

@@ -5,8 +5,8 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
-from appliance.policies.eviction import EVICTION_POLICIES
 from appliance.policies.forecast import FORECASTERS
+from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {

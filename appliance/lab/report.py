@@ -10,8 +10,8 @@ from appliance.lab.outcome import Answer
 from appliance.lab.scenario import Scenario
 from appliance.lab.simulation import Run
 from appliance.lab.timeline import Stay, Timeline, by_model, columns, levels, timeline_of
-from appliance.policies.eviction import DEFAULT
-from appliance.policies.eviction.base import ResidencyPlan, ResidencyProblem
+from appliance.policies.residency import DEFAULT
+from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
 
 HUES = ("#3b6fb6", "#d9822b", "#3f9a6b", "#b8455e", "#7b5ea7", "#5aa9bd", "#a08030", "#8c8c94")
 """Told apart by people with the common colour blindnesses; the lane's label says the name as well."""

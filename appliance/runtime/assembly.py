@@ -4,29 +4,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
-from appliance.policies.eviction.base import EvictionPolicy
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.memory import Trend
+from appliance.policies.residency.base import EvictionPolicy
 from appliance.policies.selection.base import SelectionPolicy
-from appliance.runtime.admission import Admission
-from appliance.runtime.availability import Availability
-from appliance.runtime.breathing import Breathing
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.engine import Engine
-from appliance.runtime.expectations import Expectations
-from appliance.runtime.forecasting import Background, Forecasting
-from appliance.runtime.loader import Loader
-from appliance.runtime.memory import MemoryManager
-from appliance.runtime.placement import Placement
+from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.pressure import Breathing
 from appliance.runtime.ports import DecisionSink, EventSink, Processor, VariantSource
-from appliance.runtime.queues import Queue
-from appliance.runtime.reside import Resider
-from appliance.runtime.room import RoomByApplication
-from appliance.runtime.sequences import Sequences
-from appliance.runtime.shares import Shares
+from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.forecasting import Background, Forecasting
+from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.shares import Shares
+from appliance.runtime.serving.admission import Admission
+from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.placement import Placement
+from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
-from appliance.runtime.zoos import Zoos
 
 
 @dataclass(frozen=True, kw_only=True)

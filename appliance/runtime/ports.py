@@ -1,6 +1,6 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `runtime.decisions` and `runtime.telemetry`, and by whoever
+Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever
 emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance import log
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.api.stand import Stand, copied, furnish, running
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from appliance.app import Appliance
+from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
 from appliance.settings import Settings
-from appliance.zoo import toys
 
 WAIT_S = 60.0
 ANSWER_S = 10.0

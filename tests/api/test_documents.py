@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appliance.api.problems import all_problems
+from appliance.api.http.problems import all_problems
 from appliance.api.service import ROUTERS, create_service, openapi
 from appliance.wire.shape import Order
 from tests.api.stand import Stand

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.api.stand import Stand, job_end, model_form
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from appliance.zoo import Zoo, as_archive, default_folder, fetch
-from appliance.zoo.zoos import ZooName
+from appliance.demo.zoo import Zoo, as_archive, default_folder, fetch
+from appliance.demo.zoo.zoos import ZooName
 from tests.benchmarks import _subjects as subjects
 
 RATES_RPS = (5.0, 0.1, 2.0, 0.3, 1.0, 0.2, 0.5)

@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import onnxruntime as ort
 
-from appliance.runtime.processors.heap import trim
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
+from appliance.runtime.processors.cpu.heap import trim
 from tests.benchmarks import _subjects as subjects
 
 ROUNDS, WARM = 9, 5

@@ -8,8 +8,8 @@ import random
 import statistics
 import time
 
-from appliance.policies.eviction import EVICTION_POLICIES
-from appliance.policies.eviction.base import ApplicationState, Intent, Option, ResidencyProblem
+from appliance.policies.residency import EVICTION_POLICIES
+from appliance.policies.residency.base import ApplicationState, Intent, Option, ResidencyProblem
 
 NS = 10**9
 MB = 10**6

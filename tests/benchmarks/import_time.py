@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.benchmarks import _subjects as subjects
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.onnx import Loaded, OnnxSessions, prepared_form
-from appliance.zoo import toys
+from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions, prepared_form
 
 
 def main() -> None:

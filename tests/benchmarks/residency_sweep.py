@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from appliance.lab.reference import Reference
-from appliance.lab.reproduce import (
+from appliance.lab.papers.reference import Reference
+from appliance.lab.papers.reproduce import (
     DEVIATIONS,
     MEMORIES_MB,
     OURS,
@@ -33,8 +33,8 @@ from appliance.lab.reproduce import (
     run_one,
     sweep_cells,
 )
-from appliance.lab.sweep import Cell
-from appliance.lab.table2 import SMALLEST_MB
+from appliance.lab.papers.sweep import Cell
+from appliance.lab.papers.table2 import SMALLEST_MB
 
 PAPERS_COLD = {"lfe": 0.58, "bfe": 0.55, "ws-bfe": 0.22, "iws-bfe": 0.15}
 """Cold starts at 30 % deviation in the paper's Figure 7, from the authors' plotting script. The paper does not say how much memory there was."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.benchmarks import _subjects as subjects
 
 ROUNDS = 5

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.onnx import OnnxSessions
-from appliance.zoo import toys
+from appliance.runtime.processors.cpu.session import OnnxSessions
 from tests.benchmarks import _subjects as subjects
 
 ROUNDS, TURNS, REQUESTS = 7, 8, 10

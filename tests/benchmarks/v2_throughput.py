@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.benchmarks import _subjects as subjects
 
 ROUNDS, SECONDS, CONNECTIONS = 5, 3.0, 16

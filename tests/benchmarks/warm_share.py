@@ -8,7 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
-from appliance.policies.eviction import DEFAULT
+from appliance.policies.residency import DEFAULT
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
 

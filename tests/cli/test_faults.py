@@ -3,9 +3,10 @@
 import httpx
 import pytest
 
-from appliance.cli.faults import CommandFailed, sentence_of
+from appliance.cli.faults import sentence_of
 from appliance.client import UnexpectedAnswer
 from appliance.domain.errors import MissingKey, UnknownModel
+from appliance.terminal.failure import CommandFailed
 
 REQUEST = httpx.Request("GET", "http://box:8080/v1/models")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.faults import CommandFailed
 from appliance.cli.imports import name_of, read_metadata
 from appliance.cli.packing import as_file
+from appliance.terminal.failure import CommandFailed
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import uvicorn
 from appliance import log
 from appliance.app import Appliance
 from appliance.client import Client
+from appliance.demo.zoo import toys
 from appliance.settings import Settings
-from appliance.zoo import toys
 from tests.api.stand import furnish
 
 

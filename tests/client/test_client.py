@@ -9,6 +9,7 @@ import pytest
 
 from appliance.client import Client, UnexpectedAnswer
 from appliance.client import client as client_module
+from appliance.demo.zoo import toys
 from appliance.domain.access import Role
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import (
@@ -24,7 +25,6 @@ from appliance.domain.errors import (
 from appliance.domain.states import JobState
 from appliance.wire.access import KeyOrder, QuotaShape
 from appliance.wire.catalogue import ApplicationChange, ApplicationOrder
-from appliance.zoo import toys
 from tests.client.conftest import Port
 
 

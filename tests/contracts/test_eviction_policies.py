@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from appliance.lab.plan import plan_one
 from appliance.lab.problems import residency
-from appliance.policies.eviction import EVICTION_POLICIES
-from appliance.policies.eviction.base import Intent, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency import EVICTION_POLICIES
+from appliance.policies.residency.base import Intent, ResidencyPlan, ResidencyProblem
 from tests.checkers.residency import broken, is_maximalist
 from tests.instances import residency as instances
 

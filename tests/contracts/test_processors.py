@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
-from appliance.zoo import toys
 
 
 @pytest.fixture(params=sorted(PROCESSORS))

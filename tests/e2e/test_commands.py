@@ -14,7 +14,7 @@ import pytest
 from appliance.cli.main import main
 from appliance.cli.pending import PendingUploads
 from appliance.client import Client
-from appliance.zoo.toys import conv_net, digits, tiny_add
+from appliance.demo.zoo.toys import conv_net, digits, tiny_add
 from tests.e2e.server import Server, running_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]

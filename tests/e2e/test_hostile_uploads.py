@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from appliance.client import Client
+from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
-from appliance.zoo import toys
 from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e

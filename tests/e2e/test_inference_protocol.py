@@ -13,7 +13,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from appliance.client import Client
-from appliance.zoo import toys
+from appliance.demo.zoo import toys
 from tests.e2e.server import Server
 
 pytestmark = pytest.mark.e2e

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from appliance.cli.main import app
 from appliance.client import Client
+from appliance.demo.zoo import toys
 from appliance.lab.scenario import read_scenario
 from appliance.wire.access import QuotaShape
-from appliance.zoo import toys
 from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e

@@ -25,17 +25,17 @@ from appliance.domain.catalogue import (
 from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
-from appliance.policies.room.lru import LeastRecentlyUsed
 from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.admission import Admission
-from appliance.runtime.availability import Availability
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.engine import Engine
-from appliance.runtime.loader import Loader
-from appliance.runtime.memory import MemoryManager
-from appliance.runtime.placement import Placement
-from appliance.runtime.queues import Queue
-from appliance.runtime.sequences import Sequences
+from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.serving.admission import Admission
+from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.placement import Placement
+from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions

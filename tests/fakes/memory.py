@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from appliance.clock import LoopClock
-from appliance.policies.room.base import RoomPolicy
-from appliance.policies.room.lru import LeastRecentlyUsed
-from appliance.runtime.intake import FullFor
-from appliance.runtime.loader import Loader
-from appliance.runtime.memory import MemoryManager
-from appliance.runtime.residency import Residency
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.loads import FullFor
+from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.room import RoomPolicy
 from tests.fakes.processor import Cost, FakeProcessor
 from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource

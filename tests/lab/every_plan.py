@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
-from appliance.lab.chains import Choice, Schedule
+from appliance.lab.papers.chains import Choice, Schedule
 
 S = 1_000_000_000
 ABSENT, RESIDENT = 0, -1

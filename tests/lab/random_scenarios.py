@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from appliance.lab.scenario import Scenario, parse_scenario
-from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.residency import EVICTION_POLICIES
 
 
 def random_scenario(seed: int, duration_s: float = 60) -> Scenario:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.lab.simulation import simulate
-from appliance.policies.eviction import EVICTION_POLICIES
+from appliance.policies.residency import EVICTION_POLICIES
 from tests.lab.scenarios import scenario
 
 NAMES = ("own", "one", "two", "three")

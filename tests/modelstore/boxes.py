@@ -13,10 +13,10 @@ from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import variant_id
 from appliance.domain.states import JobState
-from appliance.modelstore.builds import Builds
-from appliance.modelstore.importer import Importer, ImportOptions
-from appliance.modelstore.store import Change, Store
-from appliance.modelstore.uploads import Uploads
+from appliance.modelstore.importing.importer import Importer, ImportOptions
+from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.store.store import Change, Store
+from appliance.modelstore.store.uploads import Uploads
 from tests.fakes.measure import FakeMeasure
 from tests.fakes.sinks import Events
 

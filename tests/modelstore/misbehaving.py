@@ -12,8 +12,8 @@ from pathlib import Path
 
 from appliance.clock import pause_s
 from appliance.domain.errors import StorageFull
-from appliance.modelstore import stages
 from appliance.modelstore.orders import Unpacked, UnpackOrder
+from appliance.modelstore.stages import program as stages
 
 
 def segfault(target: Path) -> None:

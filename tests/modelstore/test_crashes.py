@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from appliance.clock import pause_s
+from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
-from appliance.zoo import toys
 from tests.modelstore.boxes import Parts, parts
 
 KILLS = 10

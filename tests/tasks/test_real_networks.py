@@ -13,16 +13,16 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from appliance.demo.zoo import Zoo, ZooError, ZooModel, default_folder, fetch
+from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.package_cache import Shelf
+from appliance.demo.zoo.recipes import made
+from appliance.demo.zoo.zoos import ZOOS, ZooName
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.tasks import TASKS, infer_spec, parse_spec
 from appliance.tasks.base import Media, Score, Target, run_steps
 from appliance.tasks.embedding import vectors_of
 from appliance.tasks.metrics import retrieval
-from appliance.zoo import Zoo, ZooError, ZooModel, default_folder, fetch
-from appliance.zoo.cache import Cache
-from appliance.zoo.recipes import made
-from appliance.zoo.shelf import Shelf
-from appliance.zoo.zoos import ZOOS, ZooName
 
 pytestmark = pytest.mark.zoo
 

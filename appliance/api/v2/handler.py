@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from appliance import __version__
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.exchange import EXCHANGE, Exchange
-from appliance.api.keyring import Principal
-from appliance.api.limits import Receive, Scope, Send
+from appliance.api.http.exchange import EXCHANGE, Exchange
+from appliance.api.http.limits import Receive, Scope, Send
 from appliance.api.v2 import models, statistics
 from appliance.api.v2.infer import infer, infer_at_once
 from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body

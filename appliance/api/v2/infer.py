@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.keyring import Principal
-from appliance.api.limits import Receive
+from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, resolve
 from appliance.api.v2.tensors import Body, InferCall, encode_infer, parse_infer

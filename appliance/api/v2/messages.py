@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.api.limits import Receive
-from appliance.api.problems import headers_of, status_of
+from appliance.api.http.limits import Receive
+from appliance.api.http.problems import headers_of, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
 

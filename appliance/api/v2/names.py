@@ -1,7 +1,7 @@
 """What a name of the protocol means to the caller: the model is an application, the version a variant."""
 
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.keyring import Principal
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownApplication, UnknownVariant

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.keyring import Principal
 from appliance.api.v2.names import model_and_version, resolve, variant_of
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application

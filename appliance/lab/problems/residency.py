@@ -21,8 +21,8 @@ from appliance.lab.problems.base import (
     refuse_duplicates,
     shaped,
 )
-from appliance.policies.eviction import DEFAULT, EVICTION_POLICIES
-from appliance.policies.eviction.base import (
+from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
+from appliance.policies.residency.base import (
     ApplicationState,
     Option,
     ResidencyPlan,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from typing import Any
 
-from appliance.runtime.processors.onnx import OnnxProcessor
+from appliance.runtime.processors.cpu.session import OnnxProcessor
 
 PROCESSORS: Mapping[str, Callable[..., Any]] = {"cpu": OnnxProcessor}
 

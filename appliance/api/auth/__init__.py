@@ -1,0 +1,1 @@
+"""Who is asking: keys, their roles, and the first key of a box."""

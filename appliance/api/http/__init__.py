@@ -1,0 +1,1 @@
+"""HTTP itself: bodies and their bounds, forms, event streams, problem documents. Knows no box."""

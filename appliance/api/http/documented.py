@@ -1,0 +1,82 @@
+"""What the OpenAPI document says of errors: for each class a route names, its status, its type and a worked example."""
+
+import json
+from typing import Any
+
+from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response, row_of
+from appliance.domain import errors as e
+from appliance.wire.problem import slug_of
+
+EXAMPLES: tuple[e.ApplianceError, ...] = (
+    e.UnknownTenant(name="harbour"),
+    e.UnknownModel(name="centerface"),
+    e.UnknownApplication(name="door"),
+    e.UnknownVariant(name="int8"),
+    e.UnknownJob(name="01hf3k2m9x"),
+    e.UnknownUpload(name="5f1c0a9be2d4"),
+    e.UnknownKey(name="5f1c0a9be2d4"),
+    e.AlreadyExists(name="centerface"),
+    e.InUse(name="harbour"),
+    e.Overcommitted(name="harbour", guarantee_bytes=300_000_000, others_bytes=700_000_000, budget_bytes=900_000_000),
+    e.IllegalState(name="5f1c0a9be2d4", state="incomplete: 1048576 of 209715200 bytes are here"),
+    e.OffsetMismatch(name="5f1c0a9be2d4", expected_offset=1048576),
+    e.ModelUnavailable(name="door"),
+    e.BadInput(reason="the form is broken"),
+    e.BadName(what="model", name="My Model"),
+    e.BadTensor(reason="input 'input' has shape [1, 3], the variant takes [-1, 3, 224, 224] (-1 = any)"),
+    e.BadMedia(reason="the picture ends in the middle"),
+    e.BadMetadata(reason="task 'faces' is not known"),
+    e.BadQuota(reason="300000000 bytes are more than the ceiling of 200000000: nothing above it can be guaranteed"),
+    e.TooLarge(what="the body", limit_bytes=67108864),
+    e.MissingKey(),
+    e.WrongKey(),
+    e.Forbidden(action="manage the box; it may only call applications"),
+    e.QuotaExceeded(tenant="harbour", quota="requests per second", retry_after_s=0.4),
+    e.QueueFull(application_id="harbour/door", queue_len_max=256),
+    e.TooManyFailedKeys(retry_after_s=41.0),
+    e.Busy(),
+    e.OutOfMemory(build_id="9f8a@cpu", need_bytes=104857600, budget_bytes=67108864),
+    e.CeilingReached(
+        build_id="9f8a@cpu",
+        need_bytes=104857600,
+        budget_bytes=1073741824,
+        tenant="harbour",
+        held_bytes=188743680,
+        ceiling_bytes=268435456,
+    ),
+    e.LoadFailed(build_id="9f8a@cpu", reason="its content on disk is damaged"),
+    e.ShuttingDown(),
+    e.StorageFull(),
+    e.DeadlineExceeded(waited_ms=100.2),
+    e.RunFailed(variant_id="harbour/centerface:int8", reason="the processor broke off"),
+)
+_BY_CLASS = {type(example): example for example in EXAMPLES}
+_ALWAYS: tuple[type[e.ApplianceError], ...] = (e.MissingKey, e.WrongKey, e.TooManyFailedKeys)
+
+
+def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated: bool = True) -> dict[int | str, Any]:
+    """The `responses` of a route that may raise these, beside what any route with a key may raise."""
+    responses: dict[int | str, Any] = {}
+    for error in (*(() if keyless else _ALWAYS), *classes):
+        _add(responses, row_of(error).status, slug_of(error), row_of(error).title, _example(error))
+    if validated:
+        status, body = plain_problem("invalid-request", "limit: should be at least 1", "/v1/models")
+        _add(responses, status, "invalid-request", "A field is missing or wrong", json.loads(body))
+    return responses
+
+
+def _example(error: type[e.ApplianceError]) -> dict[str, Any]:
+    example: dict[str, Any] = json.loads(problem_response(_BY_CLASS[error], "/v1/models")[2])
+    return example
+
+
+def _add(responses: dict[int | str, Any], status: int, slug: str, title: str, example: dict[str, Any]) -> None:
+    response = responses.setdefault(status, {"description": "", "content": {CONTENT_TYPE: {"examples": {}}}})
+    response["description"] = ". ".join(filter(None, (response["description"], title)))
+    response["content"][CONTENT_TYPE]["examples"][slug] = {"summary": title, "value": example}
+    response["content"][CONTENT_TYPE]["schema"] = {"$ref": "#/components/schemas/Problem"}
+
+
+def example(value: Any, description: str = "", media_type: str = "application/json") -> dict[str, Any]:
+    """A success response with a worked example."""
+    return {"description": description, "content": {media_type: {"example": value}}}

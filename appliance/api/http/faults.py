@@ -1,0 +1,86 @@
+"""Exceptions that leave a route, as problem documents. What nobody expected also goes on to `limits`, which logs it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Match
+
+from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.domain.errors import ApplianceError
+
+ERRORS_MAX = 20
+"""Field errors that one answer names."""
+
+
+def register(app: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Hand every kind of exception to its answer."""
+    app.state.routers = routers
+    app.add_exception_handler(ApplianceError, _appliance_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _appliance_error)
+
+
+async def _appliance_error(request: Request, exc: Exception) -> Response:
+    status, headers, body = problem_response(exc, request.url.path)
+    return Response(body, status, headers)
+
+
+async def _invalid(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    errors = [_field_error(error) for error in exc.errors()[:ERRORS_MAX]]
+    detail = "; ".join(f"{error['field']}: {error['message']}" for error in errors)
+    return _plain(request, "invalid-request", detail, {"errors": errors})
+
+
+def _field_error(error: dict[str, Any]) -> dict[str, str]:
+    """Where and what; the value itself is left out, it may be a secret or huge."""
+    where = [str(part) for part in error["loc"]]
+    if error["type"] == "json_invalid":
+        return {"field": "body", "in": "body", "message": f"no JSON: {error['ctx']['error']} at character {where[-1]}"}
+    return {"field": ".".join(where[1:]) or where[0], "in": where[0], "message": error["msg"]}
+
+
+async def _http(request: Request, exc: Exception) -> Response:
+    """The framework's own: no such path, wrong method, unreadable body; an error of ours inside wins."""
+    assert isinstance(exc, HTTPException)
+    if isinstance(exc.__cause__, ApplianceError):
+        return await _appliance_error(request, exc.__cause__)
+    if exc.status_code == 404:
+        return _plain(request, "no-such-path", "there is nothing at this path; /docs lists what there is")
+    if exc.status_code == 405:
+        allowed = ", ".join(sorted(_methods(request)))
+        return _plain(request, "method-not-allowed", f"use {allowed}", headers={"Allow": allowed})
+    return _plain(request, "bad-request", str(exc.detail))
+
+
+def _methods(request: Request) -> set[str]:
+    """What the path can be asked with; the framework itself names only those of the first route that fits."""
+    routes = [route for router in request.app.state.routers for route in router.routes if isinstance(route, APIRoute)]
+    return {
+        method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods or ()
+    }
+
+
+async def _gone(request: Request, _: Exception) -> Response:
+    """The caller hung up while sending; nobody reads this."""
+    return _plain(request, "bad-request", "the connection closed inside the body")
+
+
+def _plain(
+    request: Request,
+    slug: str,
+    detail: str,
+    facts: dict[str, object] | None = None,
+    *,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    status, body = plain_problem(slug, detail, request.url.path, facts)
+    return Response(body, status, {"Content-Type": CONTENT_TYPE, **(headers or {})})

@@ -1,1 +1,0 @@
-"""One module a noun; `ROUTERS` in `api.service` names them all."""

@@ -1,0 +1,1 @@
+"""The box's own API: one module a noun; `ROUTERS` in `api.service` names them all."""

@@ -1,0 +1,124 @@
+"""Applications: a tenant's registered uses of models."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from appliance.api.box import Box
+from appliance.api.http.documented import problems
+from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox, callable_application, own_application
+from appliance.api.v1.pages import page_of_all
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import (
+    AlreadyExists,
+    BadName,
+    Forbidden,
+    ModelUnavailable,
+    UnknownApplication,
+    UnknownModel,
+)
+from appliance.domain.names import application_id
+from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape, RunsShape
+from appliance.wire.shape import Deleted, Page
+
+router = APIRouter(prefix="/v1/applications", tags=["applications"])
+
+ApplicationName = Annotated[str, Path(description="Name of the application.", examples=["door"])]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Register an application",
+    responses=problems(Forbidden, BadName, AlreadyExists, UnknownModel),
+)
+async def create_application(order: ApplicationOrder, box: TheBox, principal: Member) -> ApplicationShape:
+    """An application is a use of a model with promises of its own: a latency SLO, an accuracy floor, a weight.
+
+    Uploading a model makes one of the same name already; make more where several uses of one model need different promises.
+    In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
+    """
+    model = box.catalogue.resolve_model(principal.tenant, order.model)
+    application = await box.store.create_application(
+        Application(
+            application_id(principal.tenant, order.name),
+            principal.tenant,
+            order.name,
+            model.id,
+            order.latency_slo_ms,
+            order.accuracy_min,
+            order.weight,
+            order.shared,
+        )
+    )
+    return shape_of(box, application)
+
+
+@router.get("", summary="List applications", responses=problems())
+async def list_applications(
+    box: TheBox, principal: Caller, cursor: Cursor = "", limit: Limit = 100
+) -> Page[ApplicationShape]:
+    """What this key can call, by name: the tenant's own applications and the shared ones that they do not hide."""
+    visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
+    visible.sort(key=lambda application: application.name)
+    return page_of_all(visible, cursor, limit, lambda a: a.name, lambda a: shape_of(box, a))
+
+
+@router.get("/{application}", summary="Show an application", responses=problems(UnknownApplication))
+async def show_application(application: ApplicationName, box: TheBox, principal: Caller) -> ApplicationShape:
+    """Its model, promises, and the variants that would serve it now, the first choice first."""
+    return shape_of(box, callable_application(box, principal, application))
+
+
+@router.get("/{application}/runs", summary="Show recent run times", responses=problems(UnknownApplication))
+async def show_runs(application: ApplicationName, box: TheBox, principal: Caller) -> RunsShape:
+    """What its runs took while serving, by variant, neighbours and all: `appliance scenario` lets the lab draw from them."""
+    figures = box.telemetry.of_application(callable_application(box, principal, application).id)
+    return RunsShape(variants={name: [ns / NS_PER_MS for ns in f.runs_ns] for name, f in figures.items() if f.runs_ns})
+
+
+@router.patch(
+    "/{application}",
+    summary="Change an application",
+    responses=problems(Forbidden, UnknownApplication, UnknownModel),
+)
+async def change_application(
+    application: ApplicationName, change: ApplicationChange, box: TheBox, principal: Member
+) -> ApplicationShape:
+    """Only the fields that are sent change; they hold from the next request on. Another `model` swaps the network behind the name."""
+    old = own_application(box, principal, application)
+    fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
+    if model := fields.pop("model", None):
+        fields["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
+    return shape_of(box, await box.store.update_application(replace(old, **fields)))
+
+
+@router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))
+async def delete_application(application: ApplicationName, box: TheBox, principal: Member) -> Deleted:
+    """The name stops answering; the model stays."""
+    await box.store.delete_application(own_application(box, principal, application).id)
+    return Deleted(deleted=application)
+
+
+def shape_of(box: Box, application: Application) -> ApplicationShape:
+    """An application as it stands."""
+    try:
+        entry = box.catalogue.entry(application.id)
+    except ModelUnavailable:  # its model is on its way out
+        model, task, variants = application.model_id.split("/", 1)[1], None, []
+    else:
+        model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
+    return ApplicationShape(
+        name=application.name,
+        tenant=application.tenant,
+        model=model,
+        task=task,
+        latency_slo_ms=application.latency_slo_ms,
+        accuracy_min=application.accuracy_min,
+        weight=application.weight,
+        shared=application.shared,
+        available=box.availability.is_open(application),
+        variants=variants,
+    )

@@ -1,0 +1,87 @@
+"""What routes ask for by type: the box, and the caller in the role that the route needs.
+
+`Caller` is any key, `Member` a tenant's or admin's, `Admin` an admin's. A device key that asks for more gets 403 whatever it names.
+"""
+
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+from fastapi.security import HTTPBearer
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import Box
+from appliance.domain.access import Role
+from appliance.domain.catalogue import Application, Model
+from appliance.domain.errors import Forbidden, UnknownApplication
+
+_documented = HTTPBearer(
+    auto_error=False,
+    scheme_name="key",
+    description="`Authorization: Bearer KEY`. The first start writes an admin key to `admin.key` in the state folder; "
+    "make others with `POST /v1/tenants/{tenant}/keys`.",
+)
+
+
+async def the_box(request: Request) -> Box:
+    """The running box."""
+    box: Box = request.app.state.box
+    return box
+
+
+TheBox = Annotated[Box, Depends(the_box)]
+
+
+async def caller(request: Request, box: TheBox, _: Annotated[object, Depends(_documented)] = None) -> Principal:
+    """Whoever sent a good key. Raises: MissingKey, WrongKey, TooManyFailedKeys, Forbidden, UnknownTenant."""
+    headers = dict(request.scope["headers"])
+    address = request.client.host if request.client else ""
+    return box.keyring.authenticate(headers.get(b"authorization"), headers.get(b"x-tenant"), address)
+
+
+Caller = Annotated[Principal, Depends(caller)]
+
+
+async def member(principal: Caller) -> Principal:
+    """A tenant or an admin. Raises: Forbidden."""
+    if principal.role is Role.DEVICE:
+        raise Forbidden(action="manage the box; it may only call applications")
+    return principal
+
+
+Member = Annotated[Principal, Depends(member)]
+
+
+async def admin(principal: Caller) -> Principal:
+    """An admin. Raises: Forbidden."""
+    if not principal.is_admin:
+        raise Forbidden(action="do this; it needs an admin key")
+    return principal
+
+
+Admin = Annotated[Principal, Depends(admin)]
+
+Cursor = Annotated[str, Query(max_length=200, description="`next_cursor` of the page before; empty: from the start.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Most items on the page.")]
+
+
+def callable_application(box: Box, principal: Principal, name: str) -> Application:
+    """The application a name means to the caller; one the key may not call does not exist for it. Raises: UnknownApplication."""
+    if not principal.may_call(name):
+        raise UnknownApplication(name=name)
+    return box.catalogue.resolve(principal.tenant, name)
+
+
+def own_application(box: Box, principal: Principal, name: str) -> Application:
+    """An application that the caller may change. Raises: UnknownApplication; Forbidden for a shared one of another tenant."""
+    application = box.catalogue.resolve(principal.tenant, name)
+    if application.tenant != principal.tenant:
+        raise Forbidden(action="change an application that another tenant shares")
+    return application
+
+
+def own_model(box: Box, principal: Principal, name: str) -> Model:
+    """A model that the caller may change. Raises: UnknownModel; Forbidden for a shared one of another tenant."""
+    model = box.catalogue.resolve_model(principal.tenant, name)
+    if model.tenant != principal.tenant:
+        raise Forbidden(action="change a model that another tenant shares")
+    return model

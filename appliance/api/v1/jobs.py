@@ -1,0 +1,97 @@
+"""Import jobs and their progress."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import StreamingResponse
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import Box
+from appliance.api.http.documented import example, problems
+from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
+from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
+from appliance.api.v1.pages import page
+from appliance.domain.errors import Forbidden, UnknownJob
+from appliance.domain.jobs import JobRecord
+from appliance.domain.states import JobState
+from appliance.wire.jobs import JobShape
+from appliance.wire.shape import Page
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+JobId = Annotated[str, Path(description="Id of the job.", examples=["01hf3k2m9x"])]
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+LOOK_S = 1.0
+"""How often the job is looked at when no event tells of it."""
+HEARTBEAT_LOOKS = 15
+
+
+@router.get("", summary="List jobs", responses=problems(Forbidden))
+async def list_jobs(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[JobShape]:
+    """The tenant's imports, newest first."""
+    jobs = await box.store.jobs(principal.tenant, before=cursor, limit=limit + 1)
+    return page(jobs, limit, lambda job: job.id, shape_of)
+
+
+@router.get("/{job}", summary="Show a job", responses=problems(Forbidden, UnknownJob))
+async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
+    """Stage, percent and what happened so far. The model can be called as soon as its first variant is ready, before the job ends."""
+    return shape_of(await _own(box, principal, job))
+
+
+@router.get(
+    "/{job}/events",
+    summary="Follow a job",
+    response_class=StreamingResponse,
+    responses={
+        200: example(
+            'event: job\ndata: {"id": "01hf3k2m9x", "state": "running", "stage": "int8", "percent": 62.5}\n\n',
+            "Server-sent events, one `job` event per change; the stream ends with the job.",
+            "text/event-stream",
+        ),
+        **problems(Forbidden, UnknownJob),
+    },
+)
+async def follow_job(job: JobId, box: TheBox, principal: Member) -> StreamingResponse:
+    """Server-sent events: the job as it is now, then after every change, until it has ended."""
+    return event_stream(_frames(box, await _own(box, principal, job)))
+
+
+async def _frames(box: Box, job: JobRecord) -> AsyncIterator[bytes]:
+    yield frame(shape_of(job).model_dump(mode="json"), event="job")
+    if job.state in ENDED:
+        return
+    quiet = 0
+    async for _ in beating(box.telemetry.subscribe(), LOOK_S):
+        known, job = job, await box.store.job(job.id)
+        quiet = quiet + 1 if job == known else 0
+        if job != known:
+            yield frame(shape_of(job).model_dump(mode="json"), event="job")
+        elif quiet % HEARTBEAT_LOOKS == 0:
+            yield HEARTBEAT
+        if job.state in ENDED:
+            return
+
+
+async def _own(box: Box, principal: Principal, job: str) -> JobRecord:
+    record = await box.store.job(job)
+    if record.tenant != principal.tenant:
+        raise UnknownJob(name=job)
+    return record
+
+
+def shape_of(job: JobRecord) -> JobShape:
+    """A job as it stands."""
+    return JobShape(
+        id=job.id,
+        tenant=job.tenant,
+        model=job.model_id.split("/", 1)[1],
+        state=job.state,
+        stage=job.stage,
+        percent=round(job.percent, 1),
+        message=job.message,
+        error=job.error,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+    )

@@ -1,0 +1,259 @@
+"""Models and their variants: upload, look, delete."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path as File
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import Box
+from appliance.api.http.documented import problems
+from appliance.api.http.forms import Form, received_form
+from appliance.api.v1 import jobs
+from appliance.api.v1.deps import Cursor, Limit, Member, TheBox, own_model
+from appliance.api.v1.orders import PARTS, Source, check_fields, import_request, pack
+from appliance.api.v1.pages import page_of_all
+from appliance.api.v1.shapes import model_shape, model_summary, variant_shape
+from appliance.domain.errors import (
+    AlreadyExists,
+    BadInput,
+    BadMetadata,
+    BadName,
+    Forbidden,
+    IllegalState,
+    InUse,
+    QuotaExceeded,
+    StorageFull,
+    TooLarge,
+    UnknownModel,
+    UnknownUpload,
+    UnknownVariant,
+)
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.names import checked_name, variant_id
+from appliance.wire.catalogue import ModelShape, ModelSummary, VariantShape
+from appliance.wire.jobs import JobShape
+from appliance.wire.shape import Deleted, Page
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+
+ModelName = Annotated[str, Path(description="Name of the model.", examples=["centerface"])]
+VariantName = Annotated[str, Path(description="Name of the variant.", examples=["int8"])]
+
+_FILE = {"type": "string", "format": "binary"}
+_FORM: dict[str, Any] = {
+    "file": {
+        **_FILE,
+        "description": "An ONNX file, or a zip or tar with one (external data, labels.txt, tokenizer.json, "
+        "metadata.json, calibration/ and evaluation/ beside it). Either this or `upload`.",
+    },
+    "upload": {"type": "string", "description": "Id of a finished upload, in place of `file`."},
+    "name": {"type": "string", "description": "Name of the model, and of the application made with it."},
+    "task": {
+        "type": "string",
+        "description": "What it does: `image-classification`, `object-detection`, `face-detection`, "
+        "`text-detection`, `text-recognition`, `image-embedding`, `text-embedding`, `voice-activity` or `tensor`.",
+    },
+    "metadata": {
+        "type": "string",
+        "description": "JSON: labels, image (mean, std, layout ...), decoder, params, state, constants, "
+        "precisions, application, shared. What is left out is inferred from the graph.",
+    },
+    "labels": {**_FILE, "description": "Class names, one a line."},
+    "tokenizer": {**_FILE, "description": "tokenizer.json of a text model."},
+    "calibration": {**_FILE, "description": "zip or tar of inputs like those of real use, for int8."},
+    "evaluation": {
+        **_FILE,
+        "description": "zip or tar of labelled inputs with truth.json; accuracy is measured on it.",
+    },
+    "application": {
+        "type": "string",
+        "description": "Name of the application, where it is not the model's; empty: none.",
+    },
+    "shared": {"type": "boolean", "description": "Readable by every tenant."},
+}
+_REFUSALS = problems(
+    Forbidden,
+    AlreadyExists,
+    BadInput,
+    BadName,
+    BadMetadata,
+    UnknownUpload,
+    IllegalState,
+    TooLarge,
+    QuotaExceeded,
+    StorageFull,
+)
+
+
+def _form_body(required: list[str], names: list[str], example: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "required": required, "properties": {name: _FORM[name] for name in names}}
+    return {
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema, "example": example}}}
+    }
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Upload a model",
+    responses=_REFUSALS,
+    openapi_extra=_form_body(
+        ["name", "task"],
+        list(_FORM),
+        {
+            "name": "centerface",
+            "task": "face-detection",
+            "file": "@centerface.onnx",
+            "metadata": '{"image": {"std": [1]}}',
+        },
+    ),
+)
+async def create_model(request: Request, box: TheBox, principal: Member, response: Response) -> JobShape:
+    """Takes the file and answers with an import job; follow it at the `Location`.
+
+    The import checks the network in a process of its own, makes variants (fp32, fp16, int8, smaller inputs), measures the accuracy and cost
+    of each, and lets the model serve as soon as the first one is ready. Files above the form limit go by `/v1/uploads`.
+    """
+    async with _received(request, box, principal) as (form, source):
+        order = import_request(principal.tenant, form, source)
+        job = await _submit(box, order, form.fields.get("upload"))
+    return _accepted(response, job)
+
+
+@router.get("", summary="List models", responses=problems(Forbidden))
+async def list_models(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[ModelSummary]:
+    """The tenant's own models and the shared ones that they do not hide, by name."""
+    models = box.catalogue.visible_models(principal.tenant)
+    return page_of_all(models, cursor, limit, lambda model: model.name, model_summary)
+
+
+@router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
+async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
+    """Its task and its variants with size, accuracy, measured cost and where they are in memory."""
+    return model_shape(box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot())
+
+
+@router.delete("/{model}", summary="Delete a model", responses=problems(Forbidden, UnknownModel, InUse))
+async def delete_model(model: ModelName, box: TheBox, principal: Member) -> Deleted:
+    """Takes no new requests at once, waits for the running ones, then removes the model, its variants and its applications.
+
+    A model that another tenant's application uses stays (409).
+    """
+    await box.store.delete_model(own_model(box, principal, model).id)
+    return Deleted(deleted=model)
+
+
+@router.get("/{model}/variants", summary="List a model's variants", responses=problems(Forbidden, UnknownModel))
+async def list_variants(
+    model: ModelName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
+) -> Page[VariantShape]:
+    """By name, with what was measured of each."""
+    found = box.catalogue.resolve_model(principal.tenant, model)
+    variants = sorted(found.variants, key=lambda variant: variant.name)
+    memory = box.memory.snapshot()
+    return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: variant_shape(v, memory))
+
+
+@router.post(
+    "/{model}/variants",
+    status_code=202,
+    summary="Upload a variant of your own",
+    responses={**_REFUSALS, **problems(Forbidden, UnknownModel)},
+    openapi_extra=_form_body(["name"], ["file", "upload", "name"], {"name": "pruned", "file": "@pruned.onnx"}),
+)
+async def create_variant(
+    model: ModelName, request: Request, box: TheBox, principal: Member, response: Response
+) -> JobShape:
+    """Beside the variants the box made. Inputs and outputs must be those of the model; it is measured like the others."""
+    found = own_model(box, principal, model)
+    async with _received(request, box, principal) as (form, source):
+        order = ImportRequest(
+            tenant=principal.tenant,
+            name=found.name,
+            source=str(source.path),
+            file_name=source.file_name,
+            task=found.task,
+            variant=checked_name(form.fields.get("name", ""), "variant"),
+        )
+        job = await _submit(box, order, form.fields.get("upload"))
+    return _accepted(response, job)
+
+
+@router.get(
+    "/{model}/variants/{variant}", summary="Show a variant", responses=problems(Forbidden, UnknownModel, UnknownVariant)
+)
+async def show_variant(model: ModelName, variant: VariantName, box: TheBox, principal: Member) -> VariantShape:
+    """One concrete build: precision × input size, with what was measured of it."""
+    found = box.catalogue.resolve_model(principal.tenant, model)
+    for one in found.variants:
+        if one.name == variant:
+            return variant_shape(one, box.memory.snapshot())
+    raise UnknownVariant(name=variant)
+
+
+@router.delete(
+    "/{model}/variants/{variant}",
+    summary="Delete a variant",
+    responses=problems(Forbidden, UnknownModel, UnknownVariant),
+)
+async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, principal: Member) -> Deleted:
+    """The model goes on with its other variants."""
+    found = own_model(box, principal, model)
+    if variant not in [one.name for one in found.variants]:
+        raise UnknownVariant(name=variant)
+    await box.store.delete_variant(variant_id(found.id, variant))
+    return Deleted(deleted=variant)
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _received(request: Request, box: Box, principal: Principal) -> AsyncIterator[tuple[Form, Source]]:
+    """The form, and the one file that is to be imported; what is left of its files is removed at the end."""
+    scratch = box.state_dir / "scratch"
+    async with received_form(request, scratch, box.form_bytes_max) as form:
+        check_fields(form)
+        source = await _source(form, box, principal)
+        if not PARTS.keys() & form.files.keys():
+            yield form, source
+            return
+        packed = scratch / f"form-{secrets.token_hex(12)}"
+        try:
+            await asyncio.to_thread(pack, source.path, form, packed)
+            yield form, replace(source, path=packed)
+        finally:
+            packed.unlink(missing_ok=True)
+
+
+async def _source(form: Form, box: Box, principal: Principal) -> Source:
+    """Raises: BadMetadata, UnknownUpload, IllegalState, BadInput (other digest)."""
+    file, upload = form.files.get("file"), form.fields.get("upload")
+    if (file is None) == (not upload):
+        raise BadMetadata(reason="send either 'file' (the model itself) or 'upload' (the id of a finished upload)")
+    if file is not None:
+        return Source(file.path, file.file_name)
+    assert upload
+    record = await box.uploads.upload(upload)
+    if record.tenant != principal.tenant:
+        raise UnknownUpload(name=upload)
+    path: File = await box.uploads.finish(upload)
+    return Source(path, record.file_name)
+
+
+async def _submit(box: Box, order: ImportRequest, upload: str | None) -> JobRecord:
+    job = await box.importer.submit(order)
+    if upload:
+        await box.uploads.delete(upload)  # the importer has taken its file
+    return job
+
+
+def _accepted(response: Response, job: JobRecord) -> JobShape:
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return jobs.shape_of(job)

@@ -1,0 +1,152 @@
+"""Media in, answers out."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from appliance.api.http.documented import example, problems
+from appliance.api.predict import Call, predict
+from appliance.api.v1.deps import Caller, TheBox, callable_application
+from appliance.domain.errors import (
+    BadMedia,
+    BadTensor,
+    Busy,
+    CeilingReached,
+    DeadlineExceeded,
+    IllegalState,
+    LoadFailed,
+    ModelUnavailable,
+    OutOfMemory,
+    QueueFull,
+    QuotaExceeded,
+    RunFailed,
+    ShuttingDown,
+    TooLarge,
+    UnknownApplication,
+    UnknownVariant,
+)
+from appliance.tasks.base import Media
+from appliance.wire.predict import PredictShape
+
+router = APIRouter(prefix="/v1/applications", tags=["predict"])
+
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_BODIES: dict[str, Any] = {
+    "image/jpeg": _BINARY,
+    "image/png": _BINARY,
+    "image/webp": _BINARY,
+    "audio/wav": _BINARY,
+    "text/plain": {"schema": {"type": "string"}, "example": "a dog on the beach"},
+    "application/json": {
+        "schema": {"type": "object"},
+        "examples": {
+            "text": {"summary": "text-embedding", "value": {"texts": ["a dog on the beach", "two cats"]}},
+            "tensor": {"summary": "tensor", "value": {"inputs": {"x": [[1.0, 2.0, 3.0]]}}},
+        },
+    },
+    "multipart/form-data": {
+        "schema": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
+    },
+}
+_ANSWER = {
+    "faces": [{"box": [71.2, 40.8, 148.9, 139.5], "score": 0.91}],
+    "application": "door",
+    "model": "centerface",
+    "variant": "int8",
+    "accuracy": 0.961,
+    "accuracy_metric": "f1@0.5 against fp32",
+    "warm": True,
+    "timings_ms": {"decode": 3.1, "queue": 0.1, "load": 0, "compute": 9.7, "encode": 0.6, "total": 13.9},
+    "request_id": "b2f1c0de-17",
+}
+
+Variant = Annotated[str | None, Query(max_length=63, description="A variant by name; left out, the box chooses.")]
+Timeout = Annotated[
+    float | None, Query(gt=0, le=3_600_000, description="Deadline in ms from arrival; default: the application's SLO.")
+]
+Priority = Annotated[int, Query(ge=-100, le=100, description="Higher runs earlier among the requests that wait.")]
+SequenceId = Annotated[
+    str | None, Query(max_length=128, description="For stateful models: which stream this belongs to.")
+]
+Start = Annotated[bool, Query(description="This request begins the sequence (from a fresh state).")]
+End = Annotated[bool, Query(description="This request ends it; its state is forgotten.")]
+
+
+@router.post(
+    "/{application}/predict",
+    summary="Ask a model about a picture, a sound, a text or tensors",
+    response_model=PredictShape,
+    responses={
+        200: example(_ANSWER, "The task's answer, the variant that gave it, and where the time went."),
+        **problems(
+            UnknownApplication,
+            UnknownVariant,
+            ModelUnavailable,
+            IllegalState,
+            BadMedia,
+            BadTensor,
+            TooLarge,
+            QuotaExceeded,
+            QueueFull,
+            Busy,
+            OutOfMemory,
+            CeilingReached,
+            LoadFailed,
+            ShuttingDown,
+            DeadlineExceeded,
+            RunFailed,
+        ),
+    },
+    openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
+)
+async def predict_route(
+    application: Annotated[str, Path(description="Name of the application.", examples=["door"])],
+    request: Request,
+    box: TheBox,
+    principal: Caller,
+    variant: Variant = None,
+    timeout_ms: Timeout = None,
+    priority: Priority = 0,
+    sequence_id: SequenceId = None,
+    sequence_start: Start = False,
+    sequence_end: End = False,
+) -> Response:
+    """Send the file itself as the body (JPEG, PNG, WebP, WAV, text or JSON), or a form with one `file`.
+
+    The first bytes decide what it is, not the content type. The deadline covers decoding, waiting and computing; a request that can no
+    longer be in time is answered 504 without being run. Stateful models (voice activity) keep their state from request to request of one
+    `sequence_id`: begin with `sequence_start=true`, send the pieces in order, end with `sequence_end=true`.
+    """
+    arrival_ns = box.clock.now_ns()
+    found = callable_application(box, principal, application)
+    call = Call(
+        request.scope["request_id"],
+        arrival_ns,
+        variant,
+        timeout_ms,
+        priority,
+        sequence_id,
+        sequence_start,
+        sequence_end,
+    )
+    return Response(await predict(box, principal, found, await _media(request), call), media_type="application/json")
+
+
+async def _media(request: Request) -> Media:
+    """Raises: BadMedia when there is nothing."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.startswith("multipart/form-data"):
+        async with request.form(max_files=1, max_fields=8) as form:
+            files = [value for value in form.values() if isinstance(value, UploadFile)]
+            if not files:
+                raise BadMedia(reason="the form holds no file")
+            return _filled(await files[0].read(), files[0].content_type or "")
+    return _filled(await request.body(), content_type)
+
+
+def _filled(body: bytes, content_type: str) -> Media:
+    if not body:
+        raise BadMedia(reason="the body is empty; send the picture, sound or text itself")
+    return Media(body, content_type)

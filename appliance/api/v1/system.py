@@ -1,0 +1,115 @@
+"""What the box is, what it does and what it holds."""
+
+import asyncio
+import os
+import platform
+import shutil
+from dataclasses import asdict
+from typing import Any
+
+import psutil
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from appliance import __version__
+from appliance.api.auth.keyring import Principal
+from appliance.api.http.documented import example, problems
+from appliance.api.v1.deps import Member, TheBox, caller, member
+from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
+from appliance.clock import NS_PER_S
+from appliance.domain.errors import Forbidden
+from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
+
+router = APIRouter(tags=["system"])
+_SERVING = ("memory", "queues", "residency")
+"""Sections of the settings that decide how requests are served."""
+
+
+@router.get("/v1/system", summary="The box at a glance", responses=problems(Forbidden))
+async def system(box: TheBox, principal: Member) -> SystemShape:
+    """Version, load, memory, disk, policies and settings. The numbers of models and applications are those that this key sees."""
+    machine = psutil.virtual_memory()
+    status = box.engine.status()
+    return SystemShape(
+        version=__version__,
+        ready=box.is_ready(),
+        uptime_s=(box.clock.now_ns() - box.started_ns) / NS_PER_S,
+        now=box.clock.wall_now(),
+        python=platform.python_version(),
+        machine=platform.machine(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_total_bytes=machine.total,
+        memory_available_bytes=machine.available,
+        process_bytes=await asyncio.to_thread(_process_bytes),
+        disk_free_bytes=shutil.disk_usage(box.state_dir).free,
+        policies=dict(box.settings.get("policies", {})),
+        settings={section: box.settings[section] for section in _SERVING if section in box.settings},
+        models=len(box.catalogue.visible_models(principal.tenant)),
+        applications=len(box.catalogue.visible(principal.tenant)),
+        engine=status | {"queues": _own(status["queues"], principal)},
+    )
+
+
+@router.get("/v1/memory", summary="What is in memory", responses=problems(Forbidden))
+async def memory(box: TheBox, principal: Member) -> MemoryShape:
+    """The budget, what is taken, every build that is loaded, loading or leaving, with the applications that use it, and what each tenant holds.
+
+    A tenant's key sees the builds of the applications that it can call, and what it holds itself.
+    """
+    holdings = box.shares.holdings(box.memory.residents())
+    own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
+    snapshot = box.memory.snapshot() | {"tenants": own, "residency": box.resider.snapshot()}
+    if not principal.is_admin:
+        visible = {application.id for application in box.catalogue.visible(principal.tenant)}
+        snapshot["builds"] = [
+            build | {"applications": [name for name in build["applications"] if name in visible]}
+            for build in snapshot["builds"]
+            if visible.intersection(build["applications"])
+        ]
+        residency = snapshot["residency"]
+        residency["applications"] = [row for row in residency["applications"] if row["application"] in visible]
+    return MemoryShape.model_validate(snapshot)
+
+
+@router.get("/v1/processors", summary="What computes", responses=problems(Forbidden))
+async def processors(box: TheBox, _: Member) -> list[ProcessorShape]:
+    """Every processor with its workers and the fingerprint that prepared forms are made for."""
+    return [ProcessorShape.model_validate(description) for description in box.processors]
+
+
+@router.get(
+    "/metrics",
+    summary="Figures for Prometheus",
+    response_class=Response,
+    openapi_extra={"security": [{"key": []}]},
+    responses={
+        200: example(
+            'appliance_requests_total{tenant="harbour",application="harbour/door",variant="int8",outcome="done"} 1520.0\n',
+            "The text format of Prometheus.",
+            "text/plain",
+        ),
+        **problems(Forbidden),
+    },
+)
+async def metrics(request: Request, box: TheBox) -> Response:
+    """Requests, outcomes and latency (queue, load, compute, total) by tenant, application and variant; memory, loads and evictions.
+
+    An admin key sees all of it, a tenant's key the series of its own requests. Prometheus sends the key with
+    `authorization: {credentials_file: ...}`; the setting `security.metrics_open` opens the page to everyone who reaches the port.
+    """
+    if box.metrics_open:
+        return Response(metrics_text(box, None), media_type=CONTENT_TYPE)
+    principal = await member(await caller(request, box))
+    return Response(metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
+
+
+def _own(queues: dict[str, Any], principal: Principal) -> dict[str, Any]:
+    if principal.is_admin:
+        return queues
+    return {name: length for name, length in queues.items() if name.startswith(f"{principal.tenant}/")}
+
+
+def _process_bytes() -> int:
+    """Pss where the kernel tells it, else resident bytes."""
+    used = psutil.Process().memory_full_info()
+    return int(getattr(used, "pss", used.rss))

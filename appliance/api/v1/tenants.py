@@ -1,0 +1,162 @@
+"""Tenants and their keys."""
+
+import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from appliance.api.auth.keyring import Principal, digest_of, new_key, new_key_id
+from appliance.api.box import Box
+from appliance.api.http.documented import problems
+from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox
+from appliance.api.v1.pages import page
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
+from appliance.domain.errors import (
+    AlreadyExists,
+    BadMetadata,
+    BadName,
+    BadQuota,
+    Forbidden,
+    InUse,
+    Overcommitted,
+    UnknownKey,
+    UnknownTenant,
+)
+from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.shape import Deleted, Page
+
+router = APIRouter(prefix="/v1/tenants", tags=["tenants"])
+
+TenantName = Annotated[str, Path(description="Name of the tenant.", examples=["harbour"])]
+KeyId = Annotated[str, Path(description="Id of the key, as the list shows it.", examples=["5f1c0a9be2d4"])]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Make a tenant",
+    responses=problems(Forbidden, BadName, AlreadyExists, BadQuota, Overcommitted),
+)
+async def create_tenant(order: TenantOrder, box: TheBox, _: Admin) -> TenantShape:
+    """A tenant owns models, applications, keys and a quota; it sees nothing of other tenants but what they share.
+
+    Next: make a key for its developer with `POST /v1/tenants/{tenant}/keys`. Needs an admin key.
+    """
+    tenant = await box.store.create_tenant(Tenant(order.name, _quota(box, order.quota)), box.shares.budget_bytes)
+    return TenantShape.model_validate(tenant)
+
+
+@router.get("", summary="List tenants", responses=problems())
+async def list_tenants(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[TenantShape]:
+    """An admin sees all tenants by name; a tenant's key sees its own."""
+    if not principal.is_admin:
+        return page([box.catalogue.tenant(principal.tenant)], limit, _name, TenantShape.model_validate)
+    return page(await box.store.tenants(cursor, limit + 1), limit, _name, TenantShape.model_validate)
+
+
+@router.get("/{tenant}", summary="Show a tenant", responses=problems(UnknownTenant))
+async def show_tenant(tenant: TenantName, box: TheBox, principal: Member) -> TenantShape:
+    """The tenant with its quota."""
+    return TenantShape.model_validate(_visible(box, principal, tenant))
+
+
+@router.put(
+    "/{tenant}",
+    summary="Change a tenant's quota",
+    responses=problems(Forbidden, UnknownTenant, BadQuota, Overcommitted),
+)
+async def change_tenant(tenant: TenantName, change: TenantChange, box: TheBox, _: Admin) -> TenantShape:
+    """The new quota replaces the old one whole and holds at once. Needs an admin key.
+
+    Below a lowered memory ceiling, models leave that are in use with their last running request. A guarantee for which the budget
+    has no room beside those of the others is refused (409).
+    """
+    changed = await box.store.update_tenant(Tenant(tenant, _quota(box, change.quota)), box.shares.budget_bytes)
+    return TenantShape.model_validate(changed)
+
+
+@router.delete("/{tenant}", summary="Delete a tenant", responses=problems(Forbidden, UnknownTenant, InUse))
+async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
+    """Removes the tenant with its keys, applications and job history. Delete its models first. Needs an admin key."""
+    await box.store.delete_tenant(tenant)
+    return Deleted(deleted=tenant)
+
+
+@router.post(
+    "/{tenant}/keys",
+    status_code=201,
+    summary="Make a key",
+    responses=problems(Forbidden, UnknownTenant, BadMetadata),
+)
+async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal: Member) -> NewKeyShape:
+    """The answer holds the key itself, once: the box keeps only its SHA-256.
+
+    A `tenant` key does everything within its tenant, a `device` key only calls applications (those it names, or all). A tenant's key
+    may make tenant and device keys of its own tenant; admin keys belong to the tenant `default` and need an admin key.
+    """
+    _visible(box, principal, tenant)
+    if order.role is Role.ADMIN and not (principal.is_admin and tenant == DEFAULT_TENANT):
+        raise Forbidden(action="make admin keys; an admin makes them in the tenant 'default'")
+    key = new_key()
+    record = await box.store.create_key(_record(box, tenant, order, key))
+    return NewKeyShape(**KeyShape.model_validate(record).model_dump(), key=key)
+
+
+@router.get("/{tenant}/keys", summary="List keys", responses=problems(UnknownTenant))
+async def list_keys(
+    tenant: TenantName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
+) -> Page[KeyShape]:
+    """Keys of a tenant with role, expiry and label; never the secret."""
+    _visible(box, principal, tenant)
+    keys = await box.store.keys(tenant, cursor, limit + 1)
+    return page(keys, limit, lambda key: key.id, KeyShape.model_validate)
+
+
+@router.delete("/{tenant}/keys/{key}", summary="Revoke a key", responses=problems(UnknownTenant, UnknownKey))
+async def revoke_key(tenant: TenantName, key: KeyId, box: TheBox, principal: Member) -> Deleted:
+    """The key stops working at once, also the one that you are using."""
+    _visible(box, principal, tenant)
+    record = await box.store.key(key)
+    if record.tenant != tenant or (record.role is Role.ADMIN and not principal.is_admin):
+        raise UnknownKey(name=key)
+    await box.store.revoke_key(key)
+    return Deleted(deleted=key)
+
+
+def _name(tenant: Tenant) -> str:
+    return tenant.name
+
+
+def _quota(box: Box, shape: QuotaShape) -> Quota:
+    """Raises: BadQuota."""
+    quota = Quota(**shape.model_dump())
+    ceiling = quota.ceiling_bytes(box.shares.budget_bytes)
+    if ceiling is not None and (quota.memory_guarantee_bytes or 0) > ceiling:
+        raise BadQuota(
+            reason=f"{quota.memory_guarantee_bytes} bytes are more than the ceiling of {ceiling}: nothing above it can be guaranteed"
+        )
+    return quota
+
+
+def _visible(box: Box, principal: Principal, tenant: str) -> Tenant:
+    """Any tenant for an admin, its own for others. Raises: UnknownTenant."""
+    if not principal.is_admin and tenant != principal.tenant:
+        raise UnknownTenant(name=tenant)
+    return box.catalogue.tenant(tenant)
+
+
+def _record(box: Box, tenant: str, order: KeyOrder, key: str) -> KeyRecord:
+    now = box.clock.wall_now()
+    expires_at = order.expires_at
+    if order.expires_in_s is not None:
+        expires_at = now + datetime.timedelta(seconds=min(order.expires_in_s, 1e9))
+    if expires_at is not None and expires_at.tzinfo is None:
+        raise BadMetadata(reason="expires_at: say the time zone, for example 2030-01-01T00:00:00Z")
+    if expires_at is not None and expires_at <= now:
+        raise BadMetadata(reason="expires_at: lies in the past")
+    if order.applications and order.role is not Role.DEVICE:
+        raise BadMetadata(reason="applications: only device keys are bound to applications")
+    return KeyRecord(
+        new_key_id(), tenant, order.role, digest_of(key), now, tuple(order.applications), expires_at, order.label
+    )

@@ -1,0 +1,181 @@
+"""The live table: one frozen picture of the box, and how it looks on a terminal or as plain lines.
+
+Pure: whoever runs the demo takes the picture, this module only draws it. Fits 100 columns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from appliance.terminal.screen import count, milliseconds, share
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+BAR_CELLS = 12
+FIXED_LINES = 9
+"""Heading, table heading, footer and the empty lines between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One application in the table; None where there is nothing to say yet."""
+
+    application: str
+    tenant: str
+    variant: str
+    rate_per_s: float
+    p50_ms: float | None
+    p99_ms: float | None
+    accuracy: float | None
+    warm_share: float | None
+    resident_bytes: int | None
+    """Bytes of its variants in memory now; 0: none is."""
+    variants_ready: int
+    import_percent: float | None
+    """Progress of its import; None: it has ended, or was done in an earlier run."""
+    import_stage: str
+    trouble: str = ""
+    """Why it does not answer, or why its import failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """Something an application told about a real input."""
+
+    application: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything on the screen at one instant."""
+
+    elapsed_s: float
+    rows: tuple[Row, ...]
+    recognised: tuple[Recognised, ...]
+    resident_bytes: int
+    budget_bytes: int
+    url: str
+    key_file: str
+
+
+def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
+    """The picture for a terminal of `lines_max` lines; recognised things give way first."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines: list[RenderableType] = [_heading(picture), Text(""), _table(picture), Text("")]
+    told = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in troubles(picture)]
+    told += [_recognised_line(found) for found in picture.recognised]
+    lines += told[: max(0, lines_max - len(picture.rows) - FIXED_LINES)]
+    lines += [Text(""), _footer(picture)]
+    return Group(*lines)
+
+
+def _heading(picture: Picture) -> "RenderableType":
+    from rich.text import Text
+
+    minutes, seconds = divmod(int(picture.elapsed_s), 60)
+    rate = sum(row.rate_per_s for row in picture.rows)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append("edge appliance", style="bold")
+    text.append(f"   {minutes}:{seconds:02d}   {rate:.0f} answers/s   in memory {_megabytes(picture.resident_bytes)}")
+    text.append(f" of {_megabytes(picture.budget_bytes)} MB")
+    return text
+
+
+def _table(picture: Picture) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
+    table.add_column("application", style="bold", no_wrap=True, max_width=16)
+    table.add_column("tenant", no_wrap=True, max_width=10)
+    table.add_column("variant", no_wrap=True, max_width=14, min_width=9)
+    for heading in ("req/s", "P50 ms", "P99 ms", "accuracy", "warm", "MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("variants ready", no_wrap=True, min_width=24, max_width=26)
+    for row in picture.rows:
+        table.add_row(*_cells(row), _progress(row))
+    return table
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.application,
+        row.tenant,
+        row.variant or "–",
+        f"{row.rate_per_s:.1f}" if row.variant else "–",
+        milliseconds(row.p50_ms),
+        milliseconds(row.p99_ms),
+        share(row.accuracy),
+        "–" if row.warm_share is None else f"{row.warm_share:.0%}",
+        "–" if row.resident_bytes is None else _megabytes(row.resident_bytes),
+    )
+
+
+def _progress(row: Row) -> "RenderableType":
+    from rich.text import Text
+
+    if row.trouble:
+        return Text("! see below", style="red")
+    if row.import_percent is None:
+        return Text(f"{row.variants_ready}", style="green")
+    filled = round(BAR_CELLS * row.import_percent / 100)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{row.variants_ready} ")
+    text.append("━" * filled, style="cyan")
+    text.append("━" * (BAR_CELLS - filled), style="bright_black")
+    text.append(f" {row.import_stage or 'waits'}", style="dim")
+    return text
+
+
+def _recognised_line(found: Recognised) -> "Text":
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{found.application:<16} ", style="bold")
+    text.append(found.words)
+    return text
+
+
+def _footer(picture: Picture) -> "RenderableType":
+    from rich.text import Text
+
+    text = Text(overflow="fold", style="dim")
+    text.append(f"API and docs  {picture.url}/docs\nadmin key     {picture.key_file}\n")
+    text.append("ms: as devices see it, over HTTP, last 10 s · warm: found in memory · Ctrl-C ends")
+    return text
+
+
+def troubles(picture: Picture) -> Iterator[str]:
+    """What is wrong, a line each."""
+    for row in picture.rows:
+        if row.trouble:
+            yield f"{row.application}: {row.trouble}"
+
+
+def in_lines(picture: Picture) -> Iterator[str]:
+    """The picture for a log file: a line an application."""
+    yield (
+        f"{picture.elapsed_s:6.0f} s  {count(len(picture.rows), 'application')}, in memory "
+        f"{_megabytes(picture.resident_bytes)} of {_megabytes(picture.budget_bytes)} MB"
+    )
+    for row in picture.rows:
+        figures = (
+            f"{row.rate_per_s:.1f}/s P50 {milliseconds(row.p50_ms)} P99 {milliseconds(row.p99_ms)} ms "
+            f"accuracy {share(row.accuracy)} variant {row.variant}"
+            if row.variant
+            else "no answer yet"
+        )
+        stage = (
+            "" if row.import_percent is None else f" · import {row.import_percent:.0f} % {row.import_stage}".rstrip()
+        )
+        trouble = f" · {row.trouble}" if row.trouble else ""
+        yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.0f}"

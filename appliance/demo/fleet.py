@@ -1,0 +1,111 @@
+"""Device processes: one per application, started here, ended here, and their reports brought into the demo's thread.
+
+A device gets its orders as one JSON line on standard input and reports JSON lines on standard output. Standard input stays open as long as
+the demo lives: a device whose demo has gone reads its end and leaves.
+"""
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+REPORTS_MAX = 10_000
+STOP_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOrder:
+    """What one device shall do."""
+
+    url: str
+    key: str
+    """A device key of its own; it opens this one application."""
+    application: str
+    task: str
+    rate_per_s: float
+    inputs: tuple[str, ...]
+    """Paths of files, sent in turn."""
+    is_stream: bool
+    """Whether the inputs are one sequence with a state on the box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A line of a device: `kind` is answer or failure."""
+
+    device: int
+    """Number of the device in the fleet."""
+    kind: str
+    facts: Mapping[str, Any]
+
+
+class Fleet:
+    """The running devices. `reports` may be asked from one thread only."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._reports: queue.Queue[Report] = queue.Queue(REPORTS_MAX)
+
+    def start(self, order: DeviceOrder) -> int:
+        """Start a device; returns its number."""
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "appliance.demo.device"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the demo, which ends its devices in order
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(asdict(order)) + "\n")
+        process.stdin.flush()
+        number = len(self._processes)
+        self._processes.append(process)
+        threading.Thread(target=self._read, args=(number, process), daemon=True).start()
+        return number
+
+    def reports(self) -> Iterator[Report]:
+        """What came since the last call."""
+        while True:
+            try:
+                yield self._reports.get_nowait()
+            except queue.Empty:
+                return
+
+    def stop(self) -> None:
+        """End all devices: close their standard input, wait, kill those that stay."""
+        for process in self._processes:
+            if process.stdin is not None:
+                process.stdin.close()
+        for process in self._processes:
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _read(self, number: int, process: subprocess.Popen[str]) -> None:
+        """In a thread per device. A full queue makes the device wait at its pipe rather than this process grow."""
+        assert process.stdout is not None
+        for report in _parsed(number, process.stdout):
+            self._reports.put(report)
+
+
+@contextmanager
+def fleet() -> Iterator[Fleet]:
+    """A fleet that is ended on the way out."""
+    devices = Fleet()
+    try:
+        yield devices
+    finally:
+        devices.stop()
+
+
+def _parsed(number: int, lines: Iterable[str]) -> Iterator[Report]:
+    for line in lines:
+        facts = json.loads(line)
+        yield Report(number, facts.pop("kind"), facts)

@@ -1,0 +1,212 @@
+"""One run of the demo, in order: fetch, start, set up, send, show, sum up; and everything ended again in the reverse order."""
+
+import json
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.clock import Clock, SystemClock, pause_s
+from appliance.demo import board
+from appliance.demo.downloads import fetched_or_smaller
+from appliance.demo.figures import Figures
+from appliance.demo.fleet import DeviceOrder, Fleet, fleet
+from appliance.demo.server import RunningServer, running_server
+from appliance.demo.tenancy import Tenancy
+from appliance.demo.watch import Watch
+from appliance.domain.catalogue import TaskKind
+from appliance.terminal import screen
+
+if TYPE_CHECKING:
+    from appliance.demo.zoo import Zoo, ZooModel
+    from appliance.demo.zoo.zoos import ZooName
+
+TENANTS = ("glasses", "camera", "sensor")
+FIRST_PORT = 8080
+TICK_S = 0.25
+LINES_EVERY_S = 5.0
+TRAFFIC_S = 10.0
+"""How long `--once` goes on after every application has answered with a measured variant."""
+PATIENCE_S = 120.0
+PATIENCE_PER_MODEL_S = 60.0
+"""How long `--once` waits at most: imports run one after another, and the machine may be slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line said."""
+
+    zoo: "ZooName"
+    state_dir: Path
+    cache: Path
+    port: int | None
+    """None: 8080 if it is free, else any."""
+    seconds: float | None
+    """Length of the run; with `once`, of the traffic after every application has answered."""
+    once: bool
+    as_json: bool
+
+
+def run(options: DemoOptions) -> int:
+    """Run the demo; returns the exit status: 1 when an application of a bounded run never answered."""
+    clock = SystemClock()
+    with ExitStack() as stack:
+        stack.enter_context(_hang_up_is_ctrl_c())
+        screen.say(f"Zoo {options.zoo!r}, from {options.cache}:")
+        zoo = fetched_or_smaller(options.zoo, options.cache)
+        screen.say(f"{screen.count(len(zoo.models), 'network')} at hand. Starting the box on {options.state_dir} …")
+        server = stack.enter_context(running_server(options.state_dir, _port(options.port), clock))
+        tenancy = stack.enter_context(closing(Tenancy(server.url, options.state_dir)))
+        devices = stack.enter_context(fleet())
+        watch = _set_up(zoo, server, tenancy, devices, clock)
+        show = _Show(options, server, watch, devices)
+        show.until(_end_of(options, watch))
+        stack.callback(_ignore_signals)  # a second Ctrl-C must not leave a server behind
+    return _sum_up(options, watch)
+
+
+def _set_up(zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet, clock: Clock) -> Watch:
+    """Tenants, models and devices; imports go on in the background."""
+    tenancy.make(TENANTS)
+    brought = sum(tenancy.bring(model) for model in zoo.models)
+    known = len(zoo.models) - brought
+    uploaded = f"{len(TENANTS)} tenants, {screen.count(brought, 'model')} uploaded"
+    screen.say(uploaded + (f", {known} known from before." if known else "."))
+    for model in zoo.models:
+        devices.start(_order(model, server, tenancy.device_key(model.tenant, model.name)))
+    figures = [Figures(model.tenant, model.name, model.task) for model in zoo.models]
+    return Watch(clock, server, tenancy, figures)
+
+
+def _order(model: "ZooModel", server: RunningServer, key: str) -> DeviceOrder:
+    return DeviceOrder(
+        url=server.url,
+        key=key,
+        application=model.name,
+        task=model.task,
+        rate_per_s=model.rate_rps,
+        inputs=tuple(str(path) for path in model.inputs),
+        is_stream=model.task == TaskKind.VOICE_ACTIVITY,
+    )
+
+
+class _Show:
+    """The table on the terminal, or lines in a log, until the end."""
+
+    def __init__(self, options: DemoOptions, server: RunningServer, watch: Watch, devices: Fleet) -> None:
+        self._url = server.url
+        self._key_file = str(server.key_file)
+        self._watch = watch
+        self._devices = devices
+        self._console = screen.console(stderr=options.as_json)
+
+    def until(self, is_over: Callable[[], bool]) -> None:
+        """Go on until `is_over`, or Ctrl-C, which is a normal end."""
+        live = self._live if self._console.is_terminal else self._lines
+        try:
+            live(is_over)
+        except KeyboardInterrupt:
+            screen.say("\nEnding devices and box …")
+
+    def _tick(self) -> board.Picture:
+        for report in self._devices.reports():
+            self._watch.take(report)
+        self._watch.ask()
+        return self._watch.picture(self._url, self._key_file)
+
+    def _live(self, is_over: Callable[[], bool]) -> None:
+        from rich.live import Live
+
+        with Live(console=self._console, auto_refresh=False, vertical_overflow="crop") as live:
+            while not is_over():
+                live.update(board.drawn(self._tick(), self._console.height), refresh=True)
+                pause_s(TICK_S)
+
+    def _lines(self, is_over: Callable[[], bool]) -> None:
+        said_s = -LINES_EVERY_S
+        while not is_over():
+            picture = self._tick()
+            if picture.elapsed_s - said_s >= LINES_EVERY_S:
+                said_s = picture.elapsed_s
+                for line in board.in_lines(picture):
+                    print(line, file=self._console.file, flush=True)
+            pause_s(TICK_S)
+
+
+def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
+    """When the run is over."""
+    if not options.once:
+        return lambda: options.seconds is not None and watch.elapsed_s >= options.seconds
+    traffic_s = TRAFFIC_S if options.seconds is None else options.seconds
+    complete_s: float | None = None
+
+    def is_over() -> bool:
+        nonlocal complete_s
+        if complete_s is None and watch.is_settled():
+            complete_s = watch.elapsed_s
+        if complete_s is None:
+            return watch.elapsed_s >= PATIENCE_S + PATIENCE_PER_MODEL_S * len(watch.figures)
+        return watch.elapsed_s >= complete_s + traffic_s
+
+    return is_over
+
+
+def _sum_up(options: DemoOptions, watch: Watch) -> int:
+    applications = [figures.summary() for figures in watch.figures]
+    if options.as_json:
+        print(json.dumps({"tenants": len(TENANTS), "seconds": round(watch.elapsed_s), "applications": applications}))
+    else:
+        _show_summary(watch, applications)
+    silent = watch.unanswered()
+    if silent and options.once:
+        names = ", ".join(f"{figures.tenant}/{figures.name}" for figures in silent)
+        screen.say(f"appliance: never answered: {names}; see {options.state_dir / 'server.log'}")
+        return 1
+    return 0
+
+
+def _show_summary(watch: Watch, applications: list[dict[str, object]]) -> None:
+    total = sum(figures.ok for figures in watch.figures)
+    print(f"\n{total} answers in {watch.elapsed_s:.0f} s:")
+    for figures, entry in zip(watch.figures, applications, strict=True):
+        told = figures.recognised[-1] if figures.recognised else ""
+        print(f"  {figures.tenant}/{figures.name:<14} {entry['ok']} of {entry['requests']} answered   {told}")
+        for reason, times in figures.failures.most_common(2):
+            print(f"      {times} × {reason}")
+
+
+def _port(wanted: int | None) -> int:
+    if wanted is not None:
+        return wanted
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", FIRST_PORT))
+        except OSError:
+            return 0
+    return FIRST_PORT
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def _hang_up_is_ctrl_c() -> Iterator[None]:
+    """A closed terminal and SIGTERM end the demo like Ctrl-C, so that no server stays behind."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

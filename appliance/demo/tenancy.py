@@ -1,0 +1,103 @@
+"""What the demo sets up on the box: tenants, their keys, their models, and a key for each device. A second run finds it done.
+
+Each tenant acts with a key of its own, as its developer would; the admin key only makes the tenants.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from appliance.client import Client
+from appliance.demo.zoo import ZooModel, as_archive
+from appliance.domain.access import Role
+from appliance.domain.errors import AlreadyExists, NotAllowed, UnknownModel
+from appliance.terminal.private import write_private
+from appliance.wire.access import KeyOrder
+
+DEVICE_KEY_S = 86_400
+"""How long a device key works should the demo be killed before it revokes it."""
+
+
+class Tenancy:
+    """The tenants of the demo on one box, each with a client that holds its key."""
+
+    def __init__(self, url: str, state_dir: Path) -> None:
+        self._url = url
+        self._state_dir = state_dir
+        self._clients: dict[str, Client] = {}
+        self._device_keys: list[tuple[str, str]] = []
+        self.admin = Client(url, (state_dir / "admin.key").read_text().strip())
+
+    def close(self) -> None:
+        """Take the device keys back and let go of the connections."""
+        for tenant, key_id in self._device_keys:
+            self.client(tenant).revoke_key(tenant, key_id)
+        for client in (*self._clients.values(), self.admin):
+            client.close()
+
+    @property
+    def tenants(self) -> list[str]:
+        """In the order of making."""
+        return list(self._clients)
+
+    def client(self, tenant: str) -> Client:
+        """Acts as that tenant."""
+        return self._clients[tenant]
+
+    def make(self, tenants: Iterable[str]) -> None:
+        """Tenants with a key each; those of an earlier run are taken as they are."""
+        for tenant in tenants:
+            try:
+                self.admin.create_tenant(tenant)
+            except AlreadyExists:
+                pass
+            self._clients[tenant] = Client(self._url, self._tenant_key(tenant))
+
+    def key_file(self, tenant: str) -> Path:
+        """Where the tenant's key lies, readable by this user only."""
+        return self._state_dir / "keys" / f"{tenant}.key"
+
+    def device_key(self, tenant: str, application: str) -> str:
+        """A key that opens one application, for the time of this run."""
+        order = KeyOrder(
+            role=Role.DEVICE,
+            applications=[application],
+            label=f"demo device of {application}",
+            expires_in_s=DEVICE_KEY_S,
+        )
+        key = self.client(tenant).create_key(tenant, order)
+        self._device_keys.append((tenant, key.id))
+        return key.key
+
+    def bring(self, model: ZooModel) -> bool:
+        """Upload the model as its tenant, unless the box has it; True when an import has begun.
+
+        A model whose import failed in an earlier run is brought anew.
+        """
+        client = self.client(model.tenant)
+        try:
+            if client.model(model.name).state != "failed":
+                return False
+            client.delete_model(model.name)
+        except UnknownModel:
+            pass
+        archive = as_archive(model, self._state_dir / "demo" / f"{model.tenant}-{model.name}.zip")
+        try:
+            client.upload_model(archive, model.name, model.task)  # what else there is to say stands in the archive
+        finally:
+            archive.unlink()
+        return True
+
+    def _tenant_key(self, tenant: str) -> str:
+        """The key of an earlier run if it still opens the box, else a new one."""
+        file = self.key_file(tenant)
+        if file.exists():
+            key = file.read_text().strip()
+            try:
+                with Client(self._url, key) as client:
+                    client.tenant(tenant)
+                return key
+            except NotAllowed:
+                pass
+        key = self.admin.create_key(tenant, KeyOrder(role=Role.TENANT, label="demo")).key
+        write_private(file, key + "\n")
+        return key

@@ -1,0 +1,165 @@
+"""Watching the box and its devices: what each application has done and where its import stands, as one picture for the screen."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.demo.board import Picture, Recognised, Row
+from appliance.demo.figures import Figures, Seen, percentile
+from appliance.demo.fleet import Report
+from appliance.demo.server import RunningServer
+from appliance.demo.tenancy import Tenancy
+from appliance.domain.errors import ApplianceError
+from appliance.domain.states import JobState
+from appliance.wire.box import MemoryShape
+from appliance.wire.catalogue import ApplicationShape
+from appliance.wire.jobs import JobShape
+
+ASK_EVERY_NS = NS_PER_S
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+Name = tuple[str, str]
+"""(tenant, application)"""
+
+
+@dataclass(slots=True)
+class BoxState:
+    """What the box last said about itself."""
+
+    applications: dict[Name, ApplicationShape]
+    jobs: dict[Name, JobShape]
+    """The newest import of each model; models are named like their applications here."""
+    memory: MemoryShape | None = None
+
+
+class Watch:
+    """Keeps the figures of all applications; asks the box for the rest once a second."""
+
+    def __init__(self, clock: Clock, server: RunningServer, tenancy: Tenancy, figures: Sequence[Figures]) -> None:
+        self._clock = clock
+        self._server = server
+        self._tenancy = tenancy
+        self.figures = figures
+        self._begin_ns = clock.now_ns()
+        self._asked_ns = 0
+        self._box = BoxState({}, {})
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the watch began."""
+        return (self._clock.now_ns() - self._begin_ns) / NS_PER_S
+
+    def take(self, report: Report) -> None:
+        """Count what a device reported; devices are numbered like the figures."""
+        figures, facts = self.figures[report.device], dict(report.facts)
+        if report.kind == "answer":
+            figures.add(Seen(**facts))
+        else:
+            figures.add_failure(facts["reason"])
+
+    def ask(self) -> None:
+        """Refresh what the box says, at most once a second; a busy box is asked again later."""
+        now_ns = self._clock.now_ns()
+        if now_ns - self._asked_ns < ASK_EVERY_NS:
+            return
+        self._server.check()
+        try:
+            self._box = self._asked()
+        except (httpx.TransportError, ApplianceError):
+            pass  # it has better things to do just now; the next second will tell
+        self._asked_ns = self._clock.now_ns()
+
+    def _asked(self) -> BoxState:
+        applications: dict[Name, ApplicationShape] = {}
+        jobs = dict(self._box.jobs)
+        for tenant in self._tenancy.tenants:
+            client = self._tenancy.client(tenant)
+            applications.update({(tenant, one.name): one for one in client.applications()})
+            if self._is_importing(tenant):
+                jobs.update(_newest(tenant, client.jobs()))
+        return BoxState(applications, jobs, self._tenancy.admin.memory())
+
+    def _is_importing(self, tenant: str) -> bool:
+        known = [job for (owner, _), job in self._box.jobs.items() if owner == tenant]
+        return not known or any(job.state not in ENDED for job in known)
+
+    def unanswered(self) -> list[Figures]:
+        """Applications that have not answered yet."""
+        return [figures for figures in self.figures if figures.ok == 0]
+
+    def is_settled(self) -> bool:
+        """Whether every application answers with a variant whose accuracy is known, or never will."""
+        return all(self._is_settled(figures) for figures in self.figures)
+
+    def _is_settled(self, figures: Figures) -> bool:
+        if figures.accuracy is not None:
+            return True
+        job = self._box.jobs.get((figures.tenant, figures.name))
+        has_ended = job is not None and job.state in ENDED
+        return has_ended and (figures.ok > 0 or bool(self._import_trouble(figures)))
+
+    def picture(self, url: str, key_file: str) -> Picture:
+        """Everything as it stands."""
+        memory = self._box.memory
+        return Picture(
+            elapsed_s=self.elapsed_s,
+            rows=tuple(self._row(figures) for figures in self.figures),
+            recognised=tuple(self._recognised()),
+            resident_bytes=memory.used_bytes if memory else 0,
+            budget_bytes=memory.budget_bytes if memory else 0,
+            url=url,
+            key_file=key_file,
+        )
+
+    def _row(self, figures: Figures) -> Row:
+        name = (figures.tenant, figures.name)
+        now_ns = self._clock.now_ns()
+        latencies = [seen.latency_ms for seen in figures.window(now_ns)]
+        application, job = self._box.applications.get(name), self._box.jobs.get(name)
+        is_importing = job is not None and job.state not in ENDED
+        return Row(
+            application=figures.name,
+            tenant=figures.tenant,
+            variant=figures.variant,
+            rate_per_s=figures.rate_per_s(now_ns),
+            p50_ms=percentile(latencies, 0.5),
+            p99_ms=percentile(latencies, 0.99),
+            accuracy=figures.accuracy,
+            warm_share=figures.warm_share,
+            resident_bytes=self._resident_bytes(f"{figures.tenant}/{figures.name}"),
+            variants_ready=len(application.variants) if application else 0,
+            import_percent=job.percent if is_importing and job else None,
+            import_stage=job.stage if is_importing and job else "",
+            trouble=self._trouble(figures),
+        )
+
+    def _resident_bytes(self, application_id: str) -> int | None:
+        if self._box.memory is None:
+            return None
+        return sum(b.bytes for b in self._box.memory.builds if application_id in b.applications)
+
+    def _trouble(self, figures: Figures) -> str:
+        if figures.failures and not figures.ok:
+            return figures.failures.most_common(1)[0][0]
+        return self._import_trouble(figures) if not figures.ok else ""
+
+    def _import_trouble(self, figures: Figures) -> str:
+        job = self._box.jobs.get((figures.tenant, figures.name))
+        if job is None or job.state not in (JobState.FAILED, JobState.CANCELLED):
+            return ""
+        return f"its import {job.state}: {job.error or job.message}"
+
+    def _recognised(self) -> Iterator[Recognised]:
+        for figures in self.figures:
+            if figures.recognised:
+                yield Recognised(figures.name, "   ".join(list(figures.recognised)[-2:][::-1]))
+
+
+def _newest(tenant: str, jobs: Iterator[JobShape]) -> dict[Name, JobShape]:
+    """The newest job by model; the list has the newest first."""
+    found: dict[Name, JobShape] = {}
+    for job in jobs:
+        found.setdefault((tenant, job.model), job)
+    return found

@@ -1,0 +1,100 @@
+"""Recipes of the networks for sound and sentences: voice activity, pitch, notes, meaning."""
+
+import shutil
+
+import numpy as np
+import numpy.typing as npt
+
+from appliance.demo.zoo.annotations import SENTENCES
+from appliance.demo.zoo.inputs import (
+    pieces,
+    rttm_segments,
+    samples_of,
+    write_arrays,
+    write_sounds,
+    write_texts,
+    write_truth,
+)
+from appliance.demo.zoo.recipes import Kitchen
+
+RATE_HZ = 16_000
+PIECE_SAMPLES = 8_192
+"""What a microphone sends at once: 16 chunks of 32 ms."""
+READING = "sense_and_sensibility_01_austen_64kb-0{}.wav"
+DIALOGUE_BEGINS_S = 7
+
+
+def silero(kitchen: Kitchen) -> None:
+    """Silero voice activity, current."""
+    _voice_activity(kitchen, "silero")
+
+
+def silero_small(kitchen: Kitchen) -> None:
+    """Silero voice activity from an earlier, smaller package."""
+    _voice_activity(kitchen, "silero5")
+
+
+def _voice_activity(kitchen: Kitchen, key: str) -> None:
+    shutil.copyfile(kitchen.file(key, "silero_vad.onnx"), kitchen.model)
+    state = [{"input": "state", "output": "stateN", "shape": [2, 1, 128], "datatype": "FP32"}]
+    params = {"sample_rate_hz": RATE_HZ, "chunk_samples": 512, "context_samples": 64}
+    kitchen.metadata("voice-activity", params=params, state=state, constants={"sr": RATE_HZ})
+    samples, rate_hz = samples_of(kitchen.file("dialogue", "sample.wav"))
+    segments = rttm_segments(kitchen.file("dialogue", "sample.rttm").read_text())
+    begin = int(LABELLED_FROM_S * rate_hz)
+    shifted = [{name: round(value - LABELLED_FROM_S, 3) for name, value in part.items()} for part in segments]
+    files = write_sounds(kitchen.evaluation, [samples[begin:]], rate_hz)
+    write_truth(kitchen.evaluation, files, [{"segments": shifted}])
+    write_sounds(kitchen.inputs, pieces(samples, PIECE_SAMPLES), rate_hz)
+    write_sounds(kitchen.calibration, pieces(samples, 3 * rate_hz), rate_hz)
+
+
+LABELLED_FROM_S = 6.5
+"""The dialogue is labelled from its first turn at 6.69 s on."""
+
+
+def pitch(kitchen: Kitchen) -> None:
+    """SwiftF0: the pitch of a voice every 16 ms, as plain tensors."""
+    shutil.copyfile(kitchen.file("swift", "model.onnx"), kitchen.model)
+    kitchen.metadata("tensor", constants={"fmin": 60, "fmax": 500})
+    rows = [{"audio": piece[np.newaxis]} for piece in _voice(kitchen, seconds=1)]
+    write_arrays(kitchen.inputs, rows)
+    write_arrays(kitchen.calibration, rows[:16])
+
+
+def notes(kitchen: Kitchen) -> None:
+    """Basic Pitch: a piano roll of two seconds of sound."""
+    shutil.copyfile(kitchen.file("pitch", "nmp.onnx"), kitchen.model)
+    kitchen.metadata("tensor")
+    rows = [{"serving_default_input_2:0": _at_22050(piece)} for piece in _voice(kitchen, seconds=2)]
+    write_arrays(kitchen.inputs, rows)
+    write_arrays(kitchen.calibration, rows[:8])
+
+
+def _voice(kitchen: Kitchen, seconds: int) -> list[npt.NDArray[np.float32]]:
+    """Speech in -1..1 at 16 kHz, in pieces."""
+    if "speech" in kitchen.has:
+        readings = [kitchen.file("speech", READING.format(number)) for number in (870, 880, 890, 920, 930)]
+        samples = np.concatenate([samples_of(path)[0] for path in readings])
+    else:
+        samples = samples_of(kitchen.file("dialogue", "sample.wav"))[0][DIALOGUE_BEGINS_S * RATE_HZ :]
+    return [piece.astype(np.float32) / np.float32(32768) for piece in pieces(samples, seconds * RATE_HZ)]
+
+
+def _at_22050(piece: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """16 to 22.05 kHz by straight lines (speech has little near the edge), FP32[1, 43844, 1]."""
+    wanted = np.arange(43_844) * (RATE_HZ / 22_050)
+    heard: npt.NDArray[np.float32] = np.interp(wanted, np.arange(len(piece)), piece).astype(np.float32)
+    return heard.reshape(1, -1, 1)
+
+
+def minilm(kitchen: Kitchen) -> None:
+    """all-MiniLM-L6-v2: sentences that mean the same lie near one another."""
+    shutil.copyfile(kitchen.file("minilm", "model.onnx"), kitchen.model)
+    shutil.copyfile(kitchen.file("tokenizer", "tokenizer.json"), kitchen.folder / "tokenizer.json")
+    kitchen.metadata("text-embedding", params={"pooling": "mean", "normalise": 1, "tokens_max": 128})
+    sentences = [sentence for pair in SENTENCES for sentence in pair]
+    files = write_texts(kitchen.evaluation, sentences)
+    write_truth(kitchen.evaluation, files, [{"group": index // 2} for index in range(len(sentences))])
+    write_texts(kitchen.inputs, sentences)
+    write_texts(kitchen.calibration, sentences)

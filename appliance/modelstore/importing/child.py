@@ -1,0 +1,227 @@
+"""Runs one stage of an import in a child process with limits, and turns whatever happens to it into a result or a typed error.
+
+The service process never imports onnx and never parses an uploaded file: it starts `python -m appliance.modelstore.stages.program`, hands it an
+order and reads JSON lines. The child has its own process group, a scrubbed environment and a private scratch folder, and dies with us.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict, Unpack, overload
+
+import appliance
+from appliance.domain import errors
+from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
+from appliance.modelstore.orders import (
+    ORDERS,
+    Evaluated,
+    EvaluateOrder,
+    Inspection,
+    InspectOrder,
+    Made,
+    MakeOrder,
+    Unpacked,
+    UnpackOrder,
+    from_json,
+    paths_of,
+    to_json,
+)
+from appliance.modelstore.sandbox import ChildLimits, memory_reason
+
+__all__ = ["ChildLimits", "OnProgress", "run_order", "run_stage"]
+
+OnProgress = Callable[[float, str], None]
+"""Called on the event loop with a share in 0..1 and a phrase."""
+
+
+class How(TypedDict):
+    """How a stage is run."""
+
+    limits: ChildLimits
+    on_progress: NotRequired[OnProgress | None]
+    scratch: NotRequired[Path | None]
+    """Where the child's working folder is made, and removed again."""
+    program: NotRequired[str]
+    """Module that has the stages; another one in tests."""
+
+
+STAGES_PROGRAM = "appliance.modelstore.stages.program"
+LINE_BYTES_MAX = 16 * 2**20
+STDERR_TAIL_BYTES = 8192
+PACKAGE_PARENT = str(Path(appliance.__file__).resolve().parents[1])
+
+
+@overload
+async def run_order(order: UnpackOrder, **how: Unpack[How]) -> Unpacked: ...
+@overload
+async def run_order(order: InspectOrder, **how: Unpack[How]) -> Inspection: ...
+@overload
+async def run_order(order: MakeOrder, **how: Unpack[How]) -> Made: ...
+@overload
+async def run_order(order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
+async def run_order(order: Any, **how: Unpack[How]) -> Any:
+    """Carry out an order of `modelstore.orders` in a child; the answer is the dataclass that belongs to it.
+
+    Raises: as `run_stage`.
+    """
+    stage, gives = next((name, gives) for name, (takes, gives) in ORDERS.items() if isinstance(order, takes))
+    result = await run_stage(stage, to_json(order), **how)
+    try:
+        answer: Any = from_json(gives, result)
+        _check_confined(paths_of(answer), paths_of(order))
+    except ValueError:  # pydantic's, too
+        raise _refusal(stage, BROKEN) from None
+    return answer
+
+
+def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raises: ValueError unless every path is one of the order's or lies in its target: a child that was taken over could name any file of ours."""
+    roots = [os.path.realpath(path) for path in allowed]
+    for path in map(os.path.realpath, given):
+        if not any(path == root or path.startswith(root + os.sep) for root in roots):
+            raise ValueError(path)
+
+
+async def run_stage(stage: str, arguments: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
+    """Run `stage` with JSON `arguments` and return its JSON result.
+
+    Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while unpacking) with a
+    plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all it started.
+    """
+    folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=how.get("scratch"))
+    try:
+        child = _Child(stage, how["limits"], how.get("on_progress"))
+        return await child.run(how.get("program", STAGES_PROGRAM), arguments, folder)
+    finally:
+        await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+
+
+class _Child:
+    """One child process from its start to its answer."""
+
+    def __init__(self, stage: str, limits: ChildLimits, on_progress: OnProgress | None) -> None:
+        self.stage = stage
+        self.limits = limits
+        self.on_progress = on_progress
+        self.answer: dict[str, Any] | None = None
+        self.stderr_tail = b""
+
+    async def run(self, program: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-s", "-m", program, self.stage),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=folder,
+            env=_environment(folder),
+            start_new_session=True,
+            limit=LINE_BYTES_MAX,
+        )
+        try:
+            async with asyncio.timeout(self.limits.wall_s):
+                await asyncio.gather(
+                    self._write(process, arguments), self._read_answer(process), self._read_stderr(process)
+                )
+                await process.wait()
+        except TimeoutError:
+            raise _refusal(self.stage, f"took longer than {self.limits.wall_s:.0f} s") from None
+        except ValueError:  # a line beyond the limit, or no JSON: the child no longer runs our program
+            raise _refusal(self.stage, BROKEN) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.shield(process.wait())
+        return self._result(process.returncode or 0)
+
+    async def _write(self, process: asyncio.subprocess.Process, arguments: Mapping[str, Any]) -> None:
+        assert process.stdin is not None
+        limits = {name: getattr(self.limits, name) for name in self.limits.__dataclass_fields__}
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died already; its exit status says why
+            process.stdin.write(json.dumps({"order": arguments, "limits": limits, "parent": os.getpid()}).encode())
+            await process.stdin.drain()
+            process.stdin.close()
+
+    async def _read_answer(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            message = json.loads(line)
+            if not isinstance(message, dict):
+                raise ValueError(message)
+            if "progress" not in message:
+                self.answer = message
+            elif self.on_progress is not None:
+                self.on_progress(min(1.0, max(0.0, float(message["progress"]))), str(message.get("message", ""))[:200])
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while block := await process.stderr.read(STDERR_TAIL_BYTES):
+            self.stderr_tail = (self.stderr_tail + block)[-STDERR_TAIL_BYTES:]
+
+    def _result(self, status: int) -> dict[str, Any]:
+        answer = self.answer or {}
+        if "error" in answer:
+            raise _typed(answer["error"]) or _refusal(self.stage, BROKEN)
+        result = answer.get("result")
+        if isinstance(result, dict):
+            return result
+        raise _refusal(self.stage, self._cause(status))
+
+    def _cause(self, status: int) -> str:
+        """Why a child ended without an answer, for the tenant."""
+        tail = self.stderr_tail.decode(errors="replace")
+        if "bad_alloc" in tail or "MemoryError" in tail:
+            return memory_reason(self.limits)
+        if -status == signal.SIGXCPU:
+            return f"took more than {self.limits.cpu_s} s of processor time"
+        if -status == signal.SIGKILL:
+            return "was killed, most likely because the box ran out of memory"
+        if status < 0:
+            return f"crashed with signal {-status}"
+        last = next((line for line in reversed(tail.splitlines()) if line.strip()), "")
+        return f"ended without an answer: {last[:300]}"
+
+
+def _refusal(stage: str, cause: str) -> BadInput:
+    """The error of a stage that could not speak for itself."""
+    error = BadArchive if stage == "unpack" else BadModel
+    return error(reason=f"{_DOING.get(stage, stage)} the file {cause}")
+
+
+BROKEN = "broke the process that looked at it"
+_DOING = {"unpack": "unpacking", "inspect": "inspecting", "make": "converting", "evaluate": "evaluating"}
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """Nothing of ours but the way to the interpreter's libraries; one thread per pool keeps memory and CPU predictable."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if name in os.environ}
+    return kept | {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": folder,
+        "TMPDIR": folder,
+        "PYTHONPATH": PACKAGE_PARENT,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _typed(error: Any) -> ApplianceError | None:
+    """The error that the child raised, or None when it names none of ours: the child may have been taken over."""
+    try:
+        kind = getattr(errors, error["type"])
+        if issubclass(kind, ApplianceError):
+            made: ApplianceError = kind(**error["facts"])
+            str(made)  # facts of the wrong type show here, not in a log line later
+            return made
+    except (TypeError, KeyError, AttributeError, ValueError):
+        pass
+    return None

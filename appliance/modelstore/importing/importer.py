@@ -1,0 +1,235 @@
+"""Takes uploads in as jobs and carries them out, one at a time by default, fairly between tenants, first variants first.
+
+`submit` makes the upload, the model, its application and the job durable before it returns; `run` is the background task that works them
+off, resumes after a restart what a crash cut short, and re-makes prepared forms when there is nothing else to do. Deleting a model
+cancels its jobs (the importer hooks itself into the store).
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from appliance.domain.catalogue import TaskSpec
+from appliance.domain.errors import ApplianceError, BadInput
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.states import JobState
+from appliance.log import get as get_log
+from appliance.modelstore.importing.fair_slots import Turn, Turns
+from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.importing.profiling import profiled
+from appliance.modelstore.importing.progress import Progress
+from appliance.modelstore.importing.run import ImportRun
+from appliance.modelstore.importing.tools import ImportOptions, Tools
+from appliance.modelstore.ports import EventSink, Measure
+from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
+from appliance.modelstore.store.store import Store
+
+__all__ = ["ImportOptions", "Importer"]
+
+log = get_log("importer")
+UPLOAD = "upload"
+RETRY_NS = 5_000_000_000
+"""Between attempts to write down the end of a job on a full disk."""
+
+
+class Importer:
+    """One per box. `run` must be running for jobs to advance; `submit` may be called before."""
+
+    def __init__(
+        self,
+        store: Store,
+        builds: Builds,
+        measure: Measure,
+        processors: Sequence[ProcessorDescription],
+        events: EventSink,
+        options: ImportOptions,
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._tools = Tools(store, builds, measure, processors, options)
+        self._scratch = store.state_dir / "scratch"
+        self._turns = Turns(options.jobs_parallel_max)
+        self._accepted: asyncio.Queue[str] = asyncio.Queue()
+        self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
+        """Jobs that wait or run."""
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._cancelled: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        store.on_delete.append(self.cancel)
+        store.on_removed.append(builds.forget)
+
+    async def submit(self, request: ImportRequest) -> JobRecord:
+        """Accept an import; the file at `request.source` is moved away. Returns the queued job.
+
+        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull; then the file stays where it is.
+        """
+        source = Path(request.source)
+        size_bytes = await asyncio.to_thread(_size_of, source)
+        await self._store.require_quota(request.tenant, 0 if await self._store.is_upload(source) else size_bytes)
+        id = f"{int(self._store.clock.wall_now().timestamp() * 1000):012x}-{secrets.token_hex(4)}"
+        folder = self._scratch / id
+        try:
+            await asyncio.to_thread(_take_over, source, folder)
+            job = await self._store.accept_import(id, request)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(remove, folder))
+            raise
+        await asyncio.to_thread(source.unlink, missing_ok=True)
+        Progress(self._store, self._events, job).announce(job)
+        await self._enqueue(job, request)
+        return job
+
+    async def add_own_variant(self, tenant: str, model: str, name: str, path: Path, file_name: str = "") -> JobRecord:
+        """Accept a tenant's own variant `name` of the existing model `model`, beside the made ones. Raises: as `submit`."""
+        return await self.submit(ImportRequest(tenant, model, str(path), file_name, TaskSpec(), variant=name))
+
+    async def cancel(self, model_id: str) -> None:
+        """End the jobs of a model; returns when nothing works on it any more."""
+        for id, (job, _request) in list(self._requests.items()):
+            if job.model_id != model_id:
+                continue
+            self._cancelled.add(id)
+            if task := self._running.get(id):
+                task.cancel()
+                await asyncio.wait([task])
+            await asyncio.to_thread(remove, self._scratch / id)
+            await self._withdraw(id, "the model was deleted", JobState.CANCELLED)
+            self._forget(id)
+
+    async def run(self) -> None:
+        """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
+        await self._resume()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_prepared())
+            while True:
+                id = await self._accepted.get()
+                if id in self._requests:  # else it was cancelled before it began
+                    self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
+
+    # -- the queue -----------------------------------------------------------------------------------------------------
+
+    async def _resume(self) -> None:
+        for job, request in await self._store.unfinished_jobs():
+            if job.id not in self._requests:
+                queued = await self._store.update_job(job.id, state=JobState.QUEUED)
+                log.info("import resumed", job_id=job.id, model_id=job.model_id)
+                await self._enqueue(queued, request)
+
+    async def _enqueue(self, job: JobRecord, request: ImportRequest) -> None:
+        self._requests[job.id] = (job, request)
+        self._idle.clear()
+        await self._accepted.put(job.id)
+
+    async def _carry_out(self, id: str) -> None:
+        """One job from start to end; never raises but when the box shuts down."""
+        job, request = self._requests[id]
+        progress = Progress(self._store, self._events, job)
+        source = self._scratch / id / UPLOAD
+        try:
+            async with self._turns.turn(request.tenant) as turn:
+                message, error = await self._run(request, source, progress, turn)
+            await progress.settle()
+            await asyncio.to_thread(remove, source.parent)
+            progress.announce(
+                await self._store.update_job(
+                    id, state=JobState.DONE, stage="done", percent=100.0, message=message, error=error
+                )
+            )
+        except asyncio.CancelledError:
+            if id not in self._cancelled:  # a shutdown: the next start goes on with it
+                raise
+        except Exception as error:
+            await progress.settle()
+            await self._fail(id, error)
+        finally:
+            if id not in self._cancelled:
+                self._forget(id)
+
+    async def _run(self, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> tuple[str, str]:
+        await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
+        if not await asyncio.to_thread(source.is_file):
+            raise BadInput(reason="the uploaded file is gone; upload it again")
+        return await ImportRun(self._tools, request, source, progress, turn).run()
+
+    async def _fail(self, id: str, error: Exception) -> None:
+        """End a job with its reason; room is made first, and on a full disk it is tried until it can be written down."""
+        if isinstance(error, ApplianceError):
+            reason = str(error)
+        else:
+            log.exception("import broke", job_id=id, exc_info=error)
+            reason = f"the box made a mistake: {type(error).__name__}: {error}"[:500]
+        await asyncio.to_thread(remove, self._scratch / id)
+        await self._withdraw(id, reason, JobState.FAILED)
+
+    async def _withdraw(self, id: str, reason: str, state: JobState) -> None:
+        while True:
+            try:
+                job = await self._store.withdraw_import(id, reason, state)
+            except Exception as error:  # a full or failing disk; the other jobs go on meanwhile
+                log.warning("job cannot be written down", job_id=id, reason=f"{type(error).__name__}: {error}")
+                await self._store.clock.sleep_until_ns(self._store.clock.now_ns() + RETRY_NS)
+            else:
+                Progress(self._store, self._events, job).announce(job)
+                return
+
+    def _forget(self, id: str) -> None:
+        self._requests.pop(id, None)
+        self._running.pop(id, None)
+        self._cancelled.discard(id)
+        if not self._requests:
+            self._idle.set()
+
+    # -- upkeep --------------------------------------------------------------------------------------------------------
+
+    async def _keep_prepared(self) -> None:
+        """When nothing is imported, make prepared forms that are missing: after an update of libraries, or a damaged file."""
+        given_up: set[str] = set()
+        while True:
+            await self._idle.wait()
+            builds = [build for build in self._tools.builds.unprepared() if build.id not in given_up]
+            if not builds:
+                await self._tools.builds.wait_unprepared()
+                continue
+            build = builds[0]
+            try:
+                await self._measure_again(build.content_sha256)
+            except Exception as error:  # upkeep must never take the imports down with it
+                log.warning("prepared form not made", build_id=build.id, reason=f"{type(error).__name__}: {error}")
+            given_up.add(build.id)  # whatever came of it: tried once a start
+
+    async def _measure_again(self, content_sha256: str) -> None:
+        """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
+        path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
+        for variant, task, axes in await self._store.variants_of(content_sha256):
+            profile = await profiled(self._tools, variant, axes, task, path)
+            measured = replace(variant, profile=profile)
+            await self._store.put_variant(measured)
+            self._tools.builds.put(measured)
+            log.info("variant measured again", variant_id=variant.id)
+
+
+def _size_of(source: Path) -> int:
+    """Raises: BadInput."""
+    try:
+        return source.stat().st_size
+    except OSError as error:
+        raise BadInput(reason=f"the file cannot be read: {error.strerror}") from error
+
+
+def _take_over(source: Path, folder: Path) -> None:
+    """Bring the upload into the job's folder, synced; the original stays until the job is accepted. Raises: StorageFull."""
+    target = folder / UPLOAD
+    with full_disk_is_typed():
+        folder.mkdir()
+        try:
+            os.link(source, target)
+            sync_file(target)
+        except OSError:  # another disk, or one without links
+            copy_hashed(source, target)
+        sync_folder(folder)
+        sync_folder(folder.parent)

@@ -1,0 +1,166 @@
+"""One import from its upload to its last variant: what is done in which order.
+
+A variant's row is written when the variant is finished (the original's earlier, so that the model serves at once), so after a crash the run
+starts over from the upload and passes by whatever has a row. Children do all that touches the uploaded file.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from appliance.domain.catalogue import Model, Precision, TaskSpec, Variant
+from appliance.domain.errors import ApplianceError, BadModel, StorageFull
+from appliance.domain.jobs import ImportRequest
+from appliance.domain.states import VariantState
+from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.fair_slots import Turn
+from appliance.modelstore.importing.metadata import settled_precisions, settled_task, stated_task
+from appliance.modelstore.importing.progress import Progress
+from appliance.modelstore.importing.tools import Tools
+from appliance.modelstore.importing.variant_maker import Subject, VariantMaker
+from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Unpacked, UnpackOrder
+
+
+class ImportRun:
+    """Carries out one job in its scratch folder. What `run` raises fails the job."""
+
+    def __init__(self, tools: Tools, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> None:
+        self._tools = tools
+        self._store = tools.store
+        self._request = request
+        self._source = source
+        self._folder = source.parent
+        self._progress = progress
+        self._turn = turn
+        self._model_id = progress.job.model_id
+        self._notes: list[str] = []
+
+    async def run(self) -> tuple[str, str]:
+        """Returns (summary, what single variants failed of). Raises: BadInput and its kin, StorageFull, QuotaExceeded."""
+        unpacked = await self._unpack()
+        if self._request.variant is None:
+            await self._whole_zoo(unpacked)
+        else:
+            await self._own_variant(unpacked, self._request.variant)
+        model = await self._store.model(self._model_id)
+        made = [one for one in model.variants if self._request.variant in (None, one.name)]
+        if not any(one.servable for one in made):
+            raise BadModel(reason=made[0].reason if made else "no variant could be made")
+        failed = [f"{one.name}: {one.reason}" for one in model.variants if one.state is VariantState.FAILED]
+        return self._summary(model), "; ".join(failed)
+
+    def _summary(self, model: Model) -> str:
+        names = {state: [one.name for one in model.variants if one.state is state] for state in VariantState}
+        parts = [f"{state.value}: {', '.join(found)}" for state, found in names.items() if found]
+        return ". ".join(["; ".join(parts), *self._notes])
+
+    # -- the two kinds of import ---------------------------------------------------------------------------------------
+
+    async def _whole_zoo(self, unpacked: Unpacked) -> None:
+        precisions = settled_precisions(self._request, unpacked)
+        inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
+        task = settled_task(self._request, unpacked, inspection)
+        await self._keep_task(task, unpacked)
+        maker = self._maker(unpacked, inspection, task, inspection)
+        await self._progress.stage("fp32", 12, 16)
+        rungs = await maker.make(Precision.FP32)
+        if not rungs:
+            raise BadModel(reason="the original cannot be served")
+        await maker.put_original(rungs[0])
+        await self._turn.give_way()  # from here on the model serves
+        await self._progress.stage("fp32 accuracy and profile", 16, 30)
+        await maker.measure_all(rungs)
+        share = 69 / max(1, len(precisions))
+        for number, precision in enumerate(precisions):
+            await self._turn.give_way()
+            await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
+            await self._precision(maker, precision, [rung.name for rung in rungs])
+
+    async def _precision(self, maker: VariantMaker, precision: Precision, originals: list[str]) -> None:
+        """Make and measure one precision; a failure is that precision's alone, but for a full disk."""
+        finished = await maker.finished()
+        if precision.value in finished and await self._is_over(precision, originals):
+            return
+        try:
+            await maker.measure_all(await maker.make(precision))
+        except StorageFull:
+            raise
+        except ApplianceError as error:
+            if precision.value not in await maker.finished(or_servable=True):
+                await maker.put_failed(precision.value, precision, str(error))
+
+    async def _is_over(self, precision: Precision, originals: list[str]) -> bool:
+        """Whether a precision failed as a whole, or has every rung that the original has."""
+        variants = {one.name: one for one in (await self._store.model(self._model_id)).variants}
+        expected = {name.replace(Precision.FP32.value, precision.value, 1) for name in originals}
+        return variants[precision.value].state is VariantState.FAILED or expected <= variants.keys()
+
+    async def _own_variant(self, unpacked: Unpacked, name: str) -> None:
+        """A tenant's own variant: interchangeable with what is there, and measured like any other."""
+        model = await self._store.model(self._model_id)
+        original = next((one for one in model.variants if one.servable and one.content_sha256), None)
+        inspection = reference = await self._inspect(unpacked, model.task)
+        if original is not None:
+            _require_same_interface(inspection, original)
+            files = await asyncio.to_thread(self._store.blobs.files, original.content_sha256)
+            reference = replace(inspection, model=str(files[0]), files=tuple(map(str, files)))
+        own = MadeVariant(
+            name=name,
+            precision=Precision.OWN,
+            path=inspection.model,
+            size_bytes=inspection.size_bytes,
+            inputs=inspection.inputs,
+            outputs=inspection.outputs,
+            batch_max=inspection.batch_max,
+        )
+        maker = self._maker(unpacked, inspection, model.task, reference)
+        await self._progress.stage(f"{name} accuracy and profile", 40, 99)
+        await maker.measure_all([own])
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    async def _unpack(self) -> Unpacked:
+        await self._progress.stage("unpack", 0, 4)
+        limits = self._tools.options.limits
+        order = UnpackOrder(str(self._source), str(self._folder / "unpacked"), bytes_max=limits.file_bytes)
+        return await run_order(order, limits=limits, on_progress=self._progress.within, scratch=self._folder)
+
+    async def _inspect(self, unpacked: Unpacked, task: TaskSpec) -> Inspection:
+        await self._progress.stage("inspect", 4, 12)
+        options = self._tools.options
+        order = InspectOrder(unpacked.model, str(self._folder / "inspected"), task, options.ladder_max)
+        limits = replace(options.limits, wall_s=options.inspect_wall_s)
+        inspection = await run_order(order, limits=limits, on_progress=self._progress.within, scratch=self._folder)
+        self._notes += inspection.notes
+        return inspection
+
+    async def _keep_task(self, task: TaskSpec, unpacked: Unpacked) -> None:
+        """Store what serving needs besides the graph."""
+        model = await self._store.model(self._model_id)
+        if task != model.task:
+            await self._store.update_model(self._model_id, task=task)
+        missing = {name: Path(path) for name, path in unpacked.assets.items() if name not in model.assets}
+        if missing:
+            stage = self._store.blobs.stage
+            staged = {name: await asyncio.to_thread(stage, [path]) for name, path in missing.items()}
+            await self._store.put_assets(self._model_id, staged)
+
+    def _maker(self, unpacked: Unpacked, inspection: Inspection, task: TaskSpec, reference: Inspection) -> VariantMaker:
+        tenant, folder = self._request.tenant, self._folder
+        subject = Subject(tenant, self._model_id, folder, unpacked, inspection, task, reference)
+        return VariantMaker(self._tools, subject, self._progress)
+
+
+def _require_same_interface(inspection: Inspection, original: Variant) -> None:
+    """Raises: BadModel unless requests made for `original` fit this file as well."""
+    for what, mine, its in (
+        ("inputs", inspection.inputs, original.inputs),
+        ("outputs", inspection.outputs, original.outputs),
+    ):
+        if {one.name for one in mine} != {one.name for one in its}:
+            names = ", ".join(sorted(one.name for one in its))
+            raise BadModel(reason=f"a variant must have the same {what} as the model: {names}")
+    types = {one.name: one.datatype for one in original.inputs}
+    for tensor in inspection.inputs:
+        if tensor.datatype != types[tensor.name]:
+            raise BadModel(reason=f"input {tensor.name!r} is {tensor.datatype}; the model takes {types[tensor.name]}")

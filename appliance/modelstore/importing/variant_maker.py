@@ -1,0 +1,201 @@
+"""Makes the variants of one model: content into the blobs, accuracy, prepared form, profile, verdict, row.
+
+Belongs to one import; knows what is finished from the store, so that an import that starts again passes by what it has.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from appliance.domain.catalogue import Accuracy, Precision, Profile, TaskSpec, Variant
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.names import variant_id
+from appliance.domain.states import VariantState
+from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.dominance import verdicts
+from appliance.modelstore.importing.profiling import profiled
+from appliance.modelstore.importing.progress import Progress
+from appliance.modelstore.importing.tools import Tools
+from appliance.modelstore.orders import EvaluateOrder, Inspection, MadeVariant, MakeOrder, Unpacked
+from appliance.modelstore.store.blobs import Staged
+
+FIDELITY = Accuracy(1.0, "fidelity", "fp32", 0, "it is the original")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is being imported. Accuracy is measured against `reference`, which is the inspected file itself but for own variants."""
+
+    tenant: str
+    model_id: str
+    folder: Path
+    """Scratch folder of the import."""
+    unpacked: Unpacked
+    inspection: Inspection
+    task: TaskSpec
+    reference: Inspection
+
+
+@dataclass(slots=True)
+class _Content:
+    """A made file on its way into the store; rungs of one precision share it."""
+
+    sha256: str
+    source: Path
+    staged: Staged | None
+
+
+class VariantMaker:
+    """`make` a precision, then `measure_all` of its rungs; `put_original` in between for the very first."""
+
+    def __init__(self, tools: Tools, subject: Subject, progress: Progress) -> None:
+        self._tools = tools
+        self._store = tools.store
+        self._subject = subject
+        self._progress = progress
+
+    async def make(self, precision: Precision) -> Sequence[MadeVariant]:
+        """The rungs of a precision as files in the scratch folder; none when it cannot be made, which is put on record."""
+        subject, options = self._subject, self._tools.options
+        order = MakeOrder(
+            inspection=subject.inspection,
+            task=subject.task,
+            precision=precision,
+            target=str(subject.folder / "made" / precision.value),
+            calibration=subject.unpacked.calibration,
+            assets=subject.unpacked.assets,
+            calibration_samples_max=options.calibration_samples_max,
+        )
+        within = self._progress.part(0.0, 0.4)
+        made = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
+        if not made.variants:
+            await self.put_failed(precision.value, precision, made.reason or "it could not be made")
+        return made.variants
+
+    async def put_original(self, made: MadeVariant) -> None:
+        """Put the original into the store unmeasured: from here on the model serves. Raises: StorageFull, QuotaExceeded."""
+        if made.name in await self.finished(or_servable=True):
+            return
+        async with self._content(made) as content:
+            accuracy = None if self._subject.unpacked.evaluation else FIDELITY
+            await self._put(self._variant(made, content.sha256, accuracy, None), content)
+
+    async def measure_all(self, rungs: Sequence[MadeVariant]) -> None:
+        """Accuracy, prepared form and profile of each rung that has no finished row. Raises: StorageFull, QuotaExceeded."""
+        finished = await self.finished()
+        rungs = [rung for rung in rungs if rung.name not in finished]
+        if not rungs:
+            return
+        accuracies, reasons = await self._evaluate(rungs)
+        async with self._content(rungs[0]) as content:
+            for number, rung in enumerate(rungs):
+                self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
+                await self._measure(rung, content, accuracies[number], reasons[number])
+
+    async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
+        """Keep on record what could not be made, and why."""
+        id = variant_id(self._subject.model_id, name)
+        model_id = self._subject.model_id
+        variant = Variant(id, model_id, name, precision, "", 0, (), (), VariantState.FAILED, reason=reason)
+        await self._store.put_variant(variant)
+
+    async def finished(self, *, or_servable: bool = False) -> Collection[str]:
+        """Names of variants that need no more work: failed for good, or profiled (or at least servable)."""
+        model = await self._store.model(self._subject.model_id)
+        return {
+            one.name
+            for one in model.variants
+            if one.state is VariantState.FAILED or one.profile is not None or (or_servable and one.servable)
+        }
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _evaluate(self, rungs: Sequence[MadeVariant]) -> tuple[Sequence[Accuracy | None], Sequence[str]]:
+        subject, options = self._subject, self._tools.options
+        order = EvaluateOrder(
+            inspection=subject.reference,
+            task=subject.task,
+            variants=tuple(rungs),
+            evaluation=subject.unpacked.evaluation,
+            calibration=subject.unpacked.calibration,
+            assets=subject.unpacked.assets,
+            samples_max=options.eval_samples_max,
+        )
+        within = self._progress.part(0.4, 0.6)
+        evaluated = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
+        return evaluated.accuracies, evaluated.reasons
+
+    async def _measure(self, rung: MadeVariant, content: _Content, accuracy: Accuracy | None, reason: str) -> None:
+        """Finish one rung. What goes wrong with it alone is its own failure."""
+        is_original = rung.name == Precision.FP32.value
+        if accuracy is None and not is_original:
+            await self.put_failed(rung.name, rung.precision, reason)
+            return
+        variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
+        try:
+            profile = await profiled(
+                self._tools, variant, self._subject.inspection.axes, self._subject.task, content.source
+            )
+            variant = replace(variant, profile=profile)
+        except (LoadFailed, RunFailed) as error:
+            variant = replace(variant, state=VariantState.FAILED, reason=str(error))
+        await self._put(variant, content)
+
+    @asynccontextmanager
+    async def _content(self, made: MadeVariant) -> AsyncIterator[_Content]:
+        """Bring a made file into the blobs, unpublished until its first row. Raises: StorageFull, QuotaExceeded."""
+        model = await self._store.model(self._subject.model_id)
+        stored = next((one for one in model.variants if one.name == made.name and one.servable), None)
+        if stored is not None:  # the original, which was put in early
+            yield _Content(stored.content_sha256, Path(made.path), None)
+            return
+        await self._store.require_quota(self._subject.tenant, made.size_bytes)
+        inspection = self._subject.inspection
+        is_inspected = made.path == inspection.model
+        files = [Path(one) for one in inspection.files] if is_inspected else await asyncio.to_thread(_files, made.path)
+        staged = await asyncio.to_thread(self._store.blobs.stage, files)
+        try:
+            yield _Content(staged.sha256, Path(made.path), staged)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self._store.blobs.discard, staged))
+
+    async def _put(self, variant: Variant, content: _Content) -> None:
+        """Write a variant with its verdict, and the verdicts that it changes for others."""
+        model = await self._store.model(self._subject.model_id)
+        others = [one for one in model.variants if one.id != variant.id]
+        judged = verdicts([*others, variant], self._tools.options.accuracy_floor)
+        if mine := judged.get(variant.id):
+            variant = replace(variant, state=mine.state, reason=mine.reason)
+        staged, content.staged = content.staged, None
+        await self._store.put_variant(variant, staged, self._subject.inspection.axes)
+        self._tools.builds.put(variant)
+        for other in others:
+            found = judged.get(other.id)
+            if found and (found.state, found.reason) != (other.state, other.reason):
+                await self._store.set_variant_state(other.id, found.state, found.reason)
+
+    def _variant(self, made: MadeVariant, sha256: str, accuracy: Accuracy | None, profile: Profile | None) -> Variant:
+        model_id = self._subject.model_id
+        return Variant(
+            id=variant_id(model_id, made.name),
+            model_id=model_id,
+            name=made.name,
+            precision=made.precision,
+            content_sha256=sha256,
+            size_bytes=made.size_bytes,
+            inputs=made.inputs,
+            outputs=made.outputs,
+            height=made.height,
+            width=made.width,
+            accuracy=accuracy,
+            profile=profile,
+            batch_max=made.batch_max,
+        )
+
+
+def _files(path: str) -> list[Path]:
+    """A made model and its external data, which lies alone with it in a folder."""
+    model = Path(path)
+    return [model, *sorted(other for other in model.parent.iterdir() if other != model and other.is_file())]

@@ -1,0 +1,201 @@
+"""The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the fp32 original.
+
+Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the answers of fp32 at full size. Neither, or a model
+in whose answers nothing was found → cosine of the output tensors on synthetic inputs. Whether a figure makes a variant useless
+is decided by `modelstore.importing.dominance`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from appliance.clock import NS_PER_S, SystemClock
+from appliance.domain.catalogue import Accuracy
+from appliance.domain.errors import BadInput, BadMetadata, BadModel
+from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
+from appliance.modelstore.stages.running import Runner
+from appliance.modelstore.stages.samples import Sample, decoded, labelled, synthetic_feeds, target_of, unlabelled
+from appliance.tasks import TASKS
+from appliance.tasks.base import Decoded, Score, run_steps
+from appliance.tasks.embedding import vectors_of
+from appliance.tasks.metrics import cosine, retrieval
+
+Report = Callable[[float, str], None]
+Answer = Mapping[str, Any]
+SYNTHETIC_SAMPLES = 4
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one variant has answered so far."""
+
+    variant: MadeVariant
+    score: Score | None = None
+    samples: int = 0
+    answers: list[Answer] = field(default_factory=list)
+    """Kept only where the metric needs the whole set."""
+    problem: str = ""
+
+    @property
+    def size(self) -> Size | None:
+        height, width = self.variant.height, self.variant.width
+        return Size(height, width) if height and width else None
+
+    def add(self, score: Score) -> None:
+        self.score = score if self.score is None else self.score + score
+        self.samples += 1
+
+
+def evaluate(order: EvaluateOrder, report: Report) -> Evaluated:
+    """Measure every variant of the order.
+
+    Raises: BadMetadata when the truth does not fit the task; BadModel when the fp32 original itself does not run.
+    """
+    evaluation = _Evaluation(order, report)
+    tallies = evaluation.on_labels() or evaluation.on_inputs() or evaluation.on_noise()
+    found = [evaluation.accuracy(tally) for tally in tallies]
+    return Evaluated(tuple(found), tuple(tally.problem for tally in tallies))
+
+
+class _Evaluation:
+    """The sessions of one order, one for each file, and the three ways to measure."""
+
+    def __init__(self, order: EvaluateOrder, report: Report) -> None:
+        self.order = order
+        self.report = report
+        self.task = TASKS[order.task.kind]
+        self.full = order.inspection.ladder[0] if order.inspection.ladder else None
+        self.runners: dict[str, Runner] = {}
+        self.against = ""
+        self.data = ""
+        clock = SystemClock()
+        self.now_ns = clock.now_ns
+        self.until_ns = clock.now_ns() + round(order.seconds_max * NS_PER_S)
+
+    def on_labels(self) -> list[Tally]:
+        """Against truth.json; nothing when there is none."""
+        samples = labelled(self.order.evaluation, self.order.samples_max)
+        if not samples:
+            return []
+        whole = all("group" in sample.truth for sample in samples)
+        tallies = [Tally(variant) for variant in self.order.variants]
+        used: list[Sample] = []
+        for sample in self._in_time(samples):
+            for tally in tallies:
+                answer = self._labelled_answer(tally, sample)
+                if answer is not None and whole:
+                    tally.answers.append(answer)
+                elif answer is not None:
+                    tally.add(self.task.accuracy(answer, sample.truth))
+            used.append(sample)
+        if whole:
+            _score_groups(tallies, used)
+        self.against, self.data = "labels", f"{len(used)} labelled samples"
+        return tallies
+
+    def on_inputs(self) -> list[Tally]:
+        """Against the answers of fp32 at full size; nothing when there is no usable input or fp32 finds nothing in them."""
+        tallies = [Tally(variant) for variant in self.order.variants]
+        found = Score(0.0, 0.0, "")
+        for sample in self._in_time(unlabelled(self.order.calibration, self.order.samples_max)):
+            try:
+                reference = self._answer(self.order.inspection.model, self._decoded(sample, self.full))
+            except BadInput:
+                continue  # unusable for every variant
+            found = found + self.task.similarity(reference, reference)
+            for tally in tallies:
+                answer = reference if self._is_reference(tally) else self._answer_or_problem(tally, sample)
+                if answer is not None:
+                    tally.add(self.task.similarity(answer, reference))
+        size = f" at {self.full.height}x{self.full.width}" if self.full else ""
+        count = max(tally.samples for tally in tallies)
+        self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of fp32{size}"
+        return tallies if found.weight else []
+
+    def on_noise(self) -> list[Tally]:
+        """Against the output tensors of fp32 at the same size."""
+        tallies = [Tally(variant) for variant in self.order.variants]
+        for tally in tallies:
+            for feeds in synthetic_feeds(self.order.inspection, self.order.task, tally.size, SYNTHETIC_SAMPLES):
+                try:
+                    expected = self._runner(self.order.inspection.model).run(feeds)
+                    tally.add(cosine_of(self._runner(tally.variant.path).run(feeds), expected))
+                except BadModel as error:
+                    tally.problem = str(error)
+                    break
+        self.against = "fp32"
+        self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against fp32 at the same input size"
+        return tallies
+
+    def accuracy(self, tally: Tally) -> Accuracy | None:
+        """The figure of one variant; None where it could not be run."""
+        if tally.problem or tally.score is None:
+            tally.problem = tally.problem or "no sample could be used"
+            return None
+        return Accuracy(round(tally.score.value, 6), tally.score.metric, self.against, tally.samples, self.data)
+
+    def _in_time(self, samples: Sequence[Sample]) -> Iterator[Sample]:
+        for number, sample in enumerate(samples):
+            if number and self.now_ns() > self.until_ns:
+                return
+            self.report(number / len(samples), f"sample {number + 1} of {len(samples)}")
+            yield sample
+
+    def _is_reference(self, tally: Tally) -> bool:
+        return tally.variant.path == self.order.inspection.model and tally.size in (None, self.full)
+
+    def _runner(self, path: str) -> Runner:
+        if path not in self.runners:
+            self.runners[path] = Runner(path)
+        return self.runners[path]
+
+    def _decoded(self, sample: Sample, size: Size | None) -> Decoded:
+        return decoded(sample, self.order.task, target_of(self.order.inspection, size, self.order.assets))
+
+    def _answer(self, path: str, inputs: Decoded) -> Answer:
+        outputs, _ = run_steps(inputs, self.order.task, self._runner(path).run)
+        return self.task.encode(outputs, inputs, self.order.task).body
+
+    def _labelled_answer(self, tally: Tally, sample: Sample) -> Answer | None:
+        try:
+            return self._answer_or_problem(tally, sample)
+        except BadInput as error:  # the file, not the variant
+            raise BadMetadata(reason=f"evaluation/{sample.path.name}: {error}") from error
+
+    def _answer_or_problem(self, tally: Tally, sample: Sample) -> Answer | None:
+        """The variant's answer; None once the variant has failed on any sample."""
+        if tally.problem:
+            return None
+        inputs = self._decoded(sample, tally.size or self.full)
+        try:
+            return self._answer(tally.variant.path, inputs)
+        except BadInput as error:
+            tally.problem = f"{sample.path.name}: {error}"
+            return None
+
+
+def _score_groups(tallies: Sequence[Tally], samples: Sequence[Sample]) -> None:
+    """Retrieval among all samples: an embedding is right when its nearest other one is of the same group."""
+    groups = [sample.truth["group"] for sample in samples]
+    for tally in tallies:
+        if not tally.problem:
+            vectors = [vector for answer in tally.answers for vector in vectors_of(answer)]
+            tally.score, tally.samples = retrieval(vectors, groups), len(samples)
+
+
+def cosine_of(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> Score:
+    """Mean cosine of the output tensors; for integers the share of equal entries. Entries that are not finite in both count as zero."""
+    return Score(
+        sum(_alike(outputs[name], expected) for name, expected in reference.items()), float(len(reference)), "cosine"
+    )
+
+
+def _alike(got: np.ndarray, expected: np.ndarray) -> float:
+    if got.shape != expected.shape:
+        return 0.0
+    if expected.dtype.kind != "f":
+        return float(np.mean(got == expected)) if expected.size else 1.0
+    one, other = (np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0).ravel() for array in (got, expected))
+    return max(0.0, cosine(one.tolist(), other.tolist())) if one.size else 1.0

@@ -1,0 +1,128 @@
+"""Inputs for trial runs: what each axis means, and synthetic tensors that a model of that interface accepts.
+
+Pictures are smooth noise in the range that the task's pre-processing gives, token ids are small, masks are ones, states zeros.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
+from appliance.modelstore.orders import Extent
+from appliance.modelstore.stages import graph as facts
+from appliance.tasks.datatypes import dtype_of
+
+BATCH_SYMBOLS = frozenset({"n", "b", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
+SIDES = (224, 320, 256, 640, 128, 64)
+"""Sides tried where the graph leaves height and width open and nobody said a size."""
+LENGTHS = (16, 128, 512, 16_000, 1)
+"""Lengths tried on other free axes: tokens, audio samples."""
+PICTURE_CHANNELS = (1, 3, 4)
+
+
+def axes_of(values: Sequence[onnx.ValueInfoProto], task: TaskSpec) -> dict[str, tuple[str, ...]]:
+    """Role of each axis of each input: batch, channel, height, width, sequence, or empty where it is fixed and none of these."""
+    states = {state.input for state in task.state}
+    first = next((value for value in values if value.name not in states), values[0])
+    batch_symbol = (facts.symbols(first) or ("",))[0]
+    return {value.name: _roles(value, task, batch_symbol, value.name in states) for value in values}
+
+
+def _roles(value: onnx.ValueInfoProto, task: TaskSpec, batch_symbol: str, is_state: bool) -> tuple[str, ...]:
+    dims, symbols = facts.dims(value), facts.symbols(value)
+    if value.name in task.constants:
+        return ("",) * len(dims)
+    picture = _picture_roles(dims, task) if len(dims) == 4 and not is_state else None
+    if picture:
+        return picture
+    roles = ["sequence" if dim < 0 else "" for dim in dims]
+    named = [
+        axis
+        for axis, symbol in enumerate(symbols)
+        if symbol and (symbol == batch_symbol or symbol.lower() in BATCH_SYMBOLS)
+    ]
+    free = [axis for axis, dim in enumerate(dims) if dim < 0]
+    if named:
+        roles[named[0]] = "batch"
+    elif is_state and len(free) == 1:
+        roles[free[0]] = "batch"
+    elif len(dims) >= 2 and dims[0] in (-1, 1):
+        roles[0] = "batch"
+    return tuple(roles)
+
+
+def _picture_roles(dims: tuple[int, ...], task: TaskSpec) -> tuple[str, ...] | None:
+    layout = task.image.layout if task.image else None
+    if layout is None:
+        layout = "NCHW" if dims[1] in PICTURE_CHANNELS else "NHWC" if dims[3] in PICTURE_CHANNELS else None
+    if layout is None:
+        return None
+    return ("batch", "channel", "height", "width") if layout == "NCHW" else ("batch", "height", "width", "channel")
+
+
+def extents(inputs: Sequence[TensorSpec], axes: Mapping[str, tuple[str, ...]], task: TaskSpec) -> Iterator[Extent]:
+    """Sizes worth trying, the likeliest first; only the first when the tenant said a picture size."""
+    free = {axes[tensor.name][axis] for tensor in inputs for axis, dim in enumerate(tensor.shape) if dim < 0}
+    image = task.image or ImageSpec()
+    sides = [Extent(height=side, width=side) for side in SIDES] if free & {"height", "width"} else [Extent()]
+    if "height" not in free and "width" in free:
+        sides = [Extent(width=width) for width in (320, *SIDES)]
+    if image.height or image.width:
+        sides = [Extent(height=image.height or sides[0].height, width=image.width or sides[0].width)]
+    for length in LENGTHS if "sequence" in free else LENGTHS[:1]:
+        for side in sides:
+            yield replace(side, length=length)
+
+
+def synthetic(
+    inputs: Sequence[TensorSpec], axes: Mapping[str, tuple[str, ...]], task: TaskSpec, extent: Extent, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Tensors for all inputs."""
+    rng = np.random.default_rng(seed)
+    return {tensor.name: _tensor(tensor, axes[tensor.name], task, extent, rng) for tensor in inputs}
+
+
+def _tensor(
+    tensor: TensorSpec, roles: tuple[str, ...], task: TaskSpec, extent: Extent, rng: np.random.Generator
+) -> np.ndarray:
+    sizes = {"batch": extent.batch, "height": extent.height, "width": extent.width, "channel": 3}
+    shape = [dim if dim >= 0 else sizes.get(role, extent.length) for dim, role in zip(tensor.shape, roles, strict=True)]
+    dtype = dtype_of(tensor.datatype)
+    if tensor.name in task.constants:
+        return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
+    if tensor.name in {state.input for state in task.state}:
+        return np.zeros(shape, dtype)
+    if tensor.datatype == "BYTES":
+        return np.full(shape, "text", dtype)
+    if {"height", "width"} <= set(roles):
+        return _picture(shape, roles, task.image or ImageSpec(), dtype, rng)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return _integers(tensor.name.lower(), shape, rng).astype(dtype)
+
+
+def _integers(name: str, shape: list[int], rng: np.random.Generator) -> np.ndarray:
+    if "mask" in name:
+        return np.ones(shape, np.int64)
+    if "type" in name or "segment" in name:
+        return np.zeros(shape, np.int64)
+    return rng.integers(1, 100, shape)
+
+
+def _picture(
+    shape: list[int], roles: tuple[str, ...], image: ImageSpec, dtype: np.dtype[np.generic], rng: np.random.Generator
+) -> np.ndarray:
+    """Blocks of noise of several sizes: closer to what a convolution net sees than white noise."""
+    channel, height, width = roles.index("channel"), shape[roles.index("height")], shape[roles.index("width")]
+    pixels = np.zeros((shape[0], shape[channel], height, width))
+    for block in (1, 4, 16, 64):
+        coarse = rng.uniform(0, 255, (shape[0], shape[channel], -(-height // block), -(-width // block)))
+        pixels += coarse.repeat(block, 2).repeat(block, 3)[:, :, :height, :width] / 4
+    if dtype.kind in "iu":
+        scaled = np.rint(pixels)
+    else:
+        mean, std = (np.resize(np.asarray(row), shape[channel]).reshape(1, -1, 1, 1) for row in (image.mean, image.std))
+        scaled = (pixels - mean) / std
+    return np.ascontiguousarray(np.moveaxis(scaled, 1, channel)).astype(dtype)

@@ -1,0 +1,134 @@
+"""The inspect stage: from a hostile file to a normalised copy that has been run, and everything known about it."""
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.domain.catalogue import TaskSpec
+from appliance.domain.errors import BadModel
+from appliance.modelstore.orders import Inspection, InspectOrder, Size
+from appliance.modelstore.stages import graph as facts
+from appliance.modelstore.stages import ladder, normalise
+from appliance.modelstore.stages.feeds import synthetic
+from appliance.modelstore.stages.forms import Form, batch_freed, folded, is_batchable, normalised, ran
+from appliance.modelstore.stages.reading import check_declared, read
+from appliance.modelstore.stages.running import Runner, TooSlow
+
+Report = Callable[[float, str], None]
+BATCH_MAX = 8
+BATCH_NOTE = "a batch of 1 was declared; several inputs at once give the same answers, so batches are free now"
+
+
+def inspect(order: InspectOrder, report: Report) -> Inspection:
+    """Check `order.source`, write the normalised copy into `order.target`, and describe it.
+
+    Raises: BadModel.
+    """
+    report(0.05, "reading the file")
+    uploaded = read(Path(order.source), order.tensor_bytes_max)
+    origin = normalise.opset(uploaded), uploaded.ir_version, facts.weight_format(uploaded.graph)
+    report(0.2, "running it for the first time")
+    if facts.stored_bytes(uploaded.graph) > order.rewrite_bytes_max:
+        files = _written_apart(uploaded, Path(order.target))
+        del uploaded  # and with it the weights
+        model = _with_shapes_in_place(files[0], order)
+        form, notes = (
+            ran(model, Runner(files[0]), order.task),
+            ["a large network: kept as it is, weights in a file of their own"],
+        )
+    else:
+        form, notes = _rewritten(uploaded, order, report)
+        files = normalise.write(form.model, Path(order.target))
+    report(0.7, "trying batches and input sizes")
+    sizes, dropped = _ladder(form, order)
+    return replace(
+        _described(form, order.task),
+        model=str(files[0]),
+        files=tuple(map(str, files)),
+        size_bytes=sum(path.stat().st_size for path in files),
+        opset_uploaded=origin[0],
+        ir_uploaded=origin[1],
+        weights=origin[2],
+        ladder=sizes,
+        notes=(*notes, *dropped),
+    )
+
+
+def _rewritten(uploaded: ModelProto, order: InspectOrder, report: Report) -> tuple[Form, list[str]]:
+    """At a current opset, constants folded, several inputs at once where the network can."""
+    with tempfile.TemporaryDirectory() as scratch:
+        form, notes = normalised(uploaded, order, Path(scratch))
+        report(0.5, "folding constants")
+        form = folded(form, order, Path(scratch))
+        freed = batch_freed(form, order.task, Path(scratch))
+        return freed, notes if freed is form else [*notes, BATCH_NOTE]
+
+
+def _written_apart(uploaded: ModelProto, target: Path) -> tuple[Path, ...]:
+    """Tidied in place and written with external weights: every copy of the proto would cost as much memory as the network."""
+    normalise.tidy(uploaded)
+    return normalise.write(uploaded, target, is_external=True)
+
+
+def _with_shapes_in_place(path: Path, order: InspectOrder) -> ModelProto:
+    """Infer shapes in a file whose weights lie apart; the weights are not read."""
+    model = normalise.with_shapes(onnx.load(path, load_external_data=False))
+    check_declared(model.graph, order.tensor_bytes_max)
+    path.write_bytes(model.SerializeToString())
+    return model
+
+
+def _described(form: Form, task: TaskSpec) -> Inspection:
+    """What can be read off the graph and its trial; the fields about files are filled in by the caller."""
+    graph = form.model.graph
+    return Inspection(
+        model="",
+        files=(),
+        size_bytes=0,
+        inputs=form.inputs,
+        outputs=tuple(facts.spec(value) for value in graph.output),
+        axes=form.axes,
+        opset=normalise.opset(form.model),
+        opset_uploaded=0,
+        ir_uploaded=0,
+        ops=facts.histogram(graph),
+        family=facts.family(graph),
+        weights="",
+        weights_bytes=facts.stored_bytes(graph),
+        parameters=sum(math.prod(t.dims) for t in facts.tensors(graph) if t.data_type in facts.WEIGHT_FORMATS),
+        metadata_props={entry.key: entry.value for entry in form.model.metadata_props},
+        batch_max=BATCH_MAX if is_batchable(form, task) else 1,
+        trial=form.extent,
+        run_ms=_run_ms(form),
+    )
+
+
+def _run_ms(form: Form) -> float:
+    clock = SystemClock()
+    start_ns = clock.now_ns()
+    form.runner.run(form.feeds)
+    return (clock.now_ns() - start_ns) / NS_PER_MS
+
+
+def _ladder(form: Form, order: InspectOrder) -> tuple[tuple[Size, ...], tuple[str, ...]]:
+    """The sizes that run, and a note for each that does not."""
+    if not ladder.has_free_size(form.inputs, form.axes, order.task):
+        return (), ()
+    full = Size(form.extent.height, form.extent.width)
+    kept, dropped = [full], []
+    for size in ladder.rungs(full, order.task.image, order.ladder_max)[1:]:
+        extent = replace(form.extent, height=size.height, width=size.width)
+        try:
+            form.runner.run(synthetic(form.inputs, form.axes, order.task, extent))
+            kept.append(size)
+        except TooSlow:
+            raise
+        except BadModel as error:
+            dropped.append(f"no input size {size.height}x{size.width}: {error}")
+    return tuple(kept), tuple(dropped)

@@ -1,0 +1,194 @@
+"""Brings a checked graph into the form that the rest of the box relies on. Runs in a child process.
+
+Afterwards: opset 17 to 21 where the converter can, an IR that ONNX Runtime loads, weights as initialisers and not as inputs or Constant
+nodes, none of them unused, nodes sorted and with names of their own, shapes inferred.
+"""
+
+import heapq
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx.version_converter
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from appliance.domain.errors import BadModel
+from appliance.modelstore.stages import graph as facts
+
+OPSET_MIN, OPSET_MAX = 17, 21
+"""17: per-channel QDQ and LayerNormalization; 21: loaded by every ONNX Runtime since 1.18 and by TensorRT 10."""
+IR_VERSION = 10
+STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+
+
+def converted(model: ModelProto) -> tuple[ModelProto, str]:
+    """The model at an opset of OPSET_MIN..OPSET_MAX, and a note; the model unchanged when it is there already or cannot be brought there.
+
+    The caller checks by a run that the conversion kept the meaning: the converter is known to get single operators wrong.
+    """
+    current = opset(model)
+    wanted = min(max(current, OPSET_MIN), OPSET_MAX)
+    if current == wanted:
+        return model, ""
+    if any(node.domain not in STANDARD_DOMAINS for node in facts.nodes(model.graph)):
+        return model, f"opset {current} kept: the converter does not know operators of com.microsoft"
+    try:
+        made = onnx.version_converter.convert_version(model, wanted)
+    except Exception as error:  # the converter raises RuntimeError and worse
+        return model, f"opset {current} kept: {first_line(error)}"
+    del made.metadata_props[:]
+    made.metadata_props.extend(model.metadata_props)
+    return made, f"opset {current} converted to {wanted}"
+
+
+def opset(model: ModelProto) -> int:
+    """Version of the default operator set."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
+def tidy(model: ModelProto) -> None:
+    """In place: opset list and IR set, Constant nodes and weights as initialisers, unused ones dropped, node names unique."""
+    used = {"" if node.domain == "ai.onnx" else node.domain for node in facts.nodes(model.graph)} | {""}
+    versions = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+    del model.opset_import[:]
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, versions.get(domain, 1)) for domain in sorted(used))
+    model.ir_version = IR_VERSION
+    for current in facts.graphs(model.graph):
+        _lift_constants(current)
+        sort_nodes(current)
+    _drop_weight_inputs(model.graph)
+    _drop_unused(model.graph)
+    _name_nodes(model.graph)
+
+
+def sort_nodes(graph: GraphProto) -> None:
+    """In place: producers before their readers, else in the order given. ONNX Runtime takes unsorted graphs, and quantisers write them.
+
+    Raises: BadModel when the nodes form a circle.
+    """
+    made_by = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    waits_for = [{made_by[name] for name in _read_names(node) if name in made_by} for node in graph.node]
+    if all(not needed or max(needed) < index for index, needed in enumerate(waits_for)):
+        return
+    readers: list[list[int]] = [[] for _ in waits_for]
+    for index, needed in enumerate(waits_for):
+        for producer in needed:
+            readers[producer].append(index)
+    free = [index for index, needed in enumerate(waits_for) if not needed]
+    heapq.heapify(free)
+    order = []
+    while free:
+        order.append(heapq.heappop(free))
+        for reader in readers[order[-1]]:
+            waits_for[reader].discard(order[-1])
+            if not waits_for[reader]:
+                heapq.heappush(free, reader)
+    if len(order) != len(waits_for):
+        raise BadModel(reason="the nodes of the graph form a circle")
+    nodes = [graph.node[index] for index in order]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _read_names(node: NodeProto) -> Iterator[str]:
+    """What a node reads, and what the bodies inside it read from outside (and from themselves, which does no harm)."""
+    yield from node.input
+    for body in facts.subgraphs(node):
+        for inner in facts.graphs(body):
+            yield from (name for one in inner.node for name in one.input)
+            yield from (value.name for value in inner.output)
+
+
+def _lift_constants(graph: GraphProto) -> None:
+    kept = []
+    outputs = {value.name for value in graph.output}
+    for node in graph.node:
+        tensor = constant_value(node)
+        if tensor is None or node.output[0] in outputs:
+            kept.append(node)
+            continue
+        tensor.name = node.output[0]
+        graph.initializer.append(tensor)
+    if len(kept) != len(graph.node):
+        del graph.node[:]
+        graph.node.extend(kept)
+
+
+def constant_value(node: NodeProto) -> TensorProto | None:
+    """The tensor of a Constant node; None for other nodes and for strings and sparse values."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+        return None
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        copy = TensorProto()
+        copy.CopyFrom(attribute.t)
+        return copy
+    plain = {
+        "value_float": TensorProto.FLOAT,
+        "value_floats": TensorProto.FLOAT,
+        "value_int": TensorProto.INT64,
+        "value_ints": TensorProto.INT64,
+    }
+    if attribute.name not in plain:
+        return None
+    value = onnx.helper.get_attribute_value(attribute)
+    shape = [len(value)] if attribute.name.endswith("s") else []
+    return onnx.helper.make_tensor("", plain[attribute.name], shape, value if shape else [value])
+
+
+def _drop_weight_inputs(graph: GraphProto) -> None:
+    stored = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in stored]
+    if len(inputs) != len(graph.input):
+        del graph.input[:]
+        graph.input.extend(inputs)
+
+
+def _drop_unused(graph: GraphProto) -> None:
+    used = {name for node in facts.nodes(graph) for name in node.input}
+    used |= {value.name for current in facts.graphs(graph) for value in current.output}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    if len(kept) != len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+
+
+def _name_nodes(graph: GraphProto) -> None:
+    """Every node gets a name of its own; names that are unique already stay."""
+    taken: set[str] = set()
+    for node in facts.nodes(graph):
+        base = name = node.name or f"{node.op_type}_{len(taken)}"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        node.name = name
+        taken.add(name)
+
+
+def with_shapes(model: ModelProto) -> ModelProto:
+    """The model with inferred shapes; unchanged when inference fails."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # its errors have no common type, and shapes are a help, not a need
+        return model
+
+
+def write(model: ModelProto, folder: Path, name: str = "model", is_external: bool = False) -> tuple[Path, ...]:
+    """Write `name`.onnx, with all weights in `name`.bin beside it when `is_external`. Returns the files, model first.
+
+    An external write leaves the model without its weights.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.onnx"
+    if not is_external:
+        path.write_bytes(model.SerializeToString())
+        return (path,)
+    weights = path.with_suffix(".bin")
+    weights.unlink(missing_ok=True)  # onnx appends
+    onnx.save_model(model, path, save_as_external_data=True, location=weights.name, size_threshold=1024)
+    return (path, weights)
+
+
+def first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:400]

@@ -1,0 +1,134 @@
+"""The stages of an import as a program: `python -m appliance.modelstore.stages.program STAGE`.
+
+Everything that touches an uploaded file runs here, in a process of its own with limits (`modelstore.importing.child` starts it). The stages are
+
+| stage | takes | gives | what it does |
+| --- | --- | --- | --- |
+| unpack | UnpackOrder | Unpacked | opens an archive (or takes a bare ONNX file) |
+| inspect | InspectOrder | Inspection | checks, normalises and runs the model once |
+| make | MakeOrder | Made | makes one precision at every size of the ladder |
+| evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to fp32 |
+
+with the dataclasses of `modelstore.orders`. From the service:
+
+    limits = ChildLimits(memory_bytes=..., cpu_s=..., wall_s=..., file_bytes=..., nice=10)
+    inspection = await run_order(InspectOrder(source=..., target=...), limits=limits, on_progress=report)
+
+`run_order` is `run_stage` with the dataclasses converted; it raises the same typed errors as a call would (BadModel, BadArchive,
+BadMetadata, StorageFull ...). A crash or a limit becomes BadModel with a plain reason.
+
+The wire: one JSON object on standard input, `{"order": {...}, "limits": {...}, "parent": pid}`; JSON lines on the inherited standard
+output, `{"progress": 0.5, "message": "..."}` any number of times, then one `{"result": {...}}` or `{"error": {"type": "BadModel",
+"facts": {...}}}`. Whatever libraries print goes to standard error, of which the parent keeps the tail.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import IO, Any
+
+from appliance.domain.errors import ApplianceError
+from appliance.modelstore.orders import (
+    ORDERS,
+    EvaluateOrder,
+    InspectOrder,
+    MakeOrder,
+    UnpackOrder,
+    from_json,
+    paths_of,
+    to_json,
+)
+from appliance.modelstore.sandbox import ChildLimits, as_error, enter
+from appliance.modelstore.stages.landlock import confine
+
+Report = Callable[[float, str], None]
+"""Tells the parent how far a stage is: a share in 0..1 and a phrase."""
+
+
+def _unpack(order: UnpackOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.archive import unpack
+
+    return unpack(order, report)
+
+
+def _inspect(order: InspectOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.inspect import inspect
+
+    return inspect(order, report)
+
+
+def _make(order: MakeOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.variants import make
+
+    return make(order, report)
+
+
+def _evaluate(order: EvaluateOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.accuracy import evaluate
+
+    return evaluate(order, report)
+
+
+STAGES: dict[str, Callable[[Any, Report], Any]] = {
+    "unpack": _unpack,
+    "inspect": _inspect,
+    "make": _make,
+    "evaluate": _evaluate,
+}
+"""Each imports what it needs when it is called: unpacking never waits for onnx to load."""
+
+
+def main(stage: str) -> int:
+    """Read an order from standard input, carry it out, answer on standard output."""
+    wire = _private_stdout()
+    received = json.loads(sys.stdin.buffer.read())
+    limits = ChildLimits(**received["limits"])
+    order: Any = from_json(ORDERS[stage][0], received["order"])
+    enter(limits, int(received["parent"]))
+    _confine(order)
+
+    def report(share: float, message: str) -> None:
+        _send(wire, {"progress": share, "message": message})
+
+    try:
+        result = STAGES[stage](order, report)
+        _send(wire, {"result": to_json(result)})
+    except Exception as error:
+        traceback.print_exc()
+        typed = as_error(error, limits)
+        _send(wire, {"error": {"type": _domain_name(typed), "facts": typed.facts()}})
+    # Skips the destructors of libraries, which may crash after a hostile model, and the time they take.
+    wire.close()
+    os._exit(0)
+
+
+def _confine(order: Any) -> None:
+    """To the order's own files; beside a model to be inspected lies its external data."""
+    os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
+    readable = list(paths_of(order))
+    if isinstance(order, InspectOrder):
+        readable.append(os.path.dirname(order.source))
+    confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
+
+
+def _domain_name(error: ApplianceError) -> str:
+    """The class that the parent knows: the error's own, or the nearest above it in `domain.errors`."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ApplianceError.__module__)
+
+
+def _private_stdout() -> IO[str]:
+    """Our own copy of standard output; what libraries print goes to standard error from here on."""
+    wire = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return wire
+
+
+def _send(wire: IO[str], message: dict[str, Any]) -> None:
+    wire.write(json.dumps(message) + "\n")
+    wire.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

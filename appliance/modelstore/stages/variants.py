@@ -1,0 +1,58 @@
+"""The make stage: one precision of a normalised network at every size of its ladder.
+
+fp32 is the normalised file itself, so nothing heavy is imported for it; how other precisions are made says `modelstore.stages.recipes`.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from appliance.domain.catalogue import Precision
+from appliance.domain.errors import BadModel
+from appliance.modelstore.orders import Made, MadeVariant, MakeOrder, Size
+from appliance.modelstore.stages.ladder import variant_name
+
+
+def make(order: MakeOrder, report: Callable[[float, str], None]) -> Made:
+    """Make every rung of `order.precision`; an empty answer with the reason where it cannot be made."""
+    inspection = order.inspection
+    sizes: Sequence[Size | None] = inspection.ladder or (None,)
+    if order.precision is Precision.FP32:  # it ran at every size while it was inspected
+        return Made(_rungs(order, inspection.files, _fp32_note(inspection.weights), sizes))
+    from appliance.modelstore.stages.recipes import converted, running_sizes
+
+    try:
+        path, note = converted(order, report)
+        report(0.9, "trying every input size")
+        return Made(_rungs(order, (str(path),), note, running_sizes(order, path, sizes)))
+    except BadModel as error:
+        return Made((), f"{order.precision.value}: {error}")
+
+
+def _fp32_note(weights: str) -> str:
+    if weights == "fp32":
+        return "as uploaded"
+    return f"as uploaded: {weights} weights, computed in fp32 where the processor has nothing else"
+
+
+def _rungs(
+    order: MakeOrder, files: tuple[str, ...], note: str, sizes: Sequence[Size | None]
+) -> tuple[MadeVariant, ...]:
+    """The variants on one file: one for each size."""
+    inspection = order.inspection
+    full = inspection.ladder[0] if inspection.ladder else None
+    return tuple(
+        MadeVariant(
+            name=variant_name(order.precision, size, full),
+            precision=order.precision,
+            path=files[0],
+            size_bytes=sum(Path(file).stat().st_size for file in files),
+            inputs=inspection.inputs,
+            outputs=inspection.outputs,
+            height=size.height if size else None,
+            width=size.width if size else None,
+            batch_max=inspection.batch_max,
+            files=files,
+            notes=note,
+        )
+        for size in sizes
+    )

@@ -1,0 +1,1 @@
+"""The state folder: a database and content-addressed blobs, written so that a crash at any instant loses nothing acknowledged."""

@@ -1,0 +1,86 @@
+"""Applications in the store."""
+
+from sqlmodel import Session, col, select
+
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownModel
+from appliance.domain.names import checked_name
+from appliance.modelstore.store.repository import PAGE, Change, Changes, Repository
+from appliance.modelstore.store.tables import ApplicationRow, ModelRow
+from appliance.modelstore.store.tenants import tenant_row
+
+
+def application_row(session: Session, id: str) -> ApplicationRow:
+    """Raises: UnknownApplication."""
+    row = session.get(ApplicationRow, id)
+    if row is None:
+        raise UnknownApplication(name=id)
+    return row
+
+
+def add_application(session: Session, application: Application) -> Change:
+    """Insert within a transaction. Raises: AlreadyExists, UnknownModel (also another tenant's model that is not shared)."""
+    if session.get(ApplicationRow, application.id) is not None:
+        raise AlreadyExists(name=application.name)
+    check_usable(session, application)
+    row = ApplicationRow(
+        id=application.id, tenant=application.tenant, name=application.name, model_id=application.model_id
+    )
+    row.take(application)
+    session.add(row)
+    return Change("application", application.id, application)
+
+
+def check_usable(session: Session, application: Application) -> None:
+    """Raises: UnknownModel unless the application's tenant may use its model."""
+    model = session.get(ModelRow, application.model_id)
+    if model is None or model.deleted_at is not None or not (model.shared or model.tenant == application.tenant):
+        raise UnknownModel(name=application.model_id)
+
+
+class Applications(Repository):
+    """A tenant's registered uses of models."""
+
+    async def create_application(self, application: Application) -> Application:
+        """Raises: BadName, UnknownTenant, UnknownModel (also when the model is another tenant's and not shared), AlreadyExists."""
+        checked_name(application.name, "application")
+
+        def work(session: Session) -> tuple[Application, Changes]:
+            tenant_row(session, application.tenant)
+            return application, [add_application(session, application)]
+
+        return await self._write(work)
+
+    async def application(self, id: str) -> Application:
+        """Raises: UnknownApplication."""
+        return await self._read(lambda session: application_row(session, id).to_application())
+
+    async def applications(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Application]:
+        """A tenant's own by id, those after the id `after`."""
+        query = (
+            select(ApplicationRow)
+            .where(ApplicationRow.tenant == tenant, col(ApplicationRow.id) > after)
+            .order_by(col(ApplicationRow.id))
+            .limit(limit)
+        )
+        return await self._read(lambda session: [row.to_application() for row in session.exec(query)])
+
+    async def update_application(self, application: Application) -> Application:
+        """Replace everything but its identity. Raises: UnknownApplication, UnknownModel."""
+
+        def work(session: Session) -> tuple[Application, Changes]:
+            row = application_row(session, application.id)
+            check_usable(session, application)
+            row.take(application)
+            return application, [Change("application", application.id, application)]
+
+        return await self._write(work)
+
+    async def delete_application(self, id: str) -> None:
+        """Raises: UnknownApplication."""
+
+        def work(session: Session) -> tuple[None, Changes]:
+            session.delete(application_row(session, id))
+            return None, [Change("application", id, None)]
+
+        await self._write(work)

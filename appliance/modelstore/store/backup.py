@@ -1,0 +1,263 @@
+"""Backup and restore of a state folder as one tar file; blocking, for command lines and housekeeping threads.
+
+A backup is taken beside a running box: SQLite copies the database consistently, contents are held by hard links while they are written.
+It holds what cannot be made again: database, contents, the admin key, TLS files. Prepared forms are made anew by the box; uploads and
+imports under way are not included, and the restored box says so in their jobs. The file opens the box: it is written with mode 0600.
+"""
+
+import contextlib
+import datetime
+import hashlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from appliance.domain.errors import AlreadyExists, BadArchive, InUse, NotFound
+from appliance.modelstore.store.blobs import content_digest
+from appliance.modelstore.store.disk import (
+    CHUNK_BYTES,
+    full_disk_is_typed,
+    hash_of,
+    private_file,
+    remove,
+    sync_file,
+    sync_folder,
+)
+from appliance.modelstore.store.migrations import current_revision, is_known
+from appliance.modelstore.store.store import DATABASE
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+MANIFEST_BYTES_MAX = 64 * 2**20
+PRIVATE = ("admin.key", "tls")
+ATTEMPTS = 5
+"""Snapshots tried when models are being deleted at the same time."""
+
+
+class UnknownStateFolder(NotFound):
+    what = "state folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup file holds."""
+
+    created_at: datetime.datetime
+    models: int
+    tenants: int
+    contents: int
+    size_bytes: int
+
+
+def back_up(state_dir: Path, target: Path, now: datetime.datetime) -> Backup:
+    """Write a backup of `state_dir`, whether a box runs on it or not, to the new file `target`.
+
+    Raises: AlreadyExists (`target`), UnknownStateFolder, BadArchive when a content is damaged, StorageFull; then nothing is left behind.
+    """
+    if target.exists():
+        raise AlreadyExists(name=str(target))
+    if not (state_dir / DATABASE).is_file():
+        raise UnknownStateFolder(name=str(state_dir))
+    held = state_dir / "scratch" / f"backup-{uuid.uuid4().hex}"
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with full_disk_is_typed():
+            _hold(state_dir, held)
+            backup = _write(held, part, now)
+            sync_file(part)
+            os.rename(part, target)
+            sync_folder(target.parent)
+        return backup
+    finally:
+        remove(held)
+        part.unlink(missing_ok=True)
+
+
+def restore(source: Path, state_dir: Path) -> Backup:
+    """Make `state_dir` from a backup. Every file is checked against its hash before anything of it is used.
+
+    Raises: AlreadyExists (the folder is not empty), BadArchive (damaged, or made by a newer version), StorageFull; then the folder is as it was.
+    """
+    if state_dir.exists() and any(state_dir.iterdir()):
+        raise AlreadyExists(name=str(state_dir))
+    state_dir.parent.mkdir(parents=True, exist_ok=True)
+    part = state_dir.with_name(f".{state_dir.name}.{uuid.uuid4().hex}.part")
+    try:
+        with full_disk_is_typed():
+            part.mkdir(mode=0o700)
+            backup = _extract(source, part)
+            os.rename(part, state_dir)
+            sync_folder(state_dir.parent)
+        return backup
+    finally:
+        remove(part)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _hold(state_dir: Path, held: Path) -> None:
+    """Copy the database and link what it refers to into `held`. Raises: InUse when models are deleted faster than this."""
+    for _ in range(ATTEMPTS):
+        remove(held)
+        held.mkdir(parents=True, mode=0o700)
+        _copy_database(state_dir / DATABASE, held / DATABASE)
+        with contextlib.suppress(FileNotFoundError):  # deleted between the copy and the link: take a newer copy
+            for sha256 in _contents(held / DATABASE):
+                _link(state_dir / "blobs" / sha256[:2] / sha256, held / "blobs" / sha256[:2] / sha256)
+            for name in PRIVATE:
+                if (state_dir / name).exists():
+                    _link(state_dir / name, held / name)
+            return
+    raise InUse(name=str(state_dir))
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """A consistent copy in one file, also while the box writes."""
+    with contextlib.closing(sqlite3.connect(source)) as live, contextlib.closing(sqlite3.connect(target)) as copy:
+        live.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+
+
+def _contents(database: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return [row[0] for row in connection.execute("SELECT sha256 FROM blob ORDER BY sha256")]
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=os.link)
+    else:
+        os.link(source, target)
+
+
+def _write(held: Path, part: Path, now: datetime.datetime) -> Backup:
+    manifest = _manifest(held, now)
+    with private_file(part) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        text = json.dumps(manifest, indent=1).encode()
+        info = tarfile.TarInfo(MANIFEST)
+        info.size, info.mode = len(text), 0o600
+        archive.addfile(info, io.BytesIO(text))
+        for name in manifest["files"]:
+            archive.add(held / name, arcname=name, recursive=False)
+    return _described(manifest)
+
+
+def _manifest(held: Path, now: datetime.datetime) -> dict[str, Any]:
+    """Hashes of everything, each content compared with its name. Raises: BadArchive."""
+    for path in sorted((held / "blobs").glob("*/*")):
+        if content_digest(path) != path.name:
+            raise BadArchive(
+                reason=f"content {path.name} of the state folder is damaged; delete the models that use it first"
+            )
+    files = {
+        path.relative_to(held).as_posix(): {
+            "sha256": hash_of(path),
+            "size": path.stat().st_size,
+            "modified_ns": path.stat().st_mtime_ns,
+        }
+        for path in sorted(held.rglob("*"))
+        if path.is_file()
+    }
+    with contextlib.closing(sqlite3.connect(held / DATABASE)) as connection:
+        counts = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("model", "tenant", "blob")
+        }
+    return {"format": FORMAT, "created_at": now.isoformat(), "counts": counts, "files": files}
+
+
+def _described(manifest: Mapping[str, Any]) -> Backup:
+    counts = manifest["counts"]
+    return Backup(
+        datetime.datetime.fromisoformat(manifest["created_at"]),
+        counts["model"],
+        counts["tenant"],
+        counts["blob"],
+        sum(entry["size"] for entry in manifest["files"].values()),
+    )
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _extract(source: Path, part: Path) -> Backup:
+    """Raises: BadArchive."""
+    try:
+        with tarfile.open(source, "r:") as archive:
+            members = iter(archive)
+            manifest = _read_manifest(archive, next(members, None))
+            backup = _described(manifest)
+            missing = dict(manifest["files"])
+            for member in members:
+                entry = missing.pop(member.name, None)
+                if entry is None or not member.isreg():
+                    raise BadArchive(reason=f"{member.name!r} does not belong into a backup")
+                _extract_file(archive, member, entry, part)
+    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadArchive(reason=f"this is no backup, or it is damaged: {error}") from error
+    if missing:
+        raise BadArchive(reason=f"the backup is cut short: {next(iter(missing))} is missing")
+    _check_database(part / DATABASE)
+    return backup
+
+
+def _read_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> dict[str, Any]:
+    stream = archive.extractfile(member) if member is not None and member.name == MANIFEST else None
+    if stream is None or member is None or member.size > MANIFEST_BYTES_MAX:
+        raise BadArchive(reason="this is no backup of a box: it does not begin with its manifest")
+    manifest: dict[str, Any] = json.loads(stream.read())
+    if manifest["format"] != FORMAT:
+        raise BadArchive(reason=f"the backup has format {manifest['format']}; this version reads {FORMAT}")
+    return manifest
+
+
+def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Mapping[str, Any], part: Path) -> None:
+    """One file, hashed while it is written. Raises: BadArchive."""
+    pure = PurePosixPath(member.name)
+    if pure.is_absolute() or ".." in pure.parts or pure.parts[0] not in (DATABASE, "blobs", *PRIVATE):
+        raise BadArchive(reason=f"{member.name!r} does not belong into a backup")
+    target = part.joinpath(*pure.parts)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    digest = hashlib.sha256()
+    stream = archive.extractfile(member)
+    assert stream is not None
+    with private_file(target) as file:
+        for block in _blocks(stream):
+            digest.update(block)
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    if digest.hexdigest() != entry["sha256"]:
+        raise BadArchive(reason=f"{member.name} in the backup is damaged")
+    os.utime(target, ns=(int(entry["modified_ns"]), int(entry["modified_ns"])))
+    sync_folder(target.parent)
+
+
+def _blocks(stream: Any) -> Iterator[bytes]:
+    while block := stream.read(CHUNK_BYTES):
+        yield block
+
+
+def _check_database(database: Path) -> None:
+    """Raises: BadArchive."""
+    if not database.is_file():
+        raise BadArchive(reason="the backup holds no database")
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise BadArchive(reason=f"the database in the backup is damaged: {error}") from error
+    if verdict != "ok":
+        raise BadArchive(reason=f"the database in the backup is damaged: {verdict}")
+    if not is_known(current_revision(database)):
+        raise BadArchive(reason="the backup was made by a newer version; update this one first")

@@ -1,0 +1,101 @@
+"""Where rows and blobs meet: content is published and removed on the writer thread only, so a row and its file cannot part."""
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TypeVar
+
+from sqlmodel import Session, col, select
+
+from appliance.clock import Clock
+from appliance.modelstore.store.blobs import Blobs, Staged
+from appliance.modelstore.store.database import Database
+from appliance.modelstore.store.repository import Changes, Repository
+from appliance.modelstore.store.tables import AssetRow, BlobRow, ModelRow, VariantRow
+
+T = TypeVar("T")
+OnRemoved = Callable[[Collection[str]], Awaitable[None]]
+
+
+def used_contents(session: Session) -> set[str]:
+    """Digests that some row needs."""
+    variants = session.exec(select(VariantRow.content_sha256)).all()
+    assets = session.exec(select(AssetRow.content_sha256)).all()
+    return {sha256 for sha256 in (*variants, *assets) if sha256}
+
+
+def drop_unused(session: Session, contents: Iterable[str]) -> list[str]:
+    """Remove the rows of those contents that nothing uses; their files may go once this is committed."""
+    session.flush()
+    gone = sorted(set(contents) - used_contents(session))
+    for sha256 in gone:
+        if row := session.get(BlobRow, sha256):
+            session.delete(row)
+    return gone
+
+
+def contents_of(session: Session, model_id: str) -> list[str]:
+    """Digests of a model's variants and assets."""
+    variants = session.exec(select(VariantRow.content_sha256).where(VariantRow.model_id == model_id)).all()
+    assets = session.exec(select(AssetRow.content_sha256).where(AssetRow.model_id == model_id)).all()
+    return sorted({sha256 for sha256 in (*variants, *assets) if sha256})
+
+
+class Contents(Repository):
+    """Blobs under the protection of the writer thread."""
+
+    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
+        super().__init__(database, clock)
+        self.blobs = blobs
+        self.on_removed: list[OnRemoved] = []
+        """Awaited with the digests of contents that have left the disk."""
+
+    async def _write_with(self, staged: Collection[Staged], work: Callable[[Session], tuple[T, Changes]]) -> T:
+        """Publish content and commit `work` in one step; when that fails, the content goes again. Raises: StorageFull."""
+        now = self.clock.wall_now()
+
+        def publish(session: Session) -> tuple[T, Changes]:
+            for one in staged:
+                self._publish(session, one, now)
+            return work(session)
+
+        try:
+            return await self._write(publish)
+        except BaseException:
+            if staged:
+                await asyncio.shield(self._remove_files([one.sha256 for one in staged], staged))
+            raise
+
+    def _publish(self, session: Session, staged: Staged, now: datetime.datetime) -> None:
+        blob = self.blobs.publish(staged)
+        if session.get(BlobRow, blob.sha256) is None:
+            session.add(
+                BlobRow(sha256=blob.sha256, size_bytes=blob.size_bytes, modified_ns=blob.modified_ns, created_at=now)
+            )
+            session.flush()
+
+    async def _remove_files(self, contents: Collection[str], staged: Collection[Staged] = ()) -> None:
+        """Remove content that has no row; on the writer thread, so that no import can publish the same content meanwhile."""
+
+        def work(session: Session) -> list[str]:
+            for one in staged:
+                self.blobs.discard(one)
+            gone = [sha256 for sha256 in contents if session.get(BlobRow, sha256) is None]
+            for sha256 in gone:
+                self.blobs.remove(sha256)
+            return gone
+
+        if (contents or staged) and (gone := await self.database.write(work)):
+            for hook in self.on_removed:
+                await hook(gone)
+
+    async def content_rows(self, tenant: str) -> dict[str, int]:
+        """Digest to bytes of what a tenant's models hold, each once."""
+
+        def work(session: Session) -> dict[str, int]:
+            models = select(ModelRow.id).where(ModelRow.tenant == tenant)
+            found = {sha256 for id in session.exec(models).all() for sha256 in contents_of(session, id)}
+            rows = session.exec(select(BlobRow).where(col(BlobRow.sha256).in_(found)))
+            return {row.sha256: row.size_bytes for row in rows}
+
+        return await self._read(work)

@@ -1,0 +1,100 @@
+"""Decisions in the store: the newest so many, with the applications that each concerned."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from sqlmodel import Session, col, delete, exists, insert, select, text
+
+from appliance.domain.decisions import DecisionRecord
+from appliance.modelstore.store.repository import PAGE, Repository
+from appliance.modelstore.store.tables import DecisionApplicationRow, DecisionRow, TenantRow
+
+_LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = 'decision'")
+"""The highest id that there ever was, kept by SQLite; none before the first."""
+
+
+class Decisions(Repository):
+    """Decisions by id; ids grow with time and are never used again."""
+
+    async def add_decisions(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
+        """Append in order, and remove the oldest beyond `rows_max`, in one transaction. Raises: StorageFull."""
+
+        if not records:
+            return
+
+        def work(session: Session) -> None:
+            connection = (
+                session.connection()
+            )  # plain statements: objects would cost four times as much, of a busy interpreter
+            first = (connection.execute(_LAST_ID).scalar() or 0) + 1
+            connection.execute(insert(DecisionRow), [_row(id, record) for id, record in enumerate(records, first)])
+            links = _links(first, records, set(session.exec(select(TenantRow.name))))
+            if links:
+                connection.execute(insert(DecisionApplicationRow), links)
+            oldest = first + len(records) - rows_max
+            connection.execute(delete(DecisionRow).where(col(DecisionRow.id) < oldest))
+
+        await self.database.write(work)
+
+    async def decisions(
+        self,
+        tenant: str | None = None,
+        *,
+        kind: str | None = None,
+        application: str | None = None,
+        before: int | None = None,
+        limit: int = PAGE,
+    ) -> list[DecisionRecord]:
+        """Newest first, those older than the id `before`; of all, or those that concerned a tenant's applications, or one application (by id)."""
+        query = select(DecisionRow).order_by(col(DecisionRow.id).desc()).limit(limit)
+        if kind is not None:
+            query = query.where(DecisionRow.kind == kind)
+        if before is not None:
+            query = query.where(col(DecisionRow.id) < before)
+        if tenant is not None or application is not None:
+            link = select(DecisionApplicationRow.decision_id).where(
+                DecisionApplicationRow.decision_id == DecisionRow.id
+            )
+            if tenant is not None:
+                link = link.where(DecisionApplicationRow.tenant == tenant)
+            if application is not None:
+                link = link.where(DecisionApplicationRow.application == application)
+            query = query.where(exists(link))
+        return await self._read(lambda session: _records(session, session.exec(query).all()))
+
+
+def _row(id: int, record: DecisionRecord) -> dict[str, Any]:
+    """The documents are compressed: a decision over many applications is kilobytes of equal words."""
+    document = {"problem": record.problem, "answer": record.answer, "sharing": record.sharing}
+    body = zlib.compress(orjson.dumps(document), 3)
+    return {"id": id, "at": record.at, "kind": record.kind, "application": record.application, "body": body}
+
+
+def _links(first: int, records: Sequence[DecisionRecord], tenants: set[str]) -> list[dict[str, Any]]:
+    """Without those of tenants that were deleted since: a new tenant of the same name must not see them."""
+    return [
+        {"decision_id": id, "application": application, "tenant": tenant}
+        for id, record in enumerate(records, first)
+        for application, tenant in record.concerned
+        if tenant in tenants
+    ]
+
+
+def _records(session: Session, rows: Sequence[DecisionRow]) -> list[DecisionRecord]:
+    ids = [row.id for row in rows]
+    query = select(DecisionApplicationRow).where(col(DecisionApplicationRow.decision_id).in_(ids))
+    concerned: dict[int, list[tuple[str, str]]] = {}
+    for link in session.exec(query.order_by(col(DecisionApplicationRow.application))):
+        concerned.setdefault(link.decision_id, []).append((link.application, link.tenant))
+    return [_record(row, concerned.get(row.id or 0, ())) for row in rows]
+
+
+def _record(row: DecisionRow, concerned: Sequence[tuple[str, str]]) -> DecisionRecord:
+    body = orjson.loads(zlib.decompress(row.body))
+    assert row.id is not None
+    sharing = body.get("sharing", {})  # the first rows had none
+    return DecisionRecord(
+        row.at, row.kind, row.application, tuple(concerned), body["problem"], body["answer"], row.id, sharing
+    )

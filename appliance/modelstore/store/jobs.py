@@ -1,0 +1,103 @@
+"""Import jobs in the store."""
+
+import datetime
+
+from sqlmodel import Session, col, select
+
+from appliance.domain.errors import UnknownJob
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.states import JOB_MOVES, JobState, move
+from appliance.modelstore.store.repository import PAGE, Change, Changes, Repository
+from appliance.modelstore.store.tables import JobRow
+
+UNFINISHED = (JobState.QUEUED.value, JobState.RUNNING.value)
+
+
+def job_row(session: Session, id: str) -> JobRow:
+    """Raises: UnknownJob."""
+    row = session.get(JobRow, id)
+    if row is None:
+        raise UnknownJob(name=id)
+    return row
+
+
+def new_job_row(id: str, model: str, request: ImportRequest, now: datetime.datetime) -> JobRow:
+    """A queued job."""
+    return JobRow(
+        id=id,
+        tenant=request.tenant,
+        model_id=model,
+        state=JobState.QUEUED.value,
+        stage="queued",
+        percent=0.0,
+        message="",
+        error="",
+        request=request,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+class Jobs(Repository):
+    """Jobs by id; ids sort by time of creation, newest last."""
+
+    async def job(self, id: str) -> JobRecord:
+        """Raises: UnknownJob."""
+        return await self._read(lambda session: job_row(session, id).to_job())
+
+    async def jobs(
+        self, tenant: str | None = None, *, model_id: str | None = None, before: str = "", limit: int = PAGE
+    ) -> list[JobRecord]:
+        """Newest first, those older than the job `before`; of one tenant, of one model, or of all."""
+        query = select(JobRow).order_by(col(JobRow.id).desc()).limit(limit)
+        if tenant is not None:
+            query = query.where(JobRow.tenant == tenant)
+        if model_id is not None:
+            query = query.where(JobRow.model_id == model_id)
+        if before:
+            query = query.where(col(JobRow.id) < before)
+        return await self._read(lambda session: [row.to_job() for row in session.exec(query)])
+
+    async def unfinished_jobs(self) -> list[tuple[JobRecord, ImportRequest]]:
+        """What is queued or was running, oldest first, with what was asked for."""
+        query = select(JobRow).where(col(JobRow.state).in_(UNFINISHED)).order_by(col(JobRow.id))
+        return await self._read(lambda session: [(row.to_job(), row.request) for row in session.exec(query)])
+
+    async def update_job(
+        self,
+        id: str,
+        *,
+        state: JobState | None = None,
+        stage: str | None = None,
+        percent: float | None = None,
+        message: str | None = None,
+        error: str | None = None,
+    ) -> JobRecord:
+        """Change what is given; the percentage never falls. Raises: UnknownJob."""
+        now = self.clock.wall_now()
+
+        def work(session: Session) -> tuple[JobRecord, Changes]:
+            row = job_row(session, id)
+            if state is not None and state != row.state:
+                row.state = move(JOB_MOVES, JobState(row.state), state).value
+            row.stage = row.stage if stage is None else stage
+            row.percent = row.percent if percent is None else max(row.percent, percent)
+            row.message = row.message if message is None else message
+            row.error = row.error if error is None else error
+            row.updated_at = now
+            record = row.to_job()
+            return record, [Change("job", id, record)]
+
+        return await self._write(work)
+
+    async def forget_jobs(self, before: datetime.datetime) -> int:
+        """Remove finished jobs last changed before a time; returns how many."""
+
+        def work(session: Session) -> tuple[int, Changes]:
+            query = select(JobRow).where(col(JobRow.state).not_in(UNFINISHED), col(JobRow.updated_at) < before)
+            rows = session.exec(query).all()
+            for row in rows:
+                session.delete(row)
+            return len(rows), [Change("job", row.id, None) for row in rows]
+
+        return await self._write(work)

@@ -1,0 +1,266 @@
+"""Models and variants in the store, from acceptance to deletion, together with their content."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from sqlmodel import Session, col, select
+
+from appliance.clock import Clock
+from appliance.domain.catalogue import Model, TaskSpec, Variant
+from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
+from appliance.domain.states import VARIANT_MOVES, VariantState, move
+from appliance.modelstore.store.blobs import Blobs, Staged
+from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
+from appliance.modelstore.store.database import Database
+from appliance.modelstore.store.repository import PAGE, Change, Changes
+from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantRow
+from appliance.modelstore.store.tenants import tenant_row
+
+OnDelete = Callable[[str], Awaitable[None]]
+
+
+def model_row(session: Session, id: str) -> ModelRow:
+    """Raises: UnknownModel, also while it is being deleted."""
+    row = session.get(ModelRow, id)
+    if row is None or row.deleted_at is not None:
+        raise UnknownModel(name=id)
+    return row
+
+
+def load_models(session: Session, rows: Iterable[ModelRow]) -> list[Model]:
+    """Rows with their variants, in three statements."""
+    rows = list(rows)
+    variants: dict[str, list[Variant]] = {row.id: [] for row in rows}
+    query = select(VariantRow).where(col(VariantRow.model_id).in_(variants)).order_by(col(VariantRow.ordinal))
+    for row in session.exec(query):
+        variants[row.model_id].append(row.to_variant())
+    assets: dict[str, dict[str, str]] = {row.id: {} for row in rows}
+    for asset in session.exec(select(AssetRow).where(col(AssetRow.model_id).in_(assets)).order_by(col(AssetRow.name))):
+        assets[asset.model_id][asset.name] = asset.content_sha256
+    return [row.to_model(tuple(variants[row.id]), assets[row.id]) for row in rows]
+
+
+def model_change(session: Session, id: str) -> Change:
+    """The announcement of a model as this transaction leaves it."""
+    session.flush()
+    row = session.get(ModelRow, id)
+    gone = row is None or row.deleted_at is not None
+    return Change("model", id, None if row is None or gone else load_models(session, [row])[0])
+
+
+def add_model(session: Session, row: ModelRow) -> Change:
+    """Insert within a transaction. Raises: UnknownTenant, AlreadyExists."""
+    tenant_row(session, row.tenant)
+    if session.get(ModelRow, row.id) is not None:
+        raise AlreadyExists(name=row.name)
+    session.add(row)
+    return model_change(session, row.id)
+
+
+def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Change:
+    """Insert or replace within a transaction. Raises: UnknownModel."""
+    model_row(session, variant.model_id)
+    row = session.get(VariantRow, variant.id)
+    if row is None:
+        ordinals = session.exec(select(VariantRow.ordinal).where(VariantRow.model_id == variant.model_id)).all()
+        row = VariantRow(
+            id=variant.id,
+            model_id=variant.model_id,
+            name=variant.name,
+            ordinal=max(ordinals, default=-1) + 1,
+            precision=variant.precision.value,
+            size_bytes=variant.size_bytes,
+            inputs=variant.inputs,
+            outputs=variant.outputs,
+            state=variant.state.value,
+        )
+        session.add(row)
+    elif row.state != variant.state.value:
+        move(VARIANT_MOVES, VariantState(row.state), variant.state)
+    row.take(variant)
+    row.axes = row.axes if axes is None else axes
+    return model_change(session, variant.model_id)
+
+
+class Models(Contents):
+    """Models with their variants. `on_delete` hooks are awaited between the end of new requests and the removal of the rows."""
+
+    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
+        super().__init__(database, clock, blobs)
+        self.on_delete: list[OnDelete] = []
+        self._deletions: dict[str, asyncio.Task[None]] = {}
+
+    async def model(self, id: str) -> Model:
+        """Raises: UnknownModel."""
+        return await self._read(lambda session: load_models(session, [model_row(session, id)])[0])
+
+    async def models(
+        self, tenant: str | None = None, after: str = "", limit: int = PAGE, *, with_shared: bool = False
+    ) -> list[Model]:
+        """By id, those after the id `after`: a tenant's own (and what others share with all), or everyone's."""
+        query = select(ModelRow).where(col(ModelRow.deleted_at).is_(None), col(ModelRow.id) > after)
+        if tenant is not None:
+            own = col(ModelRow.tenant) == tenant
+            query = query.where(own | col(ModelRow.shared) if with_shared else own)
+        query = query.order_by(col(ModelRow.id)).limit(limit)
+        return await self._read(lambda session: load_models(session, session.exec(query)))
+
+    async def update_model(self, id: str, *, task: TaskSpec | None = None, shared: bool | None = None) -> Model:
+        """Change what is given. Raises: UnknownModel; InUse when sharing ends while others' applications use it."""
+
+        def work(session: Session) -> tuple[Model, Changes]:
+            row = model_row(session, id)
+            if shared is False:
+                _refuse_if_used_by_others(session, row)
+            row.task = row.task if task is None else task
+            row.shared = row.shared if shared is None else shared
+            change = model_change(session, id)
+            assert isinstance(change.value, Model)
+            return change.value, [change]
+
+        return await self._write(work)
+
+    async def put_assets(self, id: str, files: Mapping[str, Staged]) -> Model:
+        """Add or replace files that serving needs beside the graph. Raises: UnknownModel, StorageFull."""
+
+        def work(session: Session) -> tuple[Model, Changes]:
+            model_row(session, id)
+            for name, staged in files.items():
+                row = session.get(AssetRow, (id, name)) or AssetRow(
+                    model_id=id, name=name, content_sha256=staged.sha256
+                )
+                row.content_sha256 = staged.sha256
+                session.add(row)
+            change = model_change(session, id)
+            assert isinstance(change.value, Model)
+            return change.value, [change]
+
+        return await self._write_with(list(files.values()), work)
+
+    # -- variants ------------------------------------------------------------------------------------------------------
+
+    async def variant(self, id: str) -> Variant:
+        """Raises: UnknownVariant."""
+
+        def work(session: Session) -> Variant:
+            row = session.get(VariantRow, id)
+            if row is None:
+                raise UnknownVariant(name=id)
+            return row.to_variant()
+
+        return await self._read(work)
+
+    async def variants_of(self, content_sha256: str) -> list[tuple[Variant, TaskSpec, Axes]]:
+        """Every servable variant of a content with what profiling it takes."""
+
+        def work(session: Session) -> list[tuple[Variant, TaskSpec, Axes]]:
+            query = select(VariantRow, ModelRow).join(ModelRow).where(VariantRow.content_sha256 == content_sha256)
+            found = [(row.to_variant(), model.task, row.axes or {}) for row, model in session.exec(query)]
+            return [one for one in found if one[0].servable]
+
+        return await self._read(work)
+
+    async def put_variant(
+        self, variant: Variant, content: Staged | None = None, axes: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Variant:
+        """Insert or replace a variant; new content is published in the same step, on the writer thread.
+
+        `axes` are the roles of the inputs' axes, kept for profiling it again; None leaves them as they are.
+
+        Raises: UnknownModel, StorageFull (the content is then discarded).
+        """
+        assert content is None or content.sha256 == variant.content_sha256, "the variant names other content"
+
+        def work(session: Session) -> tuple[Variant, Changes]:
+            return variant, [save_variant(session, variant, None if axes is None else dict(axes))]
+
+        return await self._write_with([content] if content else [], work)
+
+    async def set_variant_state(self, id: str, state: VariantState, reason: str = "") -> Variant:
+        """Raises: UnknownVariant. An illegal move is our own mistake and asserts."""
+
+        def work(session: Session) -> tuple[Variant, Changes]:
+            row = session.get(VariantRow, id)
+            if row is None:
+                raise UnknownVariant(name=id)
+            if row.state != state.value:
+                row.state = move(VARIANT_MOVES, VariantState(row.state), state).value
+            row.reason = reason
+            return row.to_variant(), [model_change(session, row.model_id)]
+
+        return await self._write(work)
+
+    async def fail_content(self, sha256: str, reason: str) -> list[str]:
+        """Mark every variant of a content as failed; returns their ids."""
+
+        def work(session: Session) -> tuple[list[str], Changes]:
+            rows = session.exec(select(VariantRow).where(VariantRow.content_sha256 == sha256)).all()
+            for row in rows:
+                row.state, row.reason = VariantState.FAILED.value, reason
+            return [row.id for row in rows], [
+                model_change(session, id) for id in sorted({row.model_id for row in rows})
+            ]
+
+        return await self._write(work)
+
+    async def delete_variant(self, id: str) -> None:
+        """Remove one variant; its content goes when no other variant uses it. Raises: UnknownVariant."""
+
+        def work(session: Session) -> tuple[list[str], Changes]:
+            row = session.get(VariantRow, id)
+            if row is None:
+                raise UnknownVariant(name=id)
+            content, model = row.content_sha256, row.model_id
+            session.delete(row)
+            return drop_unused(session, [content] if content else []), [model_change(session, model)]
+
+        await self._remove_files(await self._write(work))
+
+    # -- deletion ------------------------------------------------------------------------------------------------------
+
+    async def delete_model(self, id: str) -> None:
+        """Stop new requests, wait for running ones (`on_delete` hooks), then remove rows and content.
+
+        Once acknowledged in the database it goes through, at the next start at the latest, also when the caller is cancelled.
+        Raises: UnknownModel; InUse while another tenant's application uses it.
+        """
+        task = self._deletions.get(id)
+        if task is None:
+            task = asyncio.create_task(self._delete_model(id), name=f"delete {id}")
+            self._deletions[id] = task
+            task.add_done_callback(lambda _done: self._deletions.pop(id, None))
+        await asyncio.shield(task)
+
+    async def _delete_model(self, id: str) -> None:
+        now = self.clock.wall_now()
+
+        def mark(session: Session) -> tuple[None, Changes]:
+            row = model_row(session, id)
+            _refuse_if_used_by_others(session, row)
+            row.deleted_at = now
+            applications = session.exec(select(ApplicationRow).where(ApplicationRow.model_id == id)).all()
+            for application in applications:
+                session.delete(application)
+            return None, [*(Change("application", one.id, None) for one in applications), Change("model", id, None)]
+
+        await self._write(mark)
+        for hook in self.on_delete:
+            await hook(id)
+        await self._remove_files(await self._write(lambda session: (remove_model(session, id), [])))
+
+
+def remove_model(session: Session, id: str) -> list[str]:
+    """Remove a model's rows within a transaction; returns contents that nobody uses any more."""
+    contents = contents_of(session, id)
+    for application in session.exec(select(ApplicationRow).where(ApplicationRow.model_id == id)):
+        session.delete(application)
+    session.flush()
+    if row := session.get(ModelRow, id):
+        session.delete(row)
+    return drop_unused(session, contents)
+
+
+def _refuse_if_used_by_others(session: Session, row: ModelRow) -> None:
+    others = select(ApplicationRow.id).where(ApplicationRow.model_id == row.id, ApplicationRow.tenant != row.tenant)
+    if session.exec(others).first() is not None:
+        raise InUse(name=row.id)

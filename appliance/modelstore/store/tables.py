@@ -1,0 +1,277 @@
+"""The tables. Rows never leave this package: `to_…` functions turn them into domain values.
+
+A change here needs a migration (`migrations/versions`); a test compares the two.
+"""
+
+import datetime
+from collections.abc import Mapping
+
+from sqlalchemy import BigInteger, Column, LargeBinary, MetaData
+from sqlmodel import Field, SQLModel, UniqueConstraint
+
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.catalogue import (
+    Accuracy,
+    Application,
+    Model,
+    Precision,
+    Profile,
+    Quota,
+    TaskSpec,
+    Tenant,
+    TensorSpec,
+    Variant,
+)
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.states import JobState, VariantState
+from appliance.domain.uploads import UploadRecord
+from appliance.modelstore.store.columns import Document, Moment
+
+Axes = dict[str, tuple[str, ...]]
+
+
+class Row(SQLModel):
+    """Base of the tables, with names for constraints so that SQLite can alter them in batches."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class TenantRow(Row, table=True):
+    __tablename__ = "tenant"
+    name: str = Field(primary_key=True)
+    quota: Quota = Field(sa_column=Column(Document(Quota), nullable=False))
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+    def to_tenant(self) -> Tenant:
+        return Tenant(self.name, self.quota)
+
+
+class KeyRow(Row, table=True):
+    __tablename__ = "access_key"
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    role: str
+    sha256: bytes = Field(sa_column=Column(LargeBinary, nullable=False, unique=True))
+    applications: tuple[str, ...] = Field(sa_column=Column(Document(tuple[str, ...]), nullable=False))
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    expires_at: datetime.datetime | None = Field(default=None, sa_column=Column(Moment))
+    label: str = ""
+
+    def to_key(self) -> KeyRecord:
+        return KeyRecord(
+            self.id,
+            self.tenant,
+            Role(self.role),
+            self.sha256,
+            self.created_at,
+            self.applications,
+            self.expires_at,
+            self.label,
+        )
+
+
+class ModelRow(Row, table=True):
+    __tablename__ = "model"
+    __table_args__ = (UniqueConstraint("tenant", "name"),)
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name")
+    name: str
+    task: TaskSpec = Field(sa_column=Column(Document(TaskSpec), nullable=False))
+    shared: bool = False
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    deleted_at: datetime.datetime | None = Field(default=None, sa_column=Column(Moment))
+    """Set: deletion was acknowledged and waits for running requests; finished at the next start at the latest."""
+
+    def to_model(self, variants: tuple[Variant, ...], assets: Mapping[str, str]) -> Model:
+        return Model(self.id, self.tenant, self.name, self.task, variants, self.shared, assets)
+
+
+class BlobRow(Row, table=True):
+    __tablename__ = "blob"
+    sha256: str = Field(primary_key=True)
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    modified_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+
+class AssetRow(Row, table=True):
+    """A file that was uploaded beside the graph and is needed to serve."""
+
+    __tablename__ = "asset"
+    model_id: str = Field(foreign_key="model.id", ondelete="CASCADE", primary_key=True)
+    name: str = Field(primary_key=True)
+    content_sha256: str = Field(foreign_key="blob.sha256", index=True)
+
+
+class VariantRow(Row, table=True):
+    __tablename__ = "variant"
+    __table_args__ = (UniqueConstraint("model_id", "name"),)
+    id: str = Field(primary_key=True)
+    model_id: str = Field(foreign_key="model.id", ondelete="CASCADE")
+    name: str
+    ordinal: int
+    """Order of making within the model."""
+    precision: str
+    content_sha256: str | None = Field(default=None, foreign_key="blob.sha256", index=True)
+    """None for a variant that could not be made."""
+    size_bytes: int
+    inputs: tuple[TensorSpec, ...] = Field(sa_column=Column(Document(tuple[TensorSpec, ...]), nullable=False))
+    outputs: tuple[TensorSpec, ...] = Field(sa_column=Column(Document(tuple[TensorSpec, ...]), nullable=False))
+    state: str
+    height: int | None = None
+    width: int | None = None
+    accuracy: Accuracy | None = Field(default=None, sa_column=Column(Document(Accuracy)))
+    profile: Profile | None = Field(default=None, sa_column=Column(Document(Profile)))
+    reason: str = ""
+    batch_max: int = 1
+    axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
+    """Role of each axis of each input, as inspected; what profiling it again takes."""
+
+    def to_variant(self) -> Variant:
+        return Variant(
+            id=self.id,
+            model_id=self.model_id,
+            name=self.name,
+            precision=Precision(self.precision),
+            content_sha256=self.content_sha256 or "",
+            size_bytes=self.size_bytes,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            state=VariantState(self.state),
+            height=self.height,
+            width=self.width,
+            accuracy=self.accuracy,
+            profile=self.profile,
+            reason=self.reason,
+            batch_max=self.batch_max,
+        )
+
+    def take(self, variant: Variant) -> None:
+        """Copy every field of `variant` but its identity."""
+        self.precision = variant.precision.value
+        self.content_sha256 = variant.content_sha256 or None
+        self.size_bytes = variant.size_bytes
+        self.inputs, self.outputs = variant.inputs, variant.outputs
+        self.state = variant.state.value
+        self.height, self.width = variant.height, variant.width
+        self.accuracy, self.profile = variant.accuracy, variant.profile
+        self.reason, self.batch_max = variant.reason, variant.batch_max
+
+
+class ApplicationRow(Row, table=True):
+    __tablename__ = "application"
+    __table_args__ = (UniqueConstraint("tenant", "name"),)
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE")
+    name: str
+    model_id: str = Field(foreign_key="model.id", index=True)
+    latency_slo_ms: float | None = None
+    accuracy_min: float = 0.0
+    weight: float = 1.0
+    shared: bool = False
+
+    def to_application(self) -> Application:
+        return Application(
+            self.id,
+            self.tenant,
+            self.name,
+            self.model_id,
+            self.latency_slo_ms,
+            self.accuracy_min,
+            self.weight,
+            self.shared,
+        )
+
+    def take(self, application: Application) -> None:
+        """Copy every field of `application` but its identity."""
+        self.model_id = application.model_id
+        self.latency_slo_ms = application.latency_slo_ms
+        self.accuracy_min = application.accuracy_min
+        self.weight = application.weight
+        self.shared = application.shared
+
+
+class JobRow(Row, table=True):
+    """Jobs outlive their model, so that a failed or cancelled import can still be asked about."""
+
+    __tablename__ = "job"
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    model_id: str = Field(index=True)
+    state: str = Field(index=True)
+    stage: str
+    percent: float
+    message: str
+    error: str
+    request: ImportRequest = Field(sa_column=Column(Document(ImportRequest), nullable=False))
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    updated_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+    def to_job(self) -> JobRecord:
+        return JobRecord(
+            self.id,
+            self.tenant,
+            self.model_id,
+            JobState(self.state),
+            self.stage,
+            self.percent,
+            self.message,
+            self.error,
+            self.created_at,
+            self.updated_at,
+        )
+
+
+class UploadRow(Row, table=True):
+    """The offset is not here: it is the size of the spooled file."""
+
+    __tablename__ = "upload"
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    length: int | None = None
+    sha256: str | None = None
+    file_name: str = ""
+    created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    updated_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+    def to_upload(self, offset: int) -> UploadRecord:
+        return UploadRecord(
+            self.id, self.tenant, offset, self.length, self.sha256, self.file_name, self.created_at, self.updated_at
+        )
+
+
+class ResidentRow(Row, table=True):
+    """The builds that were in memory, most wanted first, so that a restarted box comes back warm."""
+
+    __tablename__ = "resident"
+    position: int = Field(primary_key=True)
+    build_id: str
+
+
+class DecisionRow(Row, table=True):
+    """What was decided, newest last; the oldest rows go as new ones come, and an id never comes twice."""
+
+    __tablename__ = "decision"
+    __table_args__ = {"sqlite_autoincrement": True}
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    kind: str
+    application: str | None = None
+    body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Problem and answer as JSON, compressed by zlib."""
+
+
+class DecisionApplicationRow(Row, table=True):
+    """An application that asked or was changed."""
+
+    __tablename__ = "decision_application"
+    decision_id: int = Field(foreign_key="decision.id", ondelete="CASCADE", primary_key=True)
+    application: str = Field(primary_key=True, index=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)

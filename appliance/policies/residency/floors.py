@@ -1,0 +1,54 @@
+"""Our own policy: memory is worth what it answers. Everybody's smallest variant first, the rest where it buys most accuracy for the requests to come.
+
+`worth` says what each variant of each application is worth over the next seconds: the chance of a request times the accuracy, less what a cold start costs,
+less what answers worse or not at all while it loads. Between requests (`rebalance`) memory is given out by worth per byte. So the floors, the smallest
+variants that will do, come first as long as anybody may ask for them; one that is surely not needed before it can be back makes room for an upgrade
+that is. A requester (`exchange`) gets the variant that is worth most after what others lose by giving way; §III's last resort is the fallback.
+"""
+
+from collections.abc import Sequence
+
+from appliance.policies.residency import ladder
+from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.exchange import Fall, best_exchange, falls
+from appliance.policies.residency.last_resort import force_out
+from appliance.policies.residency.rebalance import rebalance
+from appliance.policies.residency.requester import loads, no_room, stays, wanted_options
+from appliance.policies.residency.victims import NO_WISH
+from appliance.policies.residency.worth import Outlook
+
+
+class Floors:
+    """Ties by name. O(v²·n²) at worst for v variants and n applications that all must give way, O(v·n) where few do."""
+
+    def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
+        """See `EvictionPolicy`."""
+        if problem.request is None or problem.intent == "rebalance":
+            return rebalance(problem)
+        asker = problem.by_name[problem.request]
+        loaded = ladder.resident(asker)
+        wanted = wanted_options(problem, asker, loaded)
+        if not wanted:
+            return stays(asker)
+        outlook = Outlook(problem)
+        # Where nobody waits nobody gives way: what is worth that is found between requests.
+        found = falls(problem, outlook) if problem.intent == "serve" else []
+        for level in sorted({NO_WISH, *(fall.level for fall in found)}):
+            chosen = best_exchange(problem, outlook, wanted, [fall for fall in found if fall.level <= level])
+            if chosen is not None:
+                return loads(asker, *chosen)
+        forced = _forced(problem, asker, wanted, found) if found else None
+        return no_room(problem, asker, loaded) if forced is None else loads(asker, *forced)
+
+
+def _forced(
+    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Fall]
+) -> tuple[Option, list[Change]] | None:
+    """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least goes first."""
+    losses = {fall.prospect.application.name: fall.loss for fall in found if fall.after is None}
+    ranking = sorted(losses, key=lambda name: (losses[name], name))
+    for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
+        changes = force_out(problem, ranking, asker, smallest)
+        if changes is not None:
+            return smallest, changes
+    return None

@@ -1,0 +1,58 @@
+"""The framework's last resort (Edge-MultiAI §III-A and III-B1, EM-24), of `ws-bfe` and `iws-bfe`: minimalists are "forced to cold-start".
+
+The paper leaves the order open. Here: first the requester's variants are tried down to the smallest with replacement as the policy does it, so that
+nobody becomes cold for accuracy. Only when that fails, for the smallest variant: every minimalist is replaced, the policy's candidates first, then
+unloaded in the same order, until it fits; what turns out needless is given back.
+"""
+
+from collections.abc import Sequence
+
+from appliance.policies.residency import ladder
+from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
+from appliance.policies.residency.space import Space, bounded
+from appliance.policies.residency.victims import Victim, change, replaced, unloaded, victims
+
+
+def force_out(
+    problem: ResidencyProblem, ranking: Sequence[str], asker: ApplicationState, wanted: Option
+) -> list[Change] | None:
+    """The changes of others that let `wanted` fit; `ranking` names the minimalists, those to go first before."""
+    rank = {name: place for place, name in enumerate(ranking)}
+    moves = [*_ranked(problem, rank, replaces=True), *_ranked(problem, rank, replaces=False)]
+    own = Change(asker.name, asker.resident, wanted.name)
+    taken: dict[str, Change] = {}
+    space, loaded = Space(problem), ladder.resident(asker)
+    for victim in moves:
+        name = victim.application.name
+        held = victim.loaded if name not in taken else ladder.floor(victim.application)
+        freed = held.bytes - (0 if victim.after is None else victim.after.bytes)
+        if not space.spares(victim.application, freed, asker):
+            continue
+        if victim.after is not None and space.short_bytes(held, victim.after) > 0:
+            continue
+        space.take(victim.application, held, victim.after)
+        taken[name] = change(victim)
+        if space.short_bytes(loaded, wanted, beside=asker.pinned) > 0:
+            continue
+        if bounded(problem, (*_unloads_first(taken), own)):
+            return _needed(problem, _unloads_first(taken), own)
+    return None
+
+
+def _ranked(problem: ResidencyProblem, rank: dict[str, int], replaces: bool) -> list[Victim]:
+    found = victims(problem, replaced if replaces else unloaded)
+    last = len(rank)
+    return sorted(found, key=lambda victim: (victim.level, rank.get(victim.application.name, last)))
+
+
+def _unloads_first(taken: dict[str, Change]) -> list[Change]:
+    return sorted(taken.values(), key=lambda change: change.after is not None)
+
+
+def _needed(problem: ResidencyProblem, changes: list[Change], own: Change) -> list[Change]:
+    """Without the changes that the fit does not need: replacements that unloading has overtaken."""
+    for candidate in [c for c in changes if c.after is not None] + [c for c in changes if c.after is None]:
+        rest = [c for c in changes if c is not candidate]
+        if bounded(problem, (*rest, own)):
+            changes = rest
+    return changes

@@ -1,0 +1,192 @@
+"""Between requests: what memory should hold, told anew from nothing, and the changes that lead there. Part of our own policy.
+
+What each variant is worth says `worth.py`; what is there already is worth more than what must be loaded first. Which variants together are worth most is
+a knapsack with several choices for each application: answered exactly where there are few (`knapsack.py`; on Table II that is 0.2 points of
+utility), else a step at a time, each time the one that is worth most per byte: somebody's floor, or an upgrade.
+"""
+
+from operator import itemgetter
+
+from appliance.policies.residency import ladder
+from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.knapsack import Choice, best_choices
+from appliance.policies.residency.space import Space, bounded
+from appliance.policies.residency.victims import NO_WISH, broken_wish
+from appliance.policies.residency.windows import is_maximalist
+from appliance.policies.residency.worth import Outlook, Prospect
+
+_CHOICES_MAX = 24
+"""Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight applications with three variants each."""
+Step = tuple[float, str, Option]
+"""What it is worth per byte, the application, the variant that it gets."""
+
+
+def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
+    """`cold` where something is loaded, else `warm`. Nobody leaves but for somebody who comes."""
+    draft = _Draft(problem)
+    draft.hand_out()
+    changes = draft.changes()
+    if not changes:
+        return ResidencyPlan("warm", None, (), "nothing better fits")
+    reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after or 'nothing'}" for c in changes)
+    return ResidencyPlan("cold", None, changes, reason)
+
+
+class _Draft:
+    """Who holds what, beginning with what nobody may be without: variants that are pinned, in their windows, or wished for."""
+
+    def __init__(self, problem: ResidencyProblem) -> None:
+        self._problem = problem
+        self._space = Space(problem)
+        outlook = Outlook(problem)
+        free_bytes = self._space.free_bytes
+        self._prospects: dict[str, Prospect] = {}
+        self._held: dict[str, Option | None] = {}
+        self._choices: dict[str, list[Option]] = {}
+        self._worth: dict[str, dict[str | None, float]] = {}
+        for application in sorted(problem.applications, key=lambda a: a.name):
+            if application.pinned:
+                continue
+            prospect = outlook.of(application)
+            least = _least(problem, application, prospect.loaded)
+            self._space.take(application, prospect.loaded, least)
+            self._prospects[application.name] = prospect
+            self._held[application.name] = least
+            choices = self._choices[application.name] = _choices(prospect)
+            self._worth[application.name] = {None: prospect.worth(None), **{o.name: prospect.worth(o) for o in choices}}
+        self._grant_wishes(free_bytes)
+
+    def hand_out(self) -> None:
+        """To the choices that are worth most together; where there are many, or tenants have bounds, step by step."""
+        if self._problem.tenants or sum(map(len, self._choices.values())) > _CHOICES_MAX:
+            self._hand_out_by_steps()
+            return
+        items = [self._all_choices(name) for name in self._prospects]
+        for name, choice in zip(self._prospects, best_choices(items, self._space.free_bytes), strict=True):
+            if choice.option is not None and choice.bytes > 0:
+                self._take(name, choice.option)
+
+    def _all_choices(self, name: str) -> list[Choice]:
+        held, worth, loaded = self._held[name], self._worth[name], self._prospects[name].loaded
+        size = 0 if held is None else held.bytes
+        larger = (o for o in self._choices[name] if o.bytes > size)
+        return [
+            Choice(0, 0, worth[None if held is None else held.name], held),
+            *(
+                Choice(o.bytes - size, (o.bytes if o is loaded else o.peak_bytes) - size, worth[o.name], o)
+                for o in larger
+            ),
+        ]
+
+    def _hand_out_by_steps(self) -> None:
+        """The step that is worth most per byte, again and again, while one fits."""
+        steps = {name: step for name in self._prospects if (step := self._step(name)) is not None}
+        while steps:
+            _, name, option = max(steps.values(), key=itemgetter(0, 1))
+            if self._fits(name, option):
+                self._take(name, option)
+            again = self._step(name)
+            if again is None:
+                del steps[name]
+            else:
+                steps[name] = again
+
+    def changes(self) -> tuple[Change, ...]:
+        """Falls before loads, the load that gains most first."""
+        falls, loads = list[Change](), list[tuple[float, Change]]()
+        for name, prospect in self._prospects.items():
+            held, loaded = self._held[name], prospect.loaded
+            if held is loaded:
+                continue
+            change = Change(name, prospect.application.resident, None if held is None else held.name)
+            if held is None or (loaded is not None and held.bytes < loaded.bytes):
+                falls.append(change)
+            else:
+                worth = self._worth[name]
+                loads.append((worth[change.before] - worth[change.after], change))
+        falls.sort(key=lambda change: (change.after is not None, change.application))
+        loads.sort(key=lambda entry: (entry[0], entry[1].application))
+        return _within_bounds(self._problem, falls, [change for _, change in loads])
+
+    def _grant_wishes(self, free_bytes: int) -> None:
+        """Wished variants that fit into memory that is free now, the higher priority first."""
+        now_ns = self._problem.now_ns
+        wished = [
+            (-wish.priority, name, wish.variant)
+            for name, prospect in self._prospects.items()
+            for wish in prospect.application.wishes
+            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in ladder.ladder(prospect.application))
+        ]
+        for _, name, variant in sorted(wished):
+            prospect = self._prospects[name]
+            option = ladder.variant(prospect.application, variant)
+            loaded = prospect.loaded
+            grown = option.peak_bytes - (0 if loaded is None else loaded.bytes)
+            if (
+                (loaded is None or option.accuracy > loaded.accuracy)
+                and grown <= free_bytes
+                and self._fits(name, option)
+            ):
+                free_bytes -= grown
+                self._take(name, option)
+
+    def _step(self, name: str) -> Step | None:
+        """The application's next one that fits and is worth most per byte."""
+        held, worth = self._held[name], self._worth[name]
+        base, size = worth[None if held is None else held.name], 0 if held is None else held.bytes
+        best: Step | None = None
+        for option in self._choices[name]:
+            gain, grown = worth[option.name] - base, option.bytes - size
+            if grown <= 0 or gain <= 0 or (best is not None and gain / grown <= best[0]):
+                continue
+            if self._fits(name, option):
+                best = (gain / grown, name, option)
+        return best
+
+    def _fits(self, name: str, option: Option) -> bool:
+        prospect, held = self._prospects[name], self._held[name]
+        need = option.bytes if option is prospect.loaded else option.peak_bytes
+        if need - (0 if held is None else held.bytes) > self._space.free_bytes:
+            return False
+        return self._space.over_ceiling_bytes(prospect.application, held, option) <= 0
+
+    def _take(self, name: str, option: Option) -> None:
+        self._space.take(self._prospects[name].application, self._held[name], option)
+        self._held[name] = option
+
+
+def _choices(prospect: Prospect) -> list[Option]:
+    """What it may hold: every variant that will do, and what it has."""
+    options = ladder.ladder(prospect.application)
+    loaded = prospect.loaded
+    return options if loaded is None or loaded in options else [*options, loaded]
+
+
+def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Option | None) -> Option | None:
+    """The smallest that it may be left with: what it has while its window is open; else what breaks no wish."""
+    if loaded is None or is_maximalist(application, problem):
+        return loaded
+    if not application.wishes:
+        return None
+    lower = sorted((o for o in ladder.ladder(application) if o.bytes < loaded.bytes), key=lambda o: (o.bytes, o.name))
+    unbroken = (o for o in (None, *lower) if broken_wish(application, loaded, o, problem.now_ns) == NO_WISH)
+    return next(unbroken, loaded)
+
+
+def _within_bounds(problem: ResidencyProblem, falls: list[Change], loads: list[Change]) -> tuple[Change, ...]:
+    """All of them, or where that breaks a bound those that keep every bound at their moment, less the falls that nobody needs then."""
+    if not loads:
+        return ()
+    if bounded(problem, (*falls, *loads)):
+        return (*falls, *loads)
+    kept: list[Change] = []
+    for change in (*falls, *loads):
+        if bounded(problem, (*kept, change)):
+            kept.append(change)
+    if not any(load in kept for load in loads):
+        return ()
+    for fall in falls:
+        rest = [change for change in kept if change is not fall]
+        if bounded(problem, tuple(rest)):
+            kept = rest
+    return tuple(kept)

@@ -1,0 +1,90 @@
+"""How the paper's policies answer a requester: its variants from the most accurate down, and for each the policy's way to make room (§III-B1, EM-23).
+
+Attempts start from the unmodified state. Wishes are broken last, the lower priority first, and never for an upgrade.
+"""
+
+from collections.abc import Callable, Sequence
+
+from appliance.policies.residency import ladder
+from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.space import Space
+from appliance.policies.residency.victims import NO_WISH, Victim, levels
+
+MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Change] | None]
+"""The changes of others that let the option fit, or None."""
+LastResort = Callable[[ApplicationState, Option], list[Change] | None]
+
+
+def answer(
+    problem: ResidencyProblem,
+    found: Sequence[Victim],
+    make_room: MakeRoom,
+    last_resort: LastResort | None = None,
+) -> ResidencyPlan:
+    """The plan for `serve` and `procure`. After all else failed, `last_resort` is asked for whoever waits, the smallest variant first."""
+    if problem.request is None or problem.intent == "rebalance":
+        return ResidencyPlan("warm", None, (), "nobody asks, and this policy moves nothing by itself")
+    asker = problem.by_name[problem.request]
+    loaded = ladder.resident(asker)
+    wanted = wanted_options(problem, asker, loaded)
+    if not wanted:
+        return stays(asker)
+    space = Space(problem)
+    waits = loaded is None or problem.intent == "serve"
+    # A wish gives way to a request, not to a better variant of something that is resident.
+    for level in levels(found) if waits else (NO_WISH,):
+        allowed = [victim for victim in found if victim.level <= level]
+        for option in wanted:
+            changes = make_room(space, asker, option, allowed)
+            if changes is not None:
+                return loads(asker, option, changes)
+    for option in reversed(wanted) if last_resort is not None and waits else ():
+        assert last_resort is not None
+        changes = last_resort(asker, option)
+        if changes is not None:
+            return loads(asker, option, changes)
+    return no_room(problem, asker, loaded)
+
+
+def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> list[Option]:
+    """What may be loaded for the requester, most accurate first; empty where what it has will do.
+
+    To serve, any resident variant that may answer will do; to procure, only a more accurate one is worth a load.
+    """
+    options = ladder.ladder(asker)
+    if loaded is None:
+        return options
+    if problem.intent == "serve":
+        return [] if loaded in options else options
+    return [option for option in options if option.accuracy > loaded.accuracy]
+
+
+def stays(asker: ApplicationState) -> ResidencyPlan:
+    """Nothing is missing."""
+    return ResidencyPlan("warm", asker.resident, (), f"{asker.resident} of {asker.name} is in memory")
+
+
+def loads(asker: ApplicationState, option: Option, others: Sequence[Change]) -> ResidencyPlan:
+    """The others give way, then the requester's variant is loaded."""
+    own = Change(asker.name, asker.resident, option.name)
+    what = f"{option.name} of {asker.name} is loaded"
+    if not others:
+        reason = f"{what} into free memory"
+    else:
+        reason = f"{what}; for it {', '.join(_words(change) for change in others)}"
+    return ResidencyPlan("cold", option.name, (*others, own), reason)
+
+
+def no_room(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> ResidencyPlan:
+    """Not even the smallest fits; a better variant that does not is no failure."""
+    if loaded is not None and problem.intent == "procure":
+        return ResidencyPlan("warm", loaded.name, (), f"{asker.name} keeps {loaded.name}: nothing better fits")
+    return ResidencyPlan("failed", None, (), f"not even the smallest variant of {asker.name} fits")
+
+
+def _words(change: Change) -> str:
+    if change.after is None:
+        return f"{change.application} leaves"
+    if change.before is None:
+        return f"{change.application} gets {change.after}"
+    return f"{change.application} goes from {change.before} to {change.after}"

@@ -1,0 +1,165 @@
+"""What a variant in memory is worth from now on. Our own policy's view of forecasts, loads and cold starts.
+
+An application's requests come at their predicted times, give or take a Laplace residual whose mean size is known (`spread_ns`); without a forecast the next
+one comes at the rate that they had lately. A variant is worth the requests that are expected while it is there, times the accuracy that it has over the
+smallest one; having nothing when a request comes, be it absent or being loaded, costs `COLD_POINTS`. What comes later counts less, for until then the plan
+can be made anew. So one scale says what an upgrade is worth, what a floor is worth, and what it costs to change variants, and a floor gives way where it is
+surely not needed before it can be back.
+"""
+
+from collections.abc import Sequence
+from math import exp
+
+from appliance.policies.residency import ladder
+from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
+
+COLD_POINTS = 58.0
+"""How many points of accuracy on one request outweigh that it starts cold."""
+_COLD_POINTS_SHORT = 75.0
+"""The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the next."""
+_WIDER = 1.5
+"""Predictions are taken to be so much further off than they were in the mean. Those that were furthest off answered for no request, so they are not in it; and
+to take somebody's variant away for a prediction that is wrong costs more than to leave it for one that is right."""
+_LOADS = 2
+_SPREADS = 0.4
+"""A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take together by which it comes later: long
+enough that a change can pay."""
+_WAITS = 1.25
+"""A load takes this much longer than alone: on the box and in the lab loads take their turns with those of others."""
+_LEAST_RATE = 1e-15
+"""Requests a nanosecond of those of whom nothing is known: nobody is impossible, and memory that is left goes to them, too."""
+_FAR = 20.0
+"""In mean residuals: what is further away than this is not expected at all."""
+_NEARLY_LEVEL = 1e-4
+"""Where a density rises by less than this it is taken for level: the exact formula would lose its digits."""
+
+
+class Outlook:
+    """The applications of one problem, with how far a decision looks ahead."""
+
+    def __init__(self, problem: ResidencyProblem) -> None:
+        slowest_ns = max([option.load_ns for a in problem.applications for option in a.options], default=0)
+        self._now_ns = problem.now_ns
+        self._delta_ns = problem.delta_ns
+        self._loads_ns = _LOADS * slowest_ns
+        self._free_bytes = problem.memory_bytes - problem.held_bytes
+        self._floors = {application.name: ladder.floor(application) for application in problem.applications}
+        is_short = sum([floor.bytes for floor in self._floors.values()]) > problem.memory_bytes
+        self._cold_points = _COLD_POINTS_SHORT if is_short else COLD_POINTS
+
+    def of(self, application: ApplicationState) -> "Prospect":
+        spread_ns = _WIDER * (self._delta_ns if application.spread_ns is None else application.spread_ns) or 1
+        patience_ns = (self._loads_ns + _SPREADS * spread_ns) or 1
+        first_ns = application.next_request_ns
+        predicted_ns = () if first_ns is None else (first_ns, *application.later_requests_ns)
+        arrivals = Arrivals(self._now_ns, predicted_ns, application.rate_rps, spread_ns, patience_ns)
+        return Prospect(application, self._floors[application.name], arrivals, self._free_bytes, self._cold_points)
+
+
+class Arrivals:
+    """When an application's requests come, as a distribution each; one that comes after s counts e^(-s / `patience_ns`)."""
+
+    __slots__ = ("_ahead_ns", "_falling", "_patience_ns", "_rate")
+
+    def __init__(
+        self, now_ns: int, predicted_ns: Sequence[int], rate_rps: float | None, spread_ns: float, patience_ns: float
+    ) -> None:
+        """Without predictions, one: at the rate, or hardly ever."""
+        self._patience_ns = patience_ns
+        if predicted_ns:
+            self._rate = 1 / spread_ns
+            self._ahead_ns = [at_ns - now_ns for at_ns in predicted_ns]
+        else:
+            self._rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RATE
+            self._ahead_ns = [0]
+        self._falling = self._rate + 1 / patience_ns
+
+    def ever(self) -> float:
+        """`within` without an end, in a third of the time: every decision asks for it of everybody."""
+        rate, falling, patience_ns = self._rate, self._falling, self._patience_ns
+        expected = 0.0
+        for ahead_ns in self._ahead_ns:
+            if ahead_ns <= 0:
+                expected += rate / falling
+                continue
+            at_first, counts = exp(-ahead_ns * rate), exp(-ahead_ns / patience_ns)
+            rising = 2 * rate - falling
+            if abs(rising * ahead_ns) < _NEARLY_LEVEL:
+                found = at_first * ahead_ns
+            else:
+                found = (counts - at_first) / rising
+            found = (found + counts / falling) * 0.5 * rate / (1 - 0.5 * at_first)
+            least = _LEAST_RATE * patience_ns
+            expected += found if found > least else least
+        return expected
+
+    def within(self, ns: float) -> float:
+        """How many are expected within `ns`."""
+        rate, falling = self._rate, self._falling
+        least = _LEAST_RATE * (self._patience_ns if ns > self._patience_ns else ns)
+        expected = 0.0
+        for ahead_ns in self._ahead_ns:
+            if ahead_ns <= 0:
+                expected += rate / falling * (1 - exp(-falling * ns))
+                continue
+            until_ns = ahead_ns if ns > ahead_ns else ns
+            if (ahead_ns - until_ns) * rate > _FAR:
+                expected += least
+                continue
+            # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from there on.
+            at_first = exp(-ahead_ns * rate)
+            rising = 2 * rate - falling
+            if abs(rising * until_ns) < _NEARLY_LEVEL:
+                found = at_first * until_ns
+            else:
+                found = (exp(rising * until_ns - ahead_ns * rate) - at_first) / rising
+            if ns > ahead_ns:
+                found += exp(-ahead_ns / self._patience_ns) * (1 - exp(-falling * (ns - ahead_ns))) / falling
+            found *= 0.5 * rate / (1 - 0.5 * at_first)
+            expected += found if found > least else least
+        return expected
+
+
+class Prospect:
+    """What each variant is worth to one application: points of accuracy × requests × weight."""
+
+    __slots__ = ("_arrivals", "_cold_points", "_expected", "_free_bytes", "application", "floor", "loaded")
+
+    def __init__(
+        self,
+        application: ApplicationState,
+        floor: Option,
+        arrivals: Arrivals,
+        free_bytes: int,
+        cold_points: float,
+    ) -> None:
+        """`free_bytes` of memory that a variant could be loaded into beside the present one."""
+        self.application = application
+        self.loaded = ladder.resident(application)
+        self.floor = floor
+        self._arrivals = arrivals
+        self._free_bytes = free_bytes
+        self._cold_points = cold_points
+        self._expected = arrivals.ever()
+
+    def worth(self, option: Option | None, beside: bool | None = None) -> float:
+        """Of `option`, or of nothing, in the place of what is there now; of that itself where it is the same.
+
+        `beside`: what is there answers until `option` has come; None = where there is room for both now.
+        """
+        weight = self.application.weight
+        if option is None:
+            return -self._cold_points * self._expected * weight
+        if option is self.loaded:
+            return self.worth_there(option)
+        before = self._arrivals.within(_WAITS * option.load_ns)
+        after = (option.accuracy - self.floor.accuracy) * max(0.0, self._expected - before)
+        if beside is None:
+            beside = option.peak_bytes <= self._free_bytes
+        if beside and self.loaded is not None:
+            return (after + (self.loaded.accuracy - self.floor.accuracy) * before) * weight
+        return (after - self._cold_points * min(before, self._expected)) * weight
+
+    def worth_there(self, option: Option) -> float:
+        """Of `option` from the moment at which it is there."""
+        return (option.accuracy - self.floor.accuracy) * self._expected * self.application.weight

@@ -1,0 +1,126 @@
+"""Decisions of the residency loop as the JSON that `appliance plan` reads and writes, so that each can be replayed.
+
+Called by the decision log's writer, in a thread; never on the inference path. Nanoseconds become seconds or milliseconds, bytes megabytes of 10⁶.
+"""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.decisions import DecisionRecord
+from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
+
+BYTES_PER_MB = 10**6
+
+
+def residency_record(
+    at: datetime.datetime,
+    problem: ResidencyProblem,
+    plan: ResidencyPlan,
+    policy: str,
+    sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> DecisionRecord:
+    """The whole record of one decision. `sharing`: the ids of all applications that a name stands for, where it is more than one."""
+    names = {change.application for change in plan.changes} | ({problem.request} if problem.request else set())
+    concerned = {(id, _owner(id, problem.by_name[name])) for name in names for id in sharing.get(name, (name,))}
+    return DecisionRecord(
+        at,
+        "residency",
+        problem.request,
+        tuple(sorted(concerned)),
+        problem_json(problem, policy),
+        answer_json(problem, plan),
+        sharing={name: list(ids) for name, ids in sharing.items() if name in problem.by_name},
+    )
+
+
+def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
+    """Times count from the decision (`now_s` is 0): a clock that has run for months has more digits than a JSON number keeps."""
+    document: dict[str, Any] = {
+        "kind": "residency",
+        "policy": policy,
+        "intent": problem.intent,
+        "now_s": 0.0,
+        "memory_mb": problem.memory_bytes / BYTES_PER_MB,
+        "history_window_s": problem.history_window_ns / NS_PER_S,
+        "delta_s": problem.delta_ns / NS_PER_S,
+        "applications": [_application(state, problem.now_ns) for state in problem.applications],
+        "request": problem.request,
+    }
+    if problem.tenants:
+        document["tenants"] = _tenants(problem)
+    return document
+
+
+def answer_json(problem: ResidencyProblem, plan: ResidencyPlan) -> dict[str, Any]:
+    """As `appliance plan` answers, without the time it took."""
+    resident = {state.name: state.resident for state in problem.applications}
+    resident.update((change.application, change.after) for change in plan.changes)
+    held = sum(o.bytes for state in problem.applications for o in state.options if o.name == resident[state.name])
+    return {
+        "outcome": plan.outcome,
+        "serve": plan.serve,
+        "actions": [{"application": c.application, "from": c.before, "to": c.after} for c in plan.changes],
+        "free_mb": (problem.memory_bytes - held) / BYTES_PER_MB,
+        "reason": plan.reason,
+    }
+
+
+def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
+    """Every field, defaults too, but a floor that no variant reaches: policies pass over it, and the reader of problems would refuse it."""
+    is_reachable = any(option.accuracy >= state.accuracy_min for option in state.options)
+    return {
+        "name": state.name,
+        "variants": [_variant(option) for option in state.options],
+        "resident": state.resident,
+        "pinned": state.pinned,
+        "last_request_s": _since(state.last_request_ns, now_ns),
+        "next_request_s": _since(state.next_request_ns, now_ns),
+        "later_requests_s": [_since(at_ns, now_ns) for at_ns in state.later_requests_ns],
+        "spread_s": None if state.spread_ns is None else state.spread_ns / NS_PER_S,
+        "unexpected_probability": state.unexpected_probability,
+        "rate_rps": state.rate_rps,
+        "tenant": state.tenant,
+        "weight": state.weight,
+        "accuracy_min": state.accuracy_min if is_reachable else 0.0,
+        "keep": [
+            {"variant": wish.variant, "until_s": _since(wish.until_ns, now_ns), "priority": wish.priority}
+            for wish in state.wishes
+        ],
+    }
+
+
+def _variant(option: Option) -> dict[str, Any]:
+    return {
+        "name": option.name,
+        "size_mb": option.bytes / BYTES_PER_MB,
+        "peak_mb": option.peak_bytes / BYTES_PER_MB,
+        "accuracy": option.accuracy,
+        "load_ms": option.load_ns / NS_PER_MS,
+    }
+
+
+def _tenants(problem: ResidencyProblem) -> list[dict[str, Any]]:
+    """Those with a share, and those without that have an application: the reader of problems wants every tenant named."""
+    shares: list[dict[str, Any]] = [
+        {
+            "name": share.name,
+            "guarantee_mb": share.guarantee_bytes / BYTES_PER_MB,
+            "ceiling_mb": None if share.ceiling_bytes is None else share.ceiling_bytes / BYTES_PER_MB,
+        }
+        for share in problem.tenants
+    ]
+    others = {state.tenant for state in problem.applications} - {share.name for share in problem.tenants}
+    return shares + [{"name": name, "guarantee_mb": 0.0, "ceiling_mb": None} for name in sorted(others)]
+
+
+def _since(at_ns: int | None, now_ns: int) -> float | None:
+    return None if at_ns is None else (at_ns - now_ns) / NS_PER_S
+
+
+def _owner(id: str, state: ApplicationState) -> str:
+    """The tenant of the application; `state.tenant` is that of its model, which may be shared."""
+    tenant, slash, _ = id.partition("/")
+    return tenant if slash else state.tenant

@@ -1,0 +1,166 @@
+"""The account of one memory domain: a record of every build, and the bytes that builds occupy, are promised, or are giving back. No waiting, no clock.
+
+`committed` counts what has been promised (resident builds and loads, not what is leaving) and never exceeds the budget by a promise; `used` counts what is
+really there: promises whose load is still `waiting` for room are left out, what is still `leaving` is in. Only a size that is measured anew, or a smaller
+budget, can push the ledger over.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from appliance.domain.states import ResidencyState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
+
+_S = ResidencyState
+_AWAY = (_S.ABSENT, _S.FAILED)
+
+
+class Ledger:
+    """The books of a budget. Every method is a transaction; the caller asks first whether there is room."""
+
+    def __init__(self, budget_bytes: int, users_of: Callable[[str], tuple[str, ...]] = lambda build_id: ()) -> None:
+        """`users_of`: the applications that a build serves, by id."""
+        self.budget_bytes = budget_bytes
+        self.users_of = users_of
+        self._builds: dict[str, Residency] = {}
+        self.get = self._builds.get
+        """The record of a build that was ever asked for, by id; the method itself, for every request asks."""
+        self._committed = 0
+        self._leaving = 0
+        self._waiting = 0
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """What is occupied now: loaded, being loaded, and leaving."""
+        return self._committed - self._waiting + self._leaving
+
+    @property
+    def free_bytes(self) -> int:
+        """What may still be promised; below zero when the ledger is over its budget."""
+        return self.budget_bytes - self._committed
+
+    def has_room_beside(self, need_bytes: int) -> bool:
+        """Whether that much is free now, with all promises kept and nobody gone."""
+        return self.used_bytes + self._waiting + need_bytes <= self.budget_bytes
+
+    def is_free(self, build: Residency) -> bool:
+        """Whether the bytes of a waiting promise are free now, so that its load may start."""
+        return self.used_bytes + build.bytes <= self.budget_bytes
+
+    def promise(self, build: Residency) -> None:
+        """Commit the peak of a load, which waits until the bytes are free."""
+        build.bytes = build.need_bytes
+        self._committed += build.bytes
+        self._waiting += build.bytes
+
+    def end_wait(self, build: Residency) -> None:
+        """A promise waits no more: its bytes are occupied from now on, or given up by `cancel` next."""
+        self._waiting -= build.bytes
+
+    def cancel(self, build: Residency) -> None:
+        """A load came to nothing."""
+        self._committed -= build.bytes
+        build.bytes = 0
+
+    def recount(self, build: Residency) -> None:
+        """A loaded build takes its resident size: after the peak of its load, or as newly measured."""
+        self._committed += build.resident_bytes - build.bytes
+        build.bytes = build.resident_bytes
+
+    def leave(self, build: Residency) -> None:
+        """A build begins to leave: nobody is promised its bytes any more, but they are not free yet."""
+        self._committed -= build.bytes
+        self._leaving += build.bytes
+
+    def left(self, build: Residency) -> None:
+        """It has gone."""
+        self._leaving -= build.bytes
+        build.bytes = 0
+
+    # -- builds --------------------------------------------------------------------------------------------------------
+
+    def entry(self, build_id: str, resident_bytes: int, peak_bytes: int) -> Residency:
+        """The record of a build, made where there is none; the figures are taken over while it is not in memory."""
+        build = self._builds.get(build_id)
+        if build is None:
+            build = self._builds[build_id] = Residency(build_id, resident_bytes, peak_bytes)
+        elif build.state in _AWAY:
+            build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
+        return build
+
+    def forget(self, build: Residency) -> None:
+        """Drop the record of a build that is not in memory: models come and go, and the list of their builds must not grow for ever."""
+        if build.state in _AWAY and not build.pins and self._builds.get(build.build_id) is build:
+            del self._builds[build.build_id]
+
+    def all(self) -> list[Residency]:
+        """By id."""
+        return sorted(self._builds.values(), key=lambda b: b.build_id)
+
+    def is_away(self, build_id: str) -> bool:
+        """Whether nothing of it is in memory, on its way there, or on its way out."""
+        build = self._builds.get(build_id)
+        return build is None or build.state in _AWAY
+
+    def followed(self) -> set[str]:
+        """Builds that leave as soon as their replacement has come."""
+        return {b.successor_of for b in self._builds.values() if b.successor_of is not None}
+
+    def residents(self) -> tuple[ResidentBuild, ...]:
+        """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
+        followed = self.followed()
+        return tuple(
+            ResidentBuild(
+                b.build_id,
+                b.bytes,
+                b.last_used_ns,
+                b.pins > 0 or b.state is _S.LOADING or b.build_id in followed,
+                self.users_of(b.build_id),
+            )
+            for b in self.all()
+            if b.state is _S.RESIDENT or (b.state is _S.LOADING and b.bytes)
+        )
+
+    def leavers(self) -> frozenset[str]:
+        """Builds on their way out, or waiting for room."""
+        return frozenset(
+            b.build_id
+            for b in self._builds.values()
+            if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.bytes)
+        )
+
+    def will_change(self, apart_from: Residency) -> bool:
+        """Whether anything that is in use or being loaded may give memory back later."""
+        others = (b for b in self._builds.values() if b is not apart_from and b.bytes)
+        return any(b.pins or b.state is _S.LOADING for b in others)
+
+    def check(self, plan: RoomPlan, problem: RoomProblem) -> None:
+        """A policy's plan, before it is enacted. Raises: AssertionError for one that no policy may make."""
+        victims = [self._builds[v] for v in plan.victims]
+        assert len({v.build_id for v in victims}) == len(victims), "a victim twice"
+        assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"
+        assert {r.victim for r in plan.replacements} <= set(plan.victims), "a replacement without a victim"
+        if plan.sufficient:
+            freed, back = _bytes(victims), sum(r.need_bytes for r in plan.replacements)
+            assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
+        assert all(self.is_away(r.build_id) for r in plan.replacements), "a replacement that is there already"
+
+    def facts(self, build: Residency) -> Mapping[str, Any]:
+        """For events about a build."""
+        return {
+            "build": build.build_id,
+            "bytes": build.bytes,
+            "used_bytes": self.used_bytes,
+            "applications": list(self.users_of(build.build_id)),
+        }
+
+    def rows(self, now_ns: int) -> list[dict[str, Any]]:
+        """For `/v1/memory`: the builds that are not absent, by id."""
+        return [b.row(now_ns, self.users_of(b.build_id)) for b in self.all() if b.state is not _S.ABSENT]
+
+
+def _bytes(builds: Iterable[Residency]) -> int:
+    return sum(b.bytes for b in builds)

@@ -1,0 +1,248 @@
+"""Builds that come into memory: room is made for each, by a transaction of the ledger, and then it is loaded in a task of its own."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import CeilingReached, OutOfMemory, ShuttingDown
+from appliance.domain.states import ResidencyState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.changes import Changes
+from appliance.runtime.memory.ledger import Ledger
+from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.room import Holding, Replacement, ResidentBuild, RoomPlan, RoomPolicy, RoomProblem
+from appliance.runtime.memory.unloads import Departures
+from appliance.runtime.ports import DecisionSink, EventSink
+
+_S = ResidencyState
+_FOREVER = 1 << 62
+
+FullFor = Callable[[str, int, Iterable[ResidentBuild]], Holding | None]
+"""(build, bytes that it needs, the others in memory) → the build's tenant, where its ceiling leaves no room for it."""
+
+
+class Intake:
+    """Asks the policy who gives way, enacts its plan, and loads. Event-loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ledger: Ledger,
+        loader: Loader,
+        policy: RoomPolicy,
+        changes: Changes,
+        departures: Departures,
+        wait_ns_max: int,
+        events: EventSink,
+        decisions: DecisionSink,
+        full_for: FullFor,
+    ) -> None:
+        """A load waits at most `wait_ns_max` for room. `full_for`: which tenant's ceiling it was, where it found none."""
+        self._clock = clock
+        self._ledger = ledger
+        self._loader = loader
+        self._policy = policy
+        self._changes = changes
+        self._departures = departures
+        self._wait_ns_max = wait_ns_max
+        self._events = events
+        self._decisions = decisions
+        self._full_for = full_for
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+        self.on_loaded: Callable[[], None] = _nothing
+        """Told of every load that has come to its end."""
+        self.loads = self.failures = self.replacements = 0
+
+    def start(self, build: Residency, *, is_promised: bool = False) -> asyncio.Future[None]:
+        """Load a build in a task of its own, which makes room first unless that has been promised."""
+        build.to(_S.LOADING)
+        task = asyncio.create_task(self._load(build, is_promised), name=f"load {build.build_id}")
+        task.add_done_callback(_consume)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        build.loading = task
+        return task
+
+    def promise(self, replacement: Replacement) -> Residency:
+        """Commit a replacement's bytes and start its load, which waits until they are free."""
+        build = self._ledger.entry(replacement.build_id, replacement.resident_bytes, replacement.peak_bytes)
+        build.is_urgent = False
+        self._ledger.promise(build)
+        self.replacements += 1
+        self.start(build, is_promised=True)
+        return build
+
+    def shrink(self) -> None:
+        """Where a newly measured size or a smaller budget has pushed the ledger over: evict. If all is in use, the next free pin tries again."""
+        if self._ledger.free_bytes < 0:
+            for victim in self._plan("", 0).victims:
+                self._departures.evict(self._known(victim), "")
+
+    async def close(self) -> None:
+        """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""
+        self.is_closed = True
+        self._changes.announce()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # -- one load ------------------------------------------------------------------------------------------------------
+
+    async def _load(self, build: Residency, is_promised: bool) -> None:
+        start_ns = self._clock.now_ns()
+        try:
+            await self._room_is_free(build, None if is_promised else await self._reserve(build))
+            load_start_ns = self._clock.now_ns()
+            build.handle = await self._loader.load(build.build_id)
+        except BaseException as error:
+            self._load_failed(build, error)
+            raise
+        build.load_ns = self._clock.now_ns() - load_start_ns
+        self._ledger.recount(build)
+        build.to(_S.RESIDENT)
+        build.last_used_ns = self._clock.now_ns()
+        build.loading = None
+        build.loads += 1
+        self.loads += 1
+        if build.successor_of is not None:
+            self._departures.release(build.successor_of)
+            build.successor_of = None
+        self.shrink()
+        self._changes.announce()
+        self.on_loaded()
+        waited_ms = (load_start_ns - start_ns) / NS_PER_MS
+        self._events.emit(
+            "variant loaded", **self._ledger.facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
+        )
+
+    def _load_failed(self, build: Residency, error: BaseException) -> None:
+        self._ledger.cancel(build)
+        build.to(_S.FAILED)
+        build.loading = None
+        build.successor_of = None
+        self.failures += 1
+        self._changes.announce()
+        self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
+
+    async def _reserve(self, build: Residency) -> int:
+        """Promise the peak of `build`, evicting what the policy names; returns until when to wait for the bytes to be really free.
+
+        Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
+        """
+        since_ns = self._clock.now_ns()
+        limit_ns = since_ns + self._wait_ns_max
+        while (again_ns := self._commit(build, since_ns)) is not None:
+            failures = self.failures
+            if again_ns < limit_ns:
+                with suppress(TimeoutError):
+                    await self._changes.next(again_ns)
+            else:
+                await self._change_before(limit_ns, build)
+            if not build.pins:
+                raise self._out_of_memory(build)
+            if not build.is_urgent and self.failures > failures:
+                # Perhaps its replacements: to try them again at once would fail for ever.
+                raise self._out_of_memory(build)
+        return limit_ns
+
+    async def _room_is_free(self, build: Residency, limit_ns: int | None) -> None:
+        """Return when the bytes that were promised are really free; they count as used then. Raises: OutOfMemory at the limit."""
+        try:
+            while not self._ledger.is_free(build):
+                await self._change_before(limit_ns, build)
+        finally:
+            self._ledger.end_wait(build)
+
+    async def _change_before(self, limit_ns: int | None, build: Residency) -> None:
+        try:
+            await self._changes.next(limit_ns)
+        except TimeoutError:
+            raise self._out_of_memory(build) from None
+
+    def _commit(self, build: Residency, since_ns: int) -> int | None:
+        """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
+
+        When only waiting can help, nothing of it, but until when to wait for a change.
+        """
+        if self.is_closed:
+            raise ShuttingDown()
+        if build.need_bytes > self._ledger.budget_bytes:
+            raise self._out_of_memory(build)
+        plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
+        if not plan.sufficient:
+            if plan.again_ns is not None:
+                return plan.again_ns
+            if build.is_urgent and self._ledger.will_change(apart_from=build):
+                return _FOREVER
+            raise self._out_of_memory(build)
+        if not build.is_urgent and self._replace_first(plan):
+            return _FOREVER
+        for victim in plan.victims:
+            self._departures.evict(self._known(victim), build.build_id)
+        for replacement in plan.replacements:
+            self.promise(replacement)
+        self._ledger.promise(build)
+        return None
+
+    def _replace_first(self, plan: RoomPlan) -> bool:
+        """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no application goes cold.
+
+        The newcomer is planned for anew when they are there. False when there is nothing to do before.
+        """
+        together = sum(r.need_bytes for r in plan.replacements)
+        if not plan.replacements or not self._ledger.has_room_beside(together):
+            return False
+        for replacement in plan.replacements:
+            self.promise(replacement).successor_of = replacement.victim
+        return True
+
+    def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
+        """The policy is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
+        ledger = self._ledger
+        problem = RoomProblem(
+            self._clock.now_ns(),
+            newcomer,
+            need_bytes,
+            ledger.free_bytes,
+            ledger.residents(),
+            ledger.leavers(),
+            is_urgent,
+            since_ns,
+        )
+        plan = self._policy.plan(problem)
+        ledger.check(plan, problem)
+        if plan.victims or not plan.sufficient:
+            self._decisions.record("eviction", {"input": problem, "plan": plan})
+        return plan
+
+    def _known(self, build_id: str) -> Residency:
+        build = self._ledger.get(build_id)
+        assert build is not None, build_id
+        return build
+
+    def _out_of_memory(self, build: Residency) -> OutOfMemory:
+        need, budget = build.need_bytes, self._ledger.budget_bytes
+        others = [b for b in self._ledger.residents() if b.build_id != build.build_id]
+        full = self._full_for(build.build_id, need, others)
+        if full is None or full.ceiling_bytes is None or need > budget:
+            return OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=budget)
+        return CeilingReached(
+            build_id=build.build_id,
+            need_bytes=need,
+            budget_bytes=budget,
+            tenant=full.tenant,
+            held_bytes=full.held_bytes,
+            ceiling_bytes=full.ceiling_bytes,
+        )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _consume(task: asyncio.Task[None]) -> None:
+    """A failed load whose waiters all gave up is no unhandled error: it was counted and announced."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,249 @@
+"""The one owner of residency: which builds are in memory, who pins them, and that they never exceed the budget.
+
+Runs on the event-loop thread without locks: a step without `await` is a transaction of the `Ledger`. No load starts before there is room for its peak
+beside all that is really there, so the budget holds at every instant, swaps included (EM-03). Only a size that is measured anew, or a smaller budget, can
+push the ledger over; then builds leave until it fits.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import ShuttingDown
+from appliance.domain.states import ResidencyState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.changes import Changes
+from appliance.runtime.memory.ledger import Ledger
+from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.loads import FullFor, Intake
+from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPolicy
+from appliance.runtime.memory.unloads import Departures
+from appliance.runtime.ports import DecisionSink, EventSink
+
+_S = ResidencyState
+
+
+class MemoryManager:
+    """Loads, replaces and unloads builds of one memory domain within a byte budget.
+
+    Two requests for one absent build join one load; a build in use is never a victim; a load is reserved with its peak before it starts.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        loader: Loader,
+        policy: RoomPolicy,
+        budget_bytes: int,
+        wait_ms_max: float,
+        events: EventSink,
+        decisions: DecisionSink,
+        users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
+        full_for: FullFor = lambda build_id, need_bytes, others: None,
+    ) -> None:
+        self._clock = clock
+        self._ledger = Ledger(budget_bytes, users_of)
+        self._changes = Changes(clock)
+        self._departures = Departures(self._ledger, loader, self._changes, events)
+        self._intake = Intake(
+            clock=clock,
+            ledger=self._ledger,
+            loader=loader,
+            policy=policy,
+            changes=self._changes,
+            departures=self._departures,
+            wait_ns_max=int(wait_ms_max * NS_PER_MS),
+            events=events,
+            decisions=decisions,
+            full_for=full_for,
+        )
+
+    # -- the inference path --------------------------------------------------------------------------------------------
+
+    def is_resident(self, build_id: str) -> bool:
+        """Whether a request would be warm on it now."""
+        build = self._ledger.get(build_id)
+        return build is not None and build.state is _S.RESIDENT
+
+    def is_loading(self, build_id: str) -> bool:
+        """Whether a load of it is under way, that a request can join."""
+        build = self._ledger.get(build_id)
+        return build is not None and build.state is _S.LOADING
+
+    def pin_resident(self, build_id: str) -> Residency | None:
+        """Pin a resident build; None when it is not resident. The fast path: no await, no allocation."""
+        build = self._ledger.get(build_id)
+        if build is None or build.state is not _S.RESIDENT:
+            return None
+        build.pins += 1
+        build.last_used_ns = self._clock.now_ns()
+        return build
+
+    async def pin(
+        self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None, *, is_urgent: bool = True
+    ) -> Residency:
+        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`. Nobody waits for one that is not urgent.
+
+        Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
+        """
+        start_ns = self._clock.now_ns()
+        while True:
+            if self._intake.is_closed:
+                raise ShuttingDown()
+            build = self._ledger.entry(build_id, resident_bytes, peak_bytes)
+            if build.state is _S.RESIDENT:
+                build.pins += 1
+                build.last_used_ns = self._clock.now_ns()
+                return build
+            if build.state in (_S.DRAINING, _S.UNLOADING):
+                await self._changes.within(build.gone.wait(), deadline_ns, start_ns)
+                continue
+            build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
+            loading = build.loading
+            if loading is None:
+                build.is_urgent = is_urgent
+                loading = self._intake.start(build)
+            elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
+                build.is_urgent = True
+                self._changes.announce()
+            try:
+                await self._changes.within(asyncio.shield(loading), deadline_ns, start_ns)
+            finally:
+                self.unpin(build)
+
+    def unpin(self, build: Residency) -> None:
+        """Release one pin; a draining build leaves with its last one."""
+        build.pins -= 1
+        assert build.pins >= 0, build.build_id
+        if build.pins == 0:
+            if build.state is _S.DRAINING:
+                self._departures.begin(build)
+            self._intake.shrink()
+            self._changes.announce()
+
+    # -- management ----------------------------------------------------------------------------------------------------
+
+    def release(self, build_id: str) -> None:
+        """Let a resident build go, with its last pin at the latest: its application has another one now."""
+        self._departures.release(build_id)
+
+    async def unload(self, build_id: str) -> None:
+        """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
+        build = self._ledger.get(build_id)
+        if build is None:
+            return
+        if build.loading is not None:
+            await asyncio.wait([build.loading])
+        if build.state is _S.RESIDENT:
+            self._departures.let_go(build)
+        if build.state in (_S.DRAINING, _S.UNLOADING):
+            await build.gone.wait()
+        self._ledger.forget(build)
+
+    async def close(self) -> None:
+        """Unload everything, pinned or not, and load nothing more; for the end of the process."""
+        await self._intake.close()
+        for build in self._ledger.all():
+            if build.state in (_S.RESIDENT, _S.DRAINING):
+                self._departures.begin(build)
+        await self._departures.done()
+
+    def update_figures(self, build_id: str, resident_bytes: int, peak_bytes: int) -> None:
+        """Take a newly measured size over; a resident build is recounted at once."""
+        build = self._ledger.get(build_id)
+        if build is None:
+            return
+        build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
+        if build.state is _S.RESIDENT:
+            self._ledger.recount(build)
+            self._intake.shrink()
+            self._changes.announce()
+
+    def resize(self, budget_bytes: int) -> None:
+        """Take a new budget over: at a smaller one builds leave until it holds, those in use when they are done."""
+        self._ledger.budget_bytes = budget_bytes
+        self._intake.shrink()
+        self._changes.announce()
+
+    def replace(self, replacement: Replacement) -> bool:
+        """Bring another build in the place of a resident one, beside it first if there is room. False when that is not possible now."""
+        victim = self._ledger.get(replacement.victim)
+        if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
+            return False
+        if self._intake.is_closed or not self._ledger.is_away(replacement.build_id):
+            return False
+        need = replacement.need_bytes
+        if self._ledger.has_room_beside(need):
+            self._intake.promise(replacement).successor_of = victim.build_id
+        elif victim.pins or self._ledger.free_bytes + victim.bytes < need:
+            return False
+        else:
+            self._departures.evict(victim, replacement.build_id)
+            self._intake.promise(replacement)
+        return True
+
+    # -- for others to see ---------------------------------------------------------------------------------------------
+
+    def residency(self, build_id: str) -> Residency | None:
+        """The record of a build that was ever asked for."""
+        return self._ledger.get(build_id)
+
+    def residents(self) -> tuple[ResidentBuild, ...]:
+        """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
+        return self._ledger.residents()
+
+    def resident_set(self) -> list[str]:
+        """Resident builds, most recently used first; what a restart brings back."""
+        builds = [b for b in self._ledger.all() if b.state is _S.RESIDENT]
+        return [b.build_id for b in sorted(builds, key=lambda b: -b.last_used_ns)]
+
+    def known_builds(self) -> list[str]:
+        """Builds that there is a record of, in memory or not, by id."""
+        return [b.build_id for b in self._ledger.all()]
+
+    @property
+    def loads(self) -> int:
+        return self._intake.loads
+
+    @property
+    def load_failures(self) -> int:
+        return self._intake.failures
+
+    @property
+    def replacements(self) -> int:
+        return self._intake.replacements
+
+    @property
+    def evictions(self) -> int:
+        return self._departures.evictions
+
+    @property
+    def budget_bytes(self) -> int:
+        return self._ledger.budget_bytes
+
+    def has_room(self, need_bytes: int) -> bool:
+        """Whether that much may be promised now without anybody giving way."""
+        return need_bytes <= self._ledger.free_bytes
+
+    def watch(self, on_loaded: Callable[[], None]) -> None:
+        """Be told of every load that has come to its end."""
+        self._intake.on_loaded = on_loaded
+
+    @property
+    def used_bytes(self) -> int:
+        """What is occupied now: loaded, being loaded, and leaving."""
+        return self._ledger.used_bytes
+
+    def snapshot(self) -> dict[str, Any]:
+        """For `/v1/memory`: the domain, its builds and the counters."""
+        return {
+            "budget_bytes": self.budget_bytes,
+            "used_bytes": self.used_bytes,
+            "loads": self.loads,
+            "load_failures": self.load_failures,
+            "evictions": self.evictions,
+            "replacements": self.replacements,
+            "builds": self._ledger.rows(self._clock.now_ns()),
+        }

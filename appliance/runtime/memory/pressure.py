@@ -1,0 +1,70 @@
+"""Keeps the budget below what the machine can spare: when others take memory the box shrinks before the system runs out, and grows back after (EM-05)."""
+
+from collections import deque
+from collections.abc import Callable
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.policies.forecast.memory import MemoryForecaster, MemorySample
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import EventSink
+
+_SAMPLES = 64
+_STEP_BYTES = 16 * 2**20
+"""The budget moves in such steps, so that the breath of other programs moves it seldom."""
+
+
+class Breathing:
+    """One sample a period. What is sampled is what the box could have: what the machine has available, and what the box's builds occupy themselves."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        memory: MemoryManager,
+        forecaster: MemoryForecaster,
+        available_bytes: Callable[[], int],
+        events: EventSink,
+        budget_bytes: int,
+        reserve_bytes: int,
+        period_s: float = 1.0,
+        horizon_s: float = 5.0,
+        calm_samples: int = 5,
+    ) -> None:
+        """`budget_bytes` is the most it grows to; `reserve_bytes` stay free for everybody else. It grows after `calm_samples` that all allow it."""
+        self._clock = clock
+        self._memory = memory
+        self._forecaster = forecaster
+        self._available_bytes = available_bytes
+        self._events = events
+        self._budget = budget_bytes
+        self._reserve = reserve_bytes
+        self._period_ns = int(period_s * NS_PER_S)
+        self._horizon_ns = int(horizon_s * NS_PER_S)
+        self._samples: deque[MemorySample] = deque(maxlen=_SAMPLES)
+        self._allowed: deque[int] = deque(maxlen=calm_samples)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.step()
+            await self._clock.sleep_until_ns(self._clock.now_ns() + self._period_ns)
+
+    def step(self) -> None:
+        """Take a sample and set the budget that follows from it."""
+        ours = self._available_bytes() + self._memory.used_bytes
+        self._samples.append(MemorySample(self._clock.now_ns(), ours))
+        prediction = self._forecaster.predict(tuple(self._samples), self._horizon_ns)
+        low = ours if prediction is None else prediction.low_bytes
+        spare = max(0, low - self._reserve)
+        self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))
+        now = self._memory.budget_bytes
+        if self._allowed[-1] < now:
+            self._resize(self._allowed[-1])
+        elif len(self._allowed) == self._allowed.maxlen and min(self._allowed) > now:
+            self._resize(min(self._allowed))
+
+    def _resize(self, budget_bytes: int) -> None:
+        self._events.emit(
+            "budget changed", budget_bytes=budget_bytes, before_bytes=self._memory.budget_bytes, most_bytes=self._budget
+        )
+        self._memory.resize(budget_bytes)

@@ -1,0 +1,82 @@
+"""What memory asks when a build finds no room: which builds leave, and for what. The residency arbiter answers.
+
+A policy reads no clock, draws no random number and does nothing; the memory manager checks the plan and enacts it as one transaction.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentBuild:
+    """A build in memory at the time of the decision."""
+
+    build_id: str
+    bytes: int
+    last_used_ns: int
+    pinned: bool
+    """In use by queued or running requests: never a victim."""
+    applications: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a tenant has in memory now, beside its share."""
+
+    tenant: str
+    held_bytes: int
+    guarantee_bytes: int
+    ceiling_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """`build_id` comes in the place of the victim, so that its application stays warm (EM-14)."""
+
+    victim: str
+    build_id: str
+    resident_bytes: int
+    peak_bytes: int
+
+    @property
+    def need_bytes(self) -> int:
+        """What its load needs free before it starts."""
+        return max(self.peak_bytes, self.resident_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class RoomProblem:
+    """`need_bytes` must become free in addition to `free_bytes`, for `build_id`."""
+
+    now_ns: int
+    build_id: str
+    need_bytes: int
+    free_bytes: int
+    resident: tuple[ResidentBuild, ...]
+    """Resident builds, and those being loaded, which count as pinned."""
+    leaving: frozenset[str] = frozenset()
+    """Builds that are on their way out, or wait for room themselves: none of them can be a replacement."""
+    is_urgent: bool = True
+    """A request waits for it; otherwise it is brought in the background, ahead of time."""
+    since_ns: int | None = None
+    """Since when the request has waited for room; None = it has just come."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPlan:
+    """Victims in the order of leaving; `sufficient` says whether the wanted build fits afterwards. An insufficient plan has no victims."""
+
+    victims: tuple[str, ...]
+    freed_bytes: int
+    sufficient: bool
+    reason: str
+    replacements: tuple[Replacement, ...] = ()
+    """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
+    again_ns: int | None = None
+    """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
+
+
+class RoomPolicy(Protocol):
+    """`plan` is total: it returns an insufficient plan where nothing can be done. Ties break by build id."""
+
+    def plan(self, problem: RoomProblem) -> RoomPlan: ...

@@ -1,0 +1,1 @@
+"""The CPU by ONNX Runtime: sessions, prepared forms, measuring, the heap."""

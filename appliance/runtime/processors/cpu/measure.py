@@ -1,0 +1,235 @@
+"""Port `Measure`: prepares and profiles builds in a child process, with the very sessions of serving.
+
+The parent half is `ChildMeasure`; the child half is this module run as a program: one JSON order on standard input, one JSON answer on standard
+output. Sizes are ΔPss (mapped weights make RSS lie), the peak is the high-water mark of a load.
+"""
+
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.clock import SystemClock
+from appliance.domain.catalogue import Latency, Profile
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu.heap import set_up, trim
+from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+
+_SIZES = 3
+"""Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is the build's own."""
+_RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
+_PR_SET_PDEATHSIG = 1
+_CLOCK = SystemClock()
+
+
+class ChildMeasure:
+    """Runs one child at a time: two measurements side by side would disturb each other."""
+
+    def __init__(self, processors: Sequence[ProcessorDescription], wall_s: float, nice: int, scratch: Path) -> None:
+        self._processors = {p.name: p for p in processors}
+        self._wall_s = wall_s
+        self._nice = nice
+        self._scratch = scratch
+        self._turn = asyncio.Lock()
+
+    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        order = {
+            "do": "prepare",
+            "source": source,
+            "target_dir": target_dir,
+            "threads": self._processors[processor].threads_per_run,
+        }
+        try:
+            answer = await self._child(order, source)
+        except LoadFailed:  # too large for this machine, or it crashed: the plain file serves
+            return None
+        return prepared_form(target_dir, Path(target_dir)) if answer["prepared"] else None
+
+    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
+            files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
+            order = {
+                "do": "profile",
+                "build_id": form.build_id,
+                "path": form.path,
+                "optimised": form.optimised,
+                "threads": self._processors[processor].threads_per_run,
+                "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
+            }
+            answer = await self._child(order, form.build_id)
+        latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
+        return Profile(processor=processor, latencies=latencies, **answer)
+
+    async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
+        async with self._turn:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "appliance.runtime.processors.cpu.measure",
+                str(self._nice),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+            try:
+                async with asyncio.timeout(self._wall_s):
+                    out, err = await process.communicate(json.dumps(order).encode())
+            except TimeoutError:
+                raise LoadFailed(build_id=build_id, reason=f"measuring took longer than {self._wall_s:g} s") from None
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+        if process.returncode != 0:
+            reason = err.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+            raise LoadFailed(build_id=build_id, reason=f"measuring failed: {reason[0][:300]}")
+        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+        if "run_failed" in answer:
+            raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
+        return answer
+
+
+def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
+    """Arrays by number beside the list of their names, which may be anything; text as fixed-width text, so that nothing is pickled."""
+    arrays = [np.asarray(value) for value in inputs.values()]
+    plain = [array.astype(np.str_) if array.dtype.kind == "O" else array for array in arrays]
+    np.savez(path, np.array(list(inputs), np.str_), *plain)
+    return str(path)
+
+
+# -- the child ---------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """One order in, one answer out."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.nice(int(sys.argv[1]))
+    order = json.loads(sys.stdin.read())
+    set_up()
+    sessions = OnnxSessions(order["threads"])
+    if order["do"] == "prepare":
+        answer: dict[str, Any] = {"prepared": sessions.prepare(Path(order["source"]), Path(order["target_dir"]))}
+    else:
+        try:
+            answer = _profile(sessions, order)
+        except RunFailed as error:
+            answer = {"run_failed": error.reason}
+    print(json.dumps(answer), flush=True)
+
+
+def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]:
+    form = PreparedForm(order["build_id"], order["path"], 0, order["optimised"])
+    cases = [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
+    load_cold_ms = _timed_load(sessions, form, cold=True)
+    load_ms = min(_timed_load(sessions, form, cold=False) for _ in range(2))
+    sizes = [_size(sessions, form, cases[0][1]) for _ in range(_SIZES)]
+    resident, peak = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
+    loaded = sessions.load(form)
+    latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
+    return {
+        "resident_bytes": resident,
+        "peak_bytes": max(peak, resident),
+        "load_ms": load_ms,
+        "load_cold_ms": load_cold_ms,
+        "latencies": latencies,
+    }
+
+
+def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
+    """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap.
+
+    Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before other inputs are dropped or made.
+    """
+    gc.collect()
+    trim()
+    _reset_peak()
+    base, base_rss = _memory("Pss"), _memory("Rss")
+    loaded = sessions.load(form)
+    peak = _peak_rss() - base_rss  # before the run: its activations are no part of loading
+    sessions.run(loaded, inputs, None)
+    trim()
+    resident = max(_memory("Pss") - base, 0)
+    sessions.unload(loaded)
+    return resident, peak
+
+
+def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> float:
+    if cold:
+        for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
+            _drop_cache(file)
+    start = _CLOCK.now_ns()
+    loaded = sessions.load(form)
+    elapsed_ms = (_CLOCK.now_ns() - start) / 1e6
+    sessions.unload(loaded)
+    trim()
+    return elapsed_ms
+
+
+def _latency(sessions: OnnxSessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """P50 and P99 (JF-04); the first run takes the page faults and is not counted."""
+    sessions.run(loaded, inputs, None)
+    times_ms: list[float] = []
+    limit = _CLOCK.now_ns() + int(_RUN_BUDGET_S * 1e9)
+    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
+        start = _CLOCK.now_ns()
+        sessions.run(loaded, inputs, None)
+        times_ms.append((_CLOCK.now_ns() - start) / 1e6)
+    p50, p99 = np.percentile(times_ms, [50, 99])
+    return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
+
+
+def _load_inputs(file: str) -> dict[str, np.ndarray]:
+    with np.load(file, allow_pickle=False) as archive:
+        names, *arrays = [archive[f"arr_{i}"] for i in range(len(archive.files))]
+    return {
+        str(name): array.astype(np.object_) if array.dtype.kind == "U" else array
+        for name, array in zip(names, arrays, strict=True)
+    }
+
+
+def _memory(field: str) -> int:
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _peak_rss() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _reset_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _drop_cache(file: Path) -> None:
+    """Ask the kernel to forget the file's pages, so that the next load reads the disk."""
+    with suppress(OSError):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Makes room for a build by asking the eviction policy about applications, and says it to the memory manager in builds.
+
+The memory manager's port `RoomPolicy`: the policy sees zoos, windows and probabilities; the manager sees which builds leave and what comes in their place.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from appliance.policies.residency.base import (
+    ApplicationState,
+    EvictionPolicy,
+    Intent,
+    Option,
+    ResidencyPlan,
+    ResidencyProblem,
+    Wish,
+)
+from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
+from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.groups import Zoo, Zoos
+from appliance.runtime.residency.shares import Shares
+
+
+class RoomByApplication:
+    """Implements `RoomPolicy`; event-loop thread only."""
+
+    def __init__(
+        self,
+        zoos: Zoos,
+        expectations: Expectations,
+        shares: Shares,
+        policy: EvictionPolicy,
+        decisions: DecisionSink,
+        policy_name: str,
+        patience_ns: int | None = None,
+    ) -> None:
+        """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to close; then they give way.
+
+        None: it finds no room, as in the paper.
+        """
+        self._zoos = zoos
+        self._expectations = expectations
+        self._shares = shares
+        self._policy = policy
+        self._decisions = decisions
+        self._policy_name = policy_name
+        self._patience_ns = patience_ns
+        self.wishes: dict[str, tuple[Wish, ...]] = {}
+        self.changing: Collection[str] = ()
+        """Zoos whose variant is about to change: what they have is not to be taken for somebody else."""
+
+    # -- the manager's port --------------------------------------------------------------------------------------------
+
+    def plan(self, problem: RoomProblem) -> RoomPlan:
+        zoo = self._zoos.of_build(problem.build_id)
+        option = None if zoo is None else zoo.option(problem.build_id)
+        strays = self._strays(problem)
+        freed = sum(b.bytes for b in strays)
+        is_enough = freed + problem.free_bytes >= problem.need_bytes
+        if is_enough and not self._is_full(problem, zoo, option):
+            enough = LeastRecentlyUsed().plan(replace(problem, resident=tuple(strays)))
+            return replace(enough, reason="builds that no application prefers leave")
+        if zoo is None or option is None:
+            return self._fallback(problem)
+        memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
+        gone = {b.build_id for b in strays}
+        resident = [b for b in problem.resident if b.build_id not in gone]
+        intent: Intent = "serve" if problem.is_urgent else "procure"
+        only = replace(zoo, options=(option,), servables=(zoo.servable(option.name),))
+        has_other = zoo.resident(b.build_id for b in resident) is not None
+        for beside in (True, False) if has_other else (True,):
+            if not beside:
+                intent = "procure"  # what is there would serve, but it is not what was asked for
+            question = self.problem(memory, resident, problem.now_ns, zoo.name, intent, only=only, beside=beside)
+            plan = self._decide(question)
+            change = next((c for c in plan.changes if c.application == zoo.name), None)
+            if plan.outcome != "failed" and change is not None and change.after == option.name:
+                return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
+        return self._despite_windows(problem, plan.reason)
+
+    def _despite_windows(self, problem: RoomProblem, reason: str) -> RoomPlan:
+        """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
+        refused = RoomPlan((), 0, False, reason)
+        if self._patience_ns is None or not problem.is_urgent:
+            return refused
+        last_resort = self._fallback(problem)
+        since_ns = problem.now_ns if problem.since_ns is None else problem.since_ns
+        patient_ns = since_ns + self._patience_ns
+        if not last_resort.sufficient:
+            return refused
+        return last_resort if problem.now_ns >= patient_ns else replace(refused, again_ns=patient_ns)
+
+    def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
+        """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""
+        there = [b.build_id for b in problem.resident]
+        best = {s.build_id for zoo in self._zoos.all() if (s := zoo.resident(there)) is not None}
+        kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        return [b for b in problem.resident if not b.pinned and b.build_id not in kept]
+
+    def _in_builds(
+        self,
+        plan: ResidencyPlan,
+        requester: Zoo,
+        strays: list[ResidentBuild],
+        resident: list[ResidentBuild],
+        problem: RoomProblem,
+        *,
+        beside: bool,
+    ) -> RoomPlan:
+        victims = list(strays)
+        replacements: list[Replacement] = []
+        there = {b.build_id: b for b in resident}
+        for change in plan.changes:
+            zoo = self._zoos.of_application(change.application)
+            if zoo is None or change.before is None or (zoo is requester and beside):
+                continue
+            victim = there.get(zoo.servable(change.before).build_id)
+            if victim is None or victim.pinned:
+                continue
+            victims.append(victim)
+            if change.after is not None and zoo is not requester:
+                after = zoo.servable(change.after)
+                stray = next((b for b in strays if b.build_id == after.build_id), None)
+                if stray is not None:
+                    victims.remove(stray)
+                elif after.build_id not in problem.leaving and after.build_id not in there:
+                    replacements.append(
+                        Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
+                    )
+        back = sum(r.need_bytes for r in replacements)
+        freed = sum(b.bytes for b in victims)
+        while replacements and problem.free_bytes + freed - back < problem.need_bytes:
+            last = replacements.pop()  # peaks do not fit together: the last one comes back when it is asked for
+            back -= last.need_bytes
+        if problem.free_bytes + freed - back < problem.need_bytes:
+            return RoomPlan((), 0, False, plan.reason)
+        return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
+
+    def _is_full(self, problem: RoomProblem, zoo: Zoo | None, option: Option | None) -> bool:
+        """Whether the newcomer would take its tenant above its ceiling. Where nobody waits, what it comes in the place of does not count."""
+        size = problem.need_bytes if option is None else option.bytes
+        apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
+        return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
+
+    def _fallback(self, problem: RoomProblem) -> RoomPlan:
+        """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all.
+
+        Guaranteed builds leave for a smaller budget only, after all others; where its tenant's ceiling is in the way, the newcomer finds no room.
+        """
+        if problem.build_id and self._is_full(problem, None, None):
+            return RoomPlan((), 0, False, "the tenant's ceiling is reached")
+        guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
+
+        def guarded(build: ResidentBuild) -> ResidentBuild:
+            zoo = self._zoos.of_build(build.build_id)
+            is_expected = zoo is not None and self._expectations.of(zoo.name).is_maximalist
+            is_guaranteed = build.build_id in guaranteed
+            later_ns = (is_expected + 2 * is_guaranteed) * 2**62
+            is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))
+            return replace(build, last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
+
+        return LeastRecentlyUsed().plan(replace(problem, resident=tuple(guarded(b) for b in problem.resident)))
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def problem(
+        self,
+        memory_bytes: int,
+        resident: Iterable[ResidentBuild],
+        now_ns: int,
+        request: str | None,
+        intent: Intent,
+        *,
+        only: Zoo | None = None,
+        beside: bool = False,
+    ) -> ResidencyProblem:
+        """The policy's problem. `only` stands in for the requester's zoo. `beside`: its present variant stays until the new one is there."""
+        builds = {b.build_id: b for b in resident}
+        used = sum(b.bytes for b in builds.values())
+        known = 0
+        counted: set[str] = set()
+        """Builds that the policy sees as some zoo's resident variant."""
+        states: list[ApplicationState] = []
+        for zoo in self._zoos.all():
+            servable = zoo.resident(builds)
+            build = builds[servable.build_id] if servable else None
+            if build is not None:
+                known += build.bytes
+            asks = zoo if only is None or only.name != zoo.name else only
+            stays = asks is only and beside
+            if stays and intent == "serve":  # what is there will not do for this request
+                if build is not None:
+                    known -= build.bytes
+                servable = None
+            options = asks.options
+            if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
+                options = tuple(o for o in zoo.options if o is asks.options[0] or o.name == servable.variant.name)
+            expectation = self._expectations.of(zoo.name)
+            if servable is not None:
+                counted.add(servable.build_id)
+            states.append(
+                ApplicationState(
+                    name=zoo.name,
+                    options=options,
+                    resident=servable.variant.name if servable else None,
+                    pinned=stays or bool(build and build.pinned) or (zoo.name != request and zoo.name in self.changing),
+                    last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
+                    next_request_ns=expectation.next_ns,
+                    later_requests_ns=expectation.later_ns,
+                    spread_ns=self._expectations.spread_ns(zoo.name),
+                    unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
+                    rate_rps=expectation.rate_rps(now_ns),
+                    tenant=zoo.tenant,
+                    weight=zoo.weight,
+                    accuracy_min=zoo.accuracy_min,
+                    wishes=self.wishes.get(zoo.name, ()),
+                )
+            )
+        return ResidencyProblem(
+            now_ns=now_ns,
+            memory_bytes=memory_bytes - (used - known),
+            history_window_ns=self._expectations.history_ns,
+            delta_ns=self._expectations.delta_ns,
+            applications=tuple(states),
+            request=request,
+            intent=intent,
+            tenants=self._shares.less(
+                b
+                for b in builds.values()
+                if b.build_id not in counted
+                and not (intent == "procure" and only is not None and b.build_id in only.builds)
+            ),
+        )
+
+    def decide(
+        self, memory_bytes: int, resident: Iterable[ResidentBuild], now_ns: int, request: str | None, intent: Intent
+    ) -> ResidencyPlan:
+        """Ask the policy about all of a zoo's variants, and record what it said."""
+        return self._decide(self.problem(memory_bytes, resident, now_ns, request, intent))
+
+    def _decide(self, problem: ResidencyProblem) -> ResidencyPlan:
+        plan = self._policy.plan(problem)
+        if plan.changes or plan.outcome == "failed":
+            sharing = {zoo.name: zoo.applications for zoo in self._zoos.all() if len(zoo.applications) > 1}
+            facts = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
+            self._decisions.record("residency", facts)
+        return plan

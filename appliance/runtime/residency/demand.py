@@ -1,0 +1,167 @@
+"""When each zoo is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI §III-B).
+
+A zoo is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant, and *minimalist* outside (EM-06, EM-09).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+from appliance.clock import NS_PER_S
+from appliance.policies.forecast.base import Forecaster
+from appliance.policies.forecast.companions import Companions
+from appliance.policies.forecast.residuals import Interarrivals, Residuals
+from appliance.runtime.residency.groups import Zoo
+
+HISTORY = 512
+"""Arrivals kept of each zoo: enough to choose and train a forecaster on."""
+_RATE_OVER = 16
+_REACH_GAPS = 5
+"""A request that is later than this many mean gaps is not expected for its old time any more."""
+
+
+@dataclass(slots=True)
+class Expectation:
+    """What is known of a zoo's requests. `window_ns` is the predicted time that its open window is around."""
+
+    name: str
+    forecaster: Forecaster
+    arrivals_ns: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    predicted_ns: int | None = None
+    due_ns: int | None = None
+    """What was predicted at the last arrival: overdue once that time has passed, however often the prediction was made anew since."""
+    later_ns: tuple[int, ...] = ()
+    """When requests after that are predicted, where the forecaster knows."""
+    missed_ns: int | None = None
+    """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
+    window_ns: int | None = None
+    unexpected: set[str] = field(default_factory=set)
+    """Zoos that came outside their own windows while this one's was open."""
+
+    @property
+    def is_maximalist(self) -> bool:
+        return self.window_ns is not None
+
+    @property
+    def next_ns(self) -> int | None:
+        """The time that the policies shall see: that of the open window, else when the next request is due, or was."""
+        if self.window_ns is not None:
+            return self.window_ns
+        return self.predicted_ns if self.due_ns is None else self.due_ns
+
+    def rate_rps(self, now_ns: int) -> float | None:
+        """Over the last arrivals and the silence since; None before the second."""
+        count = min(_RATE_OVER, len(self.arrivals_ns))
+        if count < 2:
+            return None
+        return count * NS_PER_S / max(1, now_ns - self.arrivals_ns[-count])
+
+    def meant_ns(self, at_ns: int) -> int | None:
+        """The prediction that a request at `at_ns` answers. Not that of the open window: once answered, it says nothing of the next request."""
+        predictions = [p for p in (self.missed_ns, self.predicted_ns) if p is not None]
+        return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
+
+    def predict(self, now_ns: int, reach_ns: int = 0) -> None:
+        """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was."""
+        prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
+        self.predicted_ns, self.later_ns = (prediction.next_ns, prediction.later_ns) if prediction else (None, ())
+        if self.due_ns is None or now_ns - self.due_ns > reach_ns:
+            self.due_ns = self.predicted_ns
+
+
+class Expectations:
+    """All of them, with Δ and H over all zoos (EM-07, EM-16) and P(r | active) (EM-19)."""
+
+    def __init__(
+        self,
+        forecaster_of: Callable[[str], Forecaster],
+        *,
+        alpha: float,
+        delta_ns: int,
+        history_ns: int,
+        delta_share_max: float = inf,
+    ) -> None:
+        """`delta_ns` and `history_ns` hold until something was seen. Δ is `delta_share_max` × H at most; the paper has no such limit."""
+        self._forecaster_of = forecaster_of
+        self._alpha = alpha
+        self._delta_share_max = delta_share_max
+        self._residuals = Residuals(delta_ns)
+        self._interarrivals = Interarrivals(history_ns)
+        self._companions = Companions()
+        self._all: dict[str, Expectation] = {}
+        self.delta_ns = delta_ns
+        self.history_ns = history_ns
+
+    def of(self, name: str) -> Expectation:
+        expectation = self._all.get(name)
+        if expectation is None:
+            expectation = self._all[name] = Expectation(name, self._forecaster_of(name))
+            expectation.predict(0)
+        return expectation
+
+    def all(self) -> list[Expectation]:
+        return list(self._all.values())
+
+    def forget(self, name: str) -> None:
+        """The zoo is gone."""
+        if self._all.pop(name, None) is not None:
+            self._residuals.forget(name)
+            self._interarrivals.forget(name)
+            self._companions.forget(name)
+
+    def arrived(self, name: str, at_ns: int) -> None:
+        """A request came."""
+        expectation = self.of(name)
+        meant_ns = expectation.meant_ns(at_ns)
+        expectation.missed_ns = None
+        if meant_ns is not None and expectation.arrivals_ns:
+            self._residuals.add(name, meant_ns, at_ns)
+        self._interarrivals.add(name, at_ns)
+        self.history_ns = self._interarrivals.mean_ns()
+        self.delta_ns = int(min(self._residuals.delta_ns(self._alpha), self._delta_share_max * self.history_ns))
+        expectation.arrivals_ns.append(at_ns)
+        expectation.due_ns = None
+        expectation.predict(at_ns)
+        if not expectation.is_maximalist:
+            for other in self._all.values():
+                if other.window_ns is not None:
+                    other.unexpected.add(name)
+
+    def spread_ns(self, name: str) -> int:
+        """How far off predictions of a zoo's requests are, in the mean."""
+        return self._residuals.mean_ns(name)
+
+    def probability(self, name: str, active: str) -> float:
+        """P(r_name | active)."""
+        return self._companions.probability(name, active)
+
+    def step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
+        """Move a zoo between the sets as the time demands; whether it moved."""
+        delta_ns, window_ns = self.delta_ns, expectation.window_ns
+        was = window_ns is not None
+        if window_ns is not None and now_ns > window_ns + delta_ns:
+            self._companions.observe(expectation.name, expectation.unexpected)
+            expectation.unexpected = set()
+            expectation.window_ns = window_ns = None
+        if window_ns is None:
+            predicted_ns = expectation.predicted_ns
+            if predicted_ns is not None and now_ns > predicted_ns + delta_ns:
+                expectation.missed_ns = predicted_ns
+                expectation.predict(now_ns, _REACH_GAPS * self.history_ns)
+                predicted_ns = expectation.predicted_ns
+            if predicted_ns is not None and predicted_ns - delta_ns - load_ns <= now_ns:
+                expectation.window_ns = window_ns = predicted_ns
+        return was is (window_ns is None)
+
+    def next_edge_ns(self, expectation: Expectation, load_ns: int) -> int | None:
+        """When `step` has something to do again."""
+        if expectation.window_ns is not None:
+            return expectation.window_ns + self.delta_ns + 1
+        predicted_ns = expectation.predicted_ns
+        return None if predicted_ns is None else predicted_ns - self.delta_ns - load_ns
+
+
+def window_load_ns(zoo: Zoo) -> int:
+    """θ of a zoo: the load time of its most accurate variant (EM-06, EM-08)."""
+    return zoo.options[0].load_ns

@@ -1,0 +1,167 @@
+"""The zoos of the box: which builds can stand in for one another, as the residency policies see them (EM-01).
+
+A zoo belongs to an application; applications of one model, and models of equal content, share one, for their builds are the same memory.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from appliance.policies.residency.base import Option
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
+
+_LOAD_NS_PER_BYTE = 1.0
+"""Load time assumed until it is measured: a gigabyte a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zoo:
+    """The variants worth keeping in memory, most accurate first: a smaller one is less accurate, or it would not be here."""
+
+    name: str
+    """The first of its applications, by id."""
+    applications: tuple[str, ...]
+    tenant: str
+    weight: float
+    accuracy_min: float
+    options: tuple[Option, ...]
+    servables: tuple[Servable, ...]
+    """Of each option, in the same order."""
+    builds: frozenset[str]
+    """All builds of its models, those that are no option included."""
+
+    def servable(self, option: str) -> Servable:
+        """The servable of an option. Raises: StopIteration for a name that is none."""
+        return next(s for s, o in zip(self.servables, self.options, strict=True) if o.name == option)
+
+    def option(self, build_id: str) -> Option | None:
+        """The option that a build is; None for one that is no option."""
+        pairs = zip(self.servables, self.options, strict=True)
+        return next((o for s, o in pairs if s.build_id == build_id), None)
+
+    def resident(self, builds: Iterable[str]) -> Servable | None:
+        """The most accurate option among `builds`."""
+        there = set(builds)
+        return next((s for s in self.servables if s.build_id in there), None)
+
+
+class Zoos:
+    """The zoos of a catalogue, made anew when it has changed. `load_ns` of a build is what was seen last, else what was measured at import."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._version = -1
+        self._out = 0
+        self._unloaded: set[str] = set()
+        """Applications that somebody unloaded explicitly: nothing of theirs is brought until they are loaded again."""
+        self._zoos: tuple[Zoo, ...] = ()
+        self._by_application: dict[str, Zoo] = {}
+        self._by_build: dict[str, Zoo] = {}
+        self._load_ns: dict[str, int] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of what there is."""
+        return self._catalogue.version + self._out
+
+    def leave_out(self, application_id: str) -> None:
+        """Bring nothing for this application any more."""
+        self._unloaded.add(application_id)
+        self._out += 1
+
+    def take_in(self, application_id: str) -> None:
+        """Undo `leave_out`."""
+        self._unloaded.discard(application_id)
+        self._out += 1
+
+    def all(self) -> tuple[Zoo, ...]:
+        """By name."""
+        self._refresh()
+        return self._zoos
+
+    def of_application(self, application_id: str) -> Zoo | None:
+        self._refresh()
+        return self._by_application.get(application_id)
+
+    def of_build(self, build_id: str) -> Zoo | None:
+        self._refresh()
+        return self._by_build.get(build_id)
+
+    def tenant_of(self, build_id: str) -> str | None:
+        """The tenant whose memory a build is: that of its zoo, else of the first application that refers to it."""
+        zoo = self.of_build(build_id)
+        if zoo is not None:
+            return zoo.tenant
+        users = self._catalogue.users_of(build_id)
+        return self._catalogue.entry(users[0]).model.tenant if users else None
+
+    def loaded(self, build_id: str, load_ns: int) -> None:
+        """Take over how long a load took (EM-08); what is far from the last one moves the figure halfway."""
+        known = self._load_ns.get(build_id)
+        figure = load_ns if known is None else (known + load_ns) // 2
+        self._load_ns[build_id] = figure
+        if known is None or abs(figure - known) * 10 > known:
+            self._version = -1
+
+    def _refresh(self) -> None:
+        if self._version == self.version:
+            return
+        self._version = self.version
+        groups = _groups([e for e in self._catalogue.entries() if e.application.id not in self._unloaded])
+        self._zoos = tuple(sorted((self._zoo(group) for group in groups), key=lambda z: z.name))
+        self._by_application = {a: zoo for zoo in self._zoos for a in zoo.applications}
+        self._by_build = {b: zoo for zoo in self._zoos for b in zoo.builds}
+        self._load_ns = {b: ns for b, ns in self._load_ns.items() if b in self._by_build}
+
+    def _zoo(self, entries: list[Entry]) -> Zoo:
+        first = entries[0]
+        servables = _worth_keeping([s for e in entries for s in e.order])
+        applications = [e.application for e in entries]
+        return Zoo(
+            name=first.application.id,
+            applications=tuple(a.id for a in applications),
+            tenant=first.model.tenant,
+            weight=sum(a.weight for a in applications),
+            accuracy_min=max(a.accuracy_min for a in applications),
+            options=tuple(self._option(s) for s in servables),
+            servables=tuple(servables),
+            builds=frozenset(s.build_id for e in entries for s in e.servables.values()),
+        )
+
+    def _option(self, servable: Servable) -> Option:
+        profile = servable.variant.profile
+        seen_ns = self._load_ns.get(servable.build_id)
+        if seen_ns is None:
+            seen_ns = int(profile.load_ms * 1e6) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
+        return Option(
+            servable.variant.name, servable.resident_bytes, servable.peak_bytes, _accuracy(servable), max(1, seen_ns)
+        )
+
+
+def _groups(entries: list[Entry]) -> list[list[Entry]]:
+    """Entries that share a build stand together; each group and the groups in the order of `entries`."""
+    group_of: dict[str, list[Entry]] = {}
+    groups: list[list[Entry]] = []
+    for entry in entries:
+        builds = [s.build_id for s in entry.servables.values()]
+        group = next((group_of[b] for b in builds if b in group_of), None)
+        if group is None:
+            group = []
+            groups.append(group)
+        group.append(entry)
+        for build in builds:
+            group_of.setdefault(build, group)
+    return [group for group in groups if any(e.order for e in group)]
+
+
+def _worth_keeping(servables: list[Servable]) -> list[Servable]:
+    """One servable a build (its most accurate rung), without those that another beats in both size and accuracy."""
+    kept: list[Servable] = []
+    for servable in sorted(servables, key=lambda s: (-_accuracy(s), s.resident_bytes, s.variant.name)):
+        if not kept or servable.resident_bytes < kept[-1].resident_bytes:
+            kept.append(servable)
+    return kept
+
+
+def _accuracy(servable: Servable) -> float:
+    accuracy = servable.variant.accuracy
+    return accuracy.value if accuracy else 0.0

@@ -1,0 +1,333 @@
+"""The residency loop: which variant of which application is in memory, and when it comes and goes (Edge-MultiAI §III).
+
+Requests are noted on the inference path (one append); the loop takes them over, moves the windows, brings what a window wants, and asks the policy what to
+do with memory that is left. Whatever it brings is loaded in the background, while what is there serves.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.errors import ApplianceError
+from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
+from appliance.runtime.catalogue import Servable
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.room import Replacement
+from appliance.runtime.ports import EventSink
+from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.demand import Expectations, window_load_ns
+from appliance.runtime.residency.groups import Zoo, Zoos
+from appliance.runtime.residency.shares import Shares
+
+_PER_MINUTE_NS = 60 * NS_PER_S
+_LOOK_S = 0.25
+"""As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
+_REST_NS = NS_PER_S // 5
+"""Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better things to do."""
+_CROWD = 8
+"""Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
+
+
+class Resider:
+    """Moves applications between the maximalist and the minimalist set, and enacts the policy's plans through the memory manager."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        zoos: Zoos,
+        expectations: Expectations,
+        room: RoomByApplication,
+        shares: Shares,
+        memory: MemoryManager,
+        events: EventSink,
+        tick_ms: float = 10,
+        reloads_per_min_max: int = 30,
+    ) -> None:
+        """The loop runs at most once in `tick_ms`. A zoo that was changed `reloads_per_min_max` times in a minute is left alone until it calms down."""
+        self._clock = clock
+        self._zoos = zoos
+        self._expectations = expectations
+        self._room = room
+        self._shares = shares
+        self._memory = memory
+        self._events = events
+        self._tick_ns = int(tick_ms * NS_PER_MS)
+        self._reloads_max = reloads_per_min_max
+        self._seen: list[tuple[str, int]] = []
+        self._wake = asyncio.Event()
+        self._version = -1
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        """Zoo → the task that changes its variant."""
+        self._changes: dict[str, deque[int]] = {}
+        self._edge_ns: int | None = None
+        """When a window opens or closes next."""
+        self._is_settled = True
+        """The policy has been asked what else to change since something moved."""
+        self._looked_ns = -_REST_NS
+        room.changing = self._busy
+        memory.watch(self._moved)
+        self.transitions = 0
+
+    # -- the inference path --------------------------------------------------------------------------------------------
+
+    def seen(self, application_id: str, at_ns: int) -> None:
+        """A request of an application has come; cheap."""
+        self._seen.append((application_id, at_ns))
+        if len(self._seen) == 1:
+            self._wake.set()
+
+    def order(self, application_id: str, candidates: list[Servable]) -> list[Servable]:
+        """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest first where the policy sees no room."""
+        loading = [s for s in candidates if self._memory.is_loading(s.build_id)]
+        zoo = self._zoos.of_application(application_id)
+        if not loading:
+            self._take_over()  # whoever makes room must know who was asked a moment ago
+        if loading or zoo is None or len(candidates) < 2:
+            return [*loading, *(s for s in candidates if s not in loading)]
+        plan = self._decide(zoo.name, "serve")
+        wanted = zoo.servable(plan.serve).build_id if plan.serve is not None else None
+        first = [s for s in candidates if s.build_id == wanted]
+        rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
+        return [*first, *rest]
+
+    # -- orders of people ----------------------------------------------------------------------------------------------
+
+    def leave_out(self, application_id: str) -> None:
+        """It was unloaded explicitly: bring nothing of it."""
+        self._zoos.leave_out(application_id)
+
+    def take_in(self, application_id: str) -> None:
+        """It may be brought again."""
+        self._zoos.take_in(application_id)
+        self._wake.set()
+
+    def look_again(self) -> None:
+        """Something that it goes by was changed from outside: a quota."""
+        self._wake.set()
+
+    # -- requests of other planners ------------------------------------------------------------------------------------
+
+    def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:
+        """Replace what planners wish for an application (X-04): variants to bring and to keep, with priorities."""
+        zoo = self._zoos.of_application(application_id)
+        if zoo is None:
+            return
+        self._room.wishes[zoo.name] = wishes
+        self._version = -1
+        self._wake.set()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                self._step()
+                if self._tick_ns:
+                    await self._clock.sleep_until_ns(self._clock.now_ns() + self._tick_ns)
+                if not self._seen:
+                    await self._until_next_edge()
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+
+    def _step(self) -> None:
+        """Everything that is due now."""
+        now_ns = self._clock.now_ns()
+        self._take_over()
+        is_new = self._version != self._zoos.version
+        if is_new:
+            self._forget_the_gone()
+            self._version = self._zoos.version
+            for build_id in self._shares.surplus(self._memory.residents()):
+                self._memory.release(build_id)
+            self._is_settled = False
+        # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of the smallest.
+        lead_ns = self._tick_ns + max((zoo.options[-1].load_ns for zoo in self._zoos.all()), default=0)
+        was_busy = len(self._busy)
+        edges: list[int] = []
+        for zoo in self._zoos.all():
+            expectation, load_ns = self._expectations.of(zoo.name), window_load_ns(zoo) + lead_ns
+            moved = self._expectations.step(expectation, load_ns, now_ns)
+            edge_ns = self._expectations.next_edge_ns(expectation, load_ns)
+            if edge_ns is not None:
+                edges.append(edge_ns)
+            if moved:
+                self._is_settled = False
+                self.transitions += 1
+                self._events.emit(
+                    "window opened" if expectation.is_maximalist else "window closed",
+                    application=zoo.name,
+                    predicted_ns=expectation.next_ns,
+                )
+                if expectation.is_maximalist:
+                    self._procure(zoo)
+        self._edge_ns = min(edges, default=None)
+        if len(self._busy) > was_busy:
+            self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
+        elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
+            self._is_settled = True
+            self._looked_ns = now_ns
+            self._rebalance()
+
+    def _is_better_wanted(self) -> bool:
+        """Some application is without its best variant: with every request that comes it may have become its turn."""
+        return not all(self._memory.is_resident(zoo.servables[0].build_id) for zoo in self._zoos.all())
+
+    def _take_over(self) -> None:
+        seen, self._seen = self._seen, []
+        if seen and self._is_better_wanted():
+            self._is_settled = False
+        for application_id, at_ns in seen if len(seen) <= _CROWD else _latest(seen):
+            zoo = self._zoos.of_application(application_id)
+            if zoo is not None:
+                self._expectations.arrived(zoo.name, at_ns)
+
+    def _forget_the_gone(self) -> None:
+        names = {zoo.name for zoo in self._zoos.all()}
+        for expectation in self._expectations.all():
+            if expectation.name not in names:
+                self._expectations.forget(expectation.name)
+                self._room.wishes.pop(expectation.name, None)
+                self._changes.pop(expectation.name, None)
+
+    async def _until_next_edge(self) -> None:
+        wait_s = None if self._edge_ns is None else max(0.0, (self._edge_ns - self._clock.now_ns()) / NS_PER_S)
+        if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
+            wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
+            self._is_settled = False
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _decide(self, request: str | None, intent: Intent) -> ResidencyPlan:
+        """What the policy says to memory as it is now."""
+        return self._room.decide(
+            self._memory.budget_bytes, self._memory.residents(), self._clock.now_ns(), request, intent
+        )
+
+    # -- enacting ------------------------------------------------------------------------------------------------------
+
+    def _procure(self, zoo: Zoo) -> None:
+        """A window opens: bring the best variant that the policy finds room for."""
+        plan = self._decide(zoo.name, "procure")
+        own = next((c for c in plan.changes if c.application == zoo.name), None)
+        if own is not None and own.after is not None:
+            self._bring(zoo, own.after)
+
+    def _rebalance(self) -> None:
+        """Enact what needs no wait. The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes later."""
+        plan = self._decide(None, "rebalance")
+        is_making_room = False
+        for change in plan.changes:
+            zoo = self._zoos.of_application(change.application)
+            if zoo is None or zoo.name in self._busy:
+                continue
+            if change.after is None:
+                self._memory.release(zoo.servable(change.before or "").build_id)
+            elif _is_smaller(zoo, change):
+                self._replace(zoo, change)
+                is_making_room = True
+            elif self._memory.has_room(zoo.servable(change.after).need_bytes):
+                self._bring(zoo, change.after)
+            elif change.before is not None and not is_making_room and not self._is_thrashing(zoo):
+                self._replace(zoo, change)
+
+    def _moved(self) -> None:
+        """Something has come into memory: perhaps there is more to do."""
+        self._is_settled = False
+        self._wake.set()
+
+    def _replace(self, zoo: Zoo, change: Change) -> None:
+        assert change.before is not None and change.after is not None
+        after = zoo.servable(change.after)
+        self._memory.replace(
+            Replacement(zoo.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes)
+        )
+
+    def _bring(self, zoo: Zoo, option: str) -> None:
+        """Load a variant in the background; when it is there, the other variants of its zoo go."""
+        if zoo.name in self._busy or self._is_thrashing(zoo):
+            return
+        task = asyncio.create_task(self._brought(zoo, zoo.servable(option)), name=f"bring {zoo.name}")
+        self._busy[zoo.name] = task
+        task.add_done_callback(lambda done: self._busy.pop(zoo.name, None))
+
+    async def _brought(self, zoo: Zoo, servable: Servable) -> None:
+        try:
+            build = await self._memory.pin(
+                servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
+            )
+        except ApplianceError:  # counted and announced by the memory manager; the next window tries again
+            return
+        self._zoos.loaded(servable.build_id, build.load_ns)
+        for other in zoo.builds - {servable.build_id}:
+            self._memory.release(other)
+        self._memory.unpin(build)
+        self._busy.pop(zoo.name, None)
+        self._moved()
+
+    def _is_thrashing(self, zoo: Zoo) -> bool:
+        """Count a change of a zoo; True when there were too many in the last minute."""
+        now_ns = self._clock.now_ns()
+        changes = self._changes.setdefault(zoo.name, deque())
+        while changes and now_ns - changes[0] > _PER_MINUTE_NS:
+            changes.popleft()
+        if len(changes) >= self._reloads_max:
+            self._events.emit("residency thrashes", application=zoo.name, changes_per_min=len(changes))
+            return True
+        changes.append(now_ns)
+        return False
+
+    # -- for people ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """For `/v1/memory`: the sets, windows and what they follow from."""
+        now_ns = self._clock.now_ns()
+        there = [b.build_id for b in self._memory.residents()]
+        return {
+            "delta_ms": self._expectations.delta_ns / NS_PER_MS,
+            "history_window_ms": self._expectations.history_ns / NS_PER_MS,
+            "transitions": self.transitions,
+            "applications": [self._row(zoo, there, now_ns) for zoo in self._zoos.all()],
+        }
+
+    def _row(self, zoo: Zoo, there: list[str], now_ns: int) -> Mapping[str, Any]:
+        expectation = self._expectations.of(zoo.name)
+        servable = zoo.resident(there)
+        next_ns = expectation.next_ns
+        return {
+            "application": zoo.name,
+            "set": "maximalist" if expectation.is_maximalist else "minimalist",
+            "resident": servable.variant.name if servable else None,
+            "variants": [o.name for o in zoo.options],
+            "forecaster": expectation.forecaster.name,
+            "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
+            "reloads_per_min": sum(now_ns - at_ns <= _PER_MINUTE_NS for at_ns in self._changes.get(zoo.name, ())),
+        }
+
+
+def _is_smaller(zoo: Zoo, change: Change) -> bool:
+    names = [o.name for o in zoo.options]
+    return (
+        change.before is not None
+        and change.after is not None
+        and names.index(change.after) > names.index(change.before)
+    )
+
+
+def _latest(seen: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """The latest few of each application, in their order."""
+    counts: Counter[str] = Counter()
+    kept: list[tuple[str, int]] = []
+    for item in reversed(seen):
+        counts[item[0]] += 1
+        if counts[item[0]] <= _CROWD:
+            kept.append(item)
+    return kept[::-1]

@@ -1,0 +1,114 @@
+"""What of memory each tenant's models can count on, and may not exceed: the memory part of its quota, and who holds how much of it.
+
+A build is the memory of the tenant whose model it is; of the first one by id where models of several tenants have equal content.
+"""
+
+from collections.abc import Iterable, Set
+
+from appliance.domain.catalogue import Tenant
+from appliance.policies.residency.base import TenantShare
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.residency.groups import Zoos
+
+
+class Shares:
+    """The shares of the tenants that have one, made anew when the catalogue has changed."""
+
+    def __init__(self, catalogue: Catalogue, zoos: Zoos, budget_bytes: int) -> None:
+        """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others take memory."""
+        self._catalogue = catalogue
+        self._zoos = zoos
+        self.budget_bytes = budget_bytes
+        self._version = -1
+        self._shares: dict[str, TenantShare] = {}
+
+    def all(self) -> tuple[TenantShare, ...]:
+        """By name."""
+        return tuple(self._refreshed().values())
+
+    def holdings(self, resident: Iterable[ResidentBuild]) -> list[Holding]:
+        """Of every tenant, by name."""
+        held = self._held(resident)
+        shares = [self._share(tenant) for tenant in self._catalogue.tenants()]
+        return [Holding(s.name, held.get(s.name, 0), s.guarantee_bytes, s.ceiling_bytes) for s in shares]
+
+    def less(self, builds: Iterable[ResidentBuild]) -> tuple[TenantShare, ...]:
+        """The shares less what tenants hold of `builds`, which a policy does not know of."""
+        shares = self.all()
+        held = self._held(builds) if shares else {}
+        return tuple(_less(share, held.get(share.name, 0)) for share in shares)
+
+    def full(
+        self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
+    ) -> Holding | None:
+        """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not count."""
+        share = self._refreshed().get(self._zoos.tenant_of(newcomer) or "")
+        if share is None or share.ceiling_bytes is None:
+            return None
+        held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
+        if held + size <= share.ceiling_bytes:
+            return None
+        return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
+
+    def surplus(self, resident: Iterable[ResidentBuild]) -> list[str]:
+        """Builds that must go for every tenant to be below its ceiling, after one was lowered: the longest unused first."""
+        there = list(resident)
+        going: list[str] = []
+        for share in self.all():
+            if share.ceiling_bytes is None:
+                continue
+            own = self._own(share.name, there)
+            above = sum(b.bytes for b in own) - share.ceiling_bytes
+            for build in own:
+                if above > 0:
+                    going.append(build.build_id)
+                    above -= build.bytes
+        return going
+
+    def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:
+        """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed to them."""
+        asker = self._zoos.tenant_of(newcomer)
+        there = list(resident)
+        kept: set[str] = set()
+        for share in self.all():
+            if share.name == asker or not share.guarantee_bytes:
+                continue
+            own = self._own(share.name, there)
+            held = sum(b.bytes for b in own)
+            for build in own:
+                held -= build.bytes
+                if held < share.guarantee_bytes:
+                    kept.add(build.build_id)
+        return kept
+
+    def _refreshed(self) -> dict[str, TenantShare]:
+        if self._version != self._catalogue.version:
+            self._version = self._catalogue.version
+            shares = [self._share(tenant) for tenant in self._catalogue.tenants()]
+            self._shares = {s.name: s for s in shares if s.guarantee_bytes or s.ceiling_bytes is not None}
+        return self._shares
+
+    def _share(self, tenant: Tenant) -> TenantShare:
+        """The lower of two ceilings holds, and no guarantee is above it."""
+        ceiling = tenant.quota.ceiling_bytes(self.budget_bytes)
+        guarantee = tenant.quota.memory_guarantee_bytes or 0
+        return TenantShare(tenant.name, guarantee if ceiling is None else min(guarantee, ceiling), ceiling)
+
+    def _own(self, tenant: str, resident: Iterable[ResidentBuild]) -> list[ResidentBuild]:
+        """A tenant's builds, the longest unused first."""
+        own = [b for b in resident if self._zoos.tenant_of(b.build_id) == tenant]
+        return sorted(own, key=lambda b: (b.last_used_ns, b.build_id))
+
+    def _held(self, builds: Iterable[ResidentBuild]) -> dict[str, int]:
+        held: dict[str, int] = {}
+        for build in builds:
+            tenant = self._zoos.tenant_of(build.build_id)
+            if tenant is not None:
+                held[tenant] = held.get(tenant, 0) + build.bytes
+        return held
+
+
+def _less(share: TenantShare, held: int) -> TenantShare:
+    ceiling = None if share.ceiling_bytes is None else max(0, share.ceiling_bytes - held)
+    return TenantShare(share.name, max(0, share.guarantee_bytes - held), ceiling)

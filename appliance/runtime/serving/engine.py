@@ -1,0 +1,277 @@
+"""The way of a request: admission → residency → queue → worker → result.
+
+One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one answer.
+"""
+
+import asyncio
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached, ModelUnavailable, QuotaExceeded
+from appliance.domain.request import Request, Result
+from appliance.domain.states import RequestState
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import Processor
+from appliance.runtime.residency.loop import Resider
+from appliance.runtime.serving.admission import Admission
+from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.placement import Placed, Placement
+from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.sequences import Key, Sequences
+from appliance.runtime.serving.worker import Worker
+from appliance.runtime.telemetry import Telemetry
+from appliance.tasks.base import next_state, step_inputs
+
+_SURPRISE = 20
+"""A run on the event loop that takes this many times the limit (5 ms by default) is a surprise ..."""
+_SURPRISES_MAX = 3
+"""... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
+
+_Run = tuple[dict[str, Any], int, int]
+"""A run: (outputs, start, end)."""
+
+
+class Engine:
+    """Serves requests on one processor's workers. Event-loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        admission: Admission,
+        availability: Availability,
+        placement: Placement,
+        memory: MemoryManager,
+        queue: Queue,
+        processor: Processor,
+        sequences: Sequences,
+        telemetry: Telemetry,
+        resider: Resider | None = None,
+        quick_ns_max: int = 0,
+    ) -> None:
+        """Runs expected to take at most `quick_ns_max` take no worker: they are over before a thread would have begun."""
+        self._clock = clock
+        self._catalogue = catalogue
+        self._admission = admission
+        self._availability = availability
+        self._placement = placement
+        self._memory = memory
+        self._queue = queue
+        self._sequences = sequences
+        self._telemetry = telemetry
+        self._resider = resider
+        self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
+        self._processor = processor
+        self._quick_ns_max = quick_ns_max
+
+    def is_quick(self, application: Application) -> bool:
+        """Whether `infer_at_once` may have answers to its requests; asked before they are decoded."""
+        try:
+            order = self._catalogue.entry(application.id).order
+        except ModelUnavailable:
+            return False
+        return any(s.expected_ns is not None and s.expected_ns <= self._quick_ns_max for s in order)
+
+    def preferred(self, application: Application, variant: str | None) -> Servable:
+        """The variant that a request would get now: what decoding must prepare the tensors for.
+
+        Raises: ShuttingDown, UnknownVariant, ModelUnavailable.
+        """
+        return self._placement.preferred(self._availability.entry(application.id), variant)
+
+    def infer_at_once(self, request: Request) -> Result | None:
+        """Run a plain request on the calling thread, now, where that is shorter than to hand it on: its build is in memory, and quick.
+
+        None, and nothing has happened, for every other request; those that must be refused are among them, and `infer` says why.
+
+        Raises: RunFailed.
+        """
+        placed_ns = self._clock.now_ns()
+        try:
+            entry = self._availability.entry(request.application_id)
+            if entry.model.task.state or entry.model.task.constants:
+                return None
+            placed = self._placement.pin_resident(self._placement.candidates(request, entry))
+        except ApplianceError:
+            return None
+        if placed is None:
+            return None
+        try:
+            return self._answer_at_once(request, entry, placed, placed_ns)
+        finally:
+            self._memory.unpin(placed[1])
+
+    async def infer(self, request: Request) -> Result:
+        """Run one request.
+
+        Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed, DeadlineExceeded, RunFailed,
+        IllegalState (of a sequence), ShuttingDown.
+        """
+        entry = self._availability.entry(request.application_id)
+        tenant = request.tenant
+        try:
+            quota = self._catalogue.tenant(tenant).quota
+            self._admission.enter(tenant, quota, is_continuation=request.is_continuation)
+        except QuotaExceeded as error:
+            self._count_failure(request, entry, error)
+            raise
+        model_id = entry.model.id
+        self._availability.begin(model_id)
+        try:
+            self._admission.set_deadline(request, entry.application.latency_slo_ms)
+            self._queue.check_room(request.application_id)
+            if entry.model.task.state or entry.model.task.constants:
+                return await self._infer_stateful(request, entry)
+            return await self._infer(request, entry)
+        except Exception as error:
+            self._count_failure(request, entry, error)
+            raise
+        finally:
+            self._admission.leave(tenant)
+            self._availability.end(model_id)
+
+    def status(self) -> dict[str, Any]:
+        """For `/v1/system`: what waits and runs."""
+        return {
+            "queued": len(self._queue),
+            "queues": self._queue.lengths(),
+            "running": self._availability.running(),
+            "workers": [{"busy_ms": w.busy_ns / 1e6, "runs": w.runs} for w in self.workers],
+            "sequences": len(self._sequences),
+            "draining": self._availability.is_closing,
+        }
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the box shuts down."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._availability.close()
+        except TimeoutError:
+            self._queue.refuse_all()
+
+    # -- the steps of a request ----------------------------------------------------------------------------------------
+
+    def _answer_at_once(self, request: Request, entry: Entry, placed: Placed, placed_ns: int) -> Result | None:
+        self._admission.set_deadline(request, entry.application.latency_slo_ms)
+        if not self._is_quick(request, placed, placed_ns):
+            return None
+        tenant = request.tenant
+        try:
+            self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        except QuotaExceeded:
+            return None
+        try:
+            run = self._run_at_once(request, placed[1], placed_ns)
+        except Exception as error:
+            self._count_failure(request, entry, error)
+            raise
+        finally:
+            self._admission.leave(tenant)
+        if self._resider is not None:
+            self._resider.seen(request.application_id, placed_ns)
+        return self._answered(request, placed, run, placed_ns)
+
+    async def _infer(self, request: Request, entry: Entry) -> Result:
+        placed_ns = self._clock.now_ns()
+        if self._resider is not None:
+            self._resider.seen(request.application_id, placed_ns)
+        candidates = self._placement.candidates(request, entry)
+        placed = self._placement.pin_resident(candidates) or await self._placement.load(request, entry, candidates)
+        start_ns = self._clock.now_ns()
+        if self._is_quick(request, placed, start_ns):
+            try:
+                run = self._run_at_once(request, placed[1], start_ns)
+            finally:
+                self._memory.unpin(placed[1])
+        else:
+            run = await self._run_in_turn(request, placed)
+        return self._answered(request, placed, run, placed_ns)
+
+    def _is_quick(self, request: Request, placed: Placed, now_ns: int) -> bool:
+        """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
+        expected_ns = placed[0].expected_of(_batch(request))
+        if expected_ns is None or expected_ns > self._quick_ns_max or placed[1].surprises >= _SURPRISES_MAX:
+            return False
+        return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
+
+    def _run_at_once(self, request: Request, residency: Residency, start_ns: int) -> _Run:
+        """Run here and now."""
+        outputs = self._processor.run_at_once(residency.handle, request.inputs, request.outputs)
+        end_ns = self._clock.now_ns()
+        is_surprise = end_ns - start_ns > _SURPRISE * self._quick_ns_max
+        residency.surprises = residency.surprises + 1 if is_surprise else 0
+        return outputs, start_ns, end_ns
+
+    def _answered(self, request: Request, placed: Placed, run: _Run, placed_ns: int) -> Result:
+        """Count a run and make it the request's result."""
+        servable, _, warm, load_ns = placed
+        outputs, start_ns, end_ns = run
+        queue_ns = start_ns - placed_ns - load_ns
+        compute_ns = end_ns - start_ns
+        name = servable.variant.name
+        key = (request.application_id, name, request.tenant)
+        parts = (queue_ns, load_ns, compute_ns)
+        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=_batch(request), at_ns=end_ns)
+        return Result(outputs, servable.variant.id, name, warm, *parts)
+
+    async def _run_in_turn(self, request: Request, placed: Placed) -> _Run:
+        """Wait for a worker, and release the build after the run."""
+        servable, residency, _, _ = placed
+        expected_ns = servable.expected_of(_batch(request))
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=expected_ns)
+        try:
+            self._queue.put(job)
+            outputs = await answer
+        finally:
+            if job.state is RequestState.RUNNING:  # the caller went away: the build stays pinned until the run is over
+                job.is_abandoned = True
+            else:
+                self._memory.unpin(residency)
+        return outputs, job.started_ns, job.finished_ns
+
+    async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
+        """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
+        spec = entry.model.task
+        if request.sequence_id is None or not spec.state:
+            request.inputs = step_inputs(request.inputs, spec, request.inputs)
+            return await self._infer(request, entry)
+        key: Key = (request.application_id, f"{request.tenant}/{request.sequence_id}")
+        sequence = self._sequences.open(key, start=request.sequence_start)
+        async with sequence.lock:
+            request.inputs = step_inputs(request.inputs, spec, {**sequence.tensors, **_given(request, entry)})
+            wanted = request.outputs
+            if wanted is not None:
+                request.outputs = list(dict.fromkeys([*wanted, *(pair.output for pair in spec.state)]))
+            result = await self._infer(request, entry)
+            sequence.tensors = next_state(result.outputs, spec)
+        if request.sequence_end:
+            self._sequences.close(key, sequence)
+        if wanted is not None:
+            result.outputs = {name: result.outputs[name] for name in wanted}
+        return result
+
+    def _count_failure(self, request: Request, entry: Entry, error: Exception) -> None:
+        outcome = "failed"
+        if isinstance(error, DeadlineExceeded):
+            outcome = "expired"
+        elif isinstance(error, LimitReached):
+            outcome = "rejected"
+        # a name that the caller made up must not make a row in the statistics
+        variant = request.variant if request.variant in entry.servables else None
+        self._telemetry.failed((request.application_id, variant or "", request.tenant), outcome)
+
+
+def _batch(request: Request) -> int:
+    for tensor in request.inputs.values():
+        return int(tensor.shape[0]) if tensor.ndim else 1
+    return 1
+
+
+def _given(request: Request, entry: Entry) -> dict[str, Any]:
+    """State tensors that the caller sends itself win over the kept ones."""
+    return {pair.input: request.inputs[pair.input] for pair in entry.model.task.state if pair.input in request.inputs}

@@ -1,0 +1,101 @@
+"""Which build answers a request: the variants that may, the one of them that is in memory, or the one that is loaded for it."""
+
+from appliance.clock import Clock
+from appliance.domain.errors import ApplianceError, BadTensor, CeilingReached, LoadFailed, ModelUnavailable, OutOfMemory
+from appliance.domain.request import Request
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.residency.loop import Resider
+from appliance.runtime.serving.admission import check_outputs, check_tensors
+
+Placed = tuple[Servable, Residency, bool, int]
+"""A pinned build for a request: (servable, residency, warm, nanoseconds of loading)."""
+
+
+class Placement:
+    """Puts requests on builds; whoever is given one must unpin it. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider | None) -> None:
+        self._clock = clock
+        self._catalogue = catalogue
+        self._memory = memory
+        self._resider = resider
+
+    def candidates(self, request: Request, entry: Entry) -> list[Servable]:
+        """Variants that may answer, most wanted first. Raises: BadTensor, UnknownVariant, ModelUnavailable."""
+        if request.variant is not None:
+            named = self._catalogue.servable(entry, request.variant)
+            _check(request, named)
+            return [named]
+        if not entry.order:
+            raise ModelUnavailable(name=entry.application.name)
+        fitting: list[Servable] = []
+        misfit: BadTensor | None = None
+        for servable in entry.order:
+            try:
+                _check(request, servable)
+                fitting.append(servable)
+            except BadTensor as error:
+                misfit = misfit or error
+        if not fitting and misfit is not None:
+            raise misfit
+        return fitting
+
+    def pin_resident(self, candidates: list[Servable]) -> Placed | None:
+        """The most wanted candidate that is in memory, pinned."""
+        for servable in candidates:
+            residency = self._memory.pin_resident(servable.build_id)
+            if residency is not None:
+                return servable, residency, True, 0
+        return None
+
+    async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
+        """The most wanted candidate that finds room, loaded and pinned.
+
+        Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown.
+        """
+        warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
+        start_ns = self._clock.now_ns()
+        refused: ApplianceError | None = None
+        candidates = _distinct_builds(candidates)
+        if self._resider is not None and not warm:
+            candidates = self._resider.order(request.application_id, candidates)
+        for servable in candidates:
+            try:
+                residency = await self.pin(servable, request.tenant, request.deadline_ns)
+            except (OutOfMemory, LoadFailed) as error:
+                refused = error
+            else:
+                return servable, residency, warm, self._clock.now_ns() - start_ns
+        assert refused is not None
+        raise refused
+
+    async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> Residency:
+        """A build in memory for a tenant, loaded if need be. Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown."""
+        try:
+            return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
+        except CeilingReached as error:
+            raise error.as_seen_by(tenant) from None
+
+    def preferred(self, entry: Entry, variant: str | None) -> Servable:
+        """What a request for this variant, or for any, would get now. Raises: UnknownVariant, ModelUnavailable."""
+        if variant is not None:
+            return self._catalogue.servable(entry, variant)
+        if not entry.order:
+            raise ModelUnavailable(name=entry.application.name)
+        return next((s for s in entry.order if self._memory.is_resident(s.build_id)), entry.order[0])
+
+
+def _check(request: Request, servable: Servable) -> None:
+    check_tensors(request.inputs, servable)
+    if request.outputs is not None:
+        check_outputs(request.outputs, servable)
+
+
+def _distinct_builds(candidates: list[Servable]) -> list[Servable]:
+    """Rungs of a ladder share a build: trying it once is enough."""
+    first: dict[str, Servable] = {}
+    for servable in candidates:
+        first.setdefault(servable.build_id, servable)
+    return list(first.values())

@@ -1,0 +1,72 @@
+"""A worker drives one slot of a processor: takes the most urgent job, runs it, answers. Never more than one run at a time."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.errors import ShuttingDown
+from appliance.domain.states import RequestState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.ports import Processor
+from appliance.runtime.serving.queue import Job, Queue
+
+
+class Worker:
+    """One of a processor's `workers`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        processor: Processor,
+        queue: Queue,
+        release: Callable[[Residency], None],
+    ) -> None:
+        """`release` unpins the build of a run whose caller went away."""
+        self._clock = clock
+        self._processor = processor
+        self._queue = queue
+        self._release = release
+        self._run: asyncio.Future[dict[str, Any]] | None = None
+        self._is_stopped = False
+        self.busy_ns = 0
+        self.runs = 0
+
+    async def work(self) -> None:
+        """Serve the queue until cancelled."""
+        self._queue.offer(self._begin)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._is_stopped = True
+            self._queue.withdraw(self._begin)
+            if self._run is not None:
+                self._run.cancel()
+
+    def _begin(self, job: Job) -> None:
+        """Hand a job to the processor. No task of the worker's own wakes in between: that would cost every request two turns of the loop."""
+        job.to(RequestState.RUNNING)
+        job.started_ns = self._clock.now_ns()
+        request = job.request
+        self._run = asyncio.ensure_future(self._processor.run(job.residency.handle, request.inputs, request.outputs))
+        self._run.add_done_callback(partial(self._end, job))
+
+    def _end(self, job: Job, run: asyncio.Future[dict[str, Any]]) -> None:
+        """Settle a job's answer and take the next; the job's failure is not the worker's."""
+        self._run = None
+        job.finished_ns = self._clock.now_ns()
+        self.busy_ns += job.finished_ns - job.started_ns
+        self.runs += 1
+        error = ShuttingDown() if run.cancelled() else run.exception()
+        job.to(RequestState.FAILED if error else RequestState.DONE)
+        if job.is_abandoned:
+            self._release(job.residency)
+        elif job.answer.done():  # cancelled this very moment: the caller, about to wake, unpins
+            pass
+        elif error is not None:
+            job.answer.set_exception(error)
+        else:
+            job.answer.set_result(run.result())
+        if not self._is_stopped:
+            self._queue.offer(self._begin)

@@ -1,0 +1,92 @@
+"""The first key."""
+
+import asyncio
+import stat
+from pathlib import Path
+
+from appliance.api.auth.access import ensure_admin_key, rotate_admin_key
+from appliance.api.auth.keyring import digest_of
+from appliance.domain.access import Role
+from appliance.modelstore.store.store import Store
+from tests.fakes.hand_clock import HandClock
+
+
+async def admin_digests(store: Store) -> list[bytes]:
+    return [key.sha256 for key in await store.all_keys() if key.role is Role.ADMIN]
+
+
+def test_first_start_leaves_a_key_for_the_owner_only(tmp_path: Path) -> None:
+    """The file is 0600 and opens the box; later starts change nothing."""
+
+    async def story() -> None:
+        store = Store.open(tmp_path, HandClock())
+        await ensure_admin_key(tmp_path, store, HandClock())
+        key = (tmp_path / "admin.key").read_text().strip()
+        assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
+        assert await admin_digests(store) == [digest_of(key)]
+        await ensure_admin_key(tmp_path, store, HandClock())
+        assert (tmp_path / "admin.key").read_text().strip() == key
+        assert await admin_digests(store) == [digest_of(key)]
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_a_file_taken_away_on_purpose_stays_away(tmp_path: Path) -> None:
+    """While an admin key exists, a missing file is the owner's will."""
+
+    async def story() -> None:
+        store = Store.open(tmp_path, HandClock())
+        await ensure_admin_key(tmp_path, store, HandClock())
+        (tmp_path / "admin.key").unlink()
+        await ensure_admin_key(tmp_path, store, HandClock())
+        assert not (tmp_path / "admin.key").exists()
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_without_any_admin_key_a_new_one_is_made(tmp_path: Path) -> None:
+    """File gone and key revoked: the owner of the folder is not locked out."""
+
+    async def story() -> None:
+        store = Store.open(tmp_path, HandClock())
+        await ensure_admin_key(tmp_path, store, HandClock())
+        (tmp_path / "admin.key").unlink()
+        for key in await store.all_keys():
+            await store.revoke_key(key.id)
+        await ensure_admin_key(tmp_path, store, HandClock())
+        assert await admin_digests(store) == [digest_of((tmp_path / "admin.key").read_text().strip())]
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_a_store_begun_anew_takes_the_key_of_the_file(tmp_path: Path) -> None:
+    """A folder with a key file but an empty store: scripts that hold the key go on working."""
+
+    async def story() -> None:
+        (tmp_path / "admin.key").write_text("ea_from-before\n")
+        store = Store.open(tmp_path, HandClock())
+        await ensure_admin_key(tmp_path, store, HandClock())
+        assert await admin_digests(store) == [digest_of("ea_from-before")]
+        store.close()
+
+    asyncio.run(story())
+
+
+def test_rotation_replaces_the_key_of_the_file(tmp_path: Path) -> None:
+    """The new key stands in the file and opens; the old one does not; other keys stay."""
+
+    async def story() -> None:
+        store = Store.open(tmp_path, HandClock())
+        await ensure_admin_key(tmp_path, store, HandClock())
+        old = (tmp_path / "admin.key").read_text().strip()
+        new = await rotate_admin_key(tmp_path, store, HandClock())
+        assert new != old
+        assert (tmp_path / "admin.key").read_text().strip() == new
+        assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
+        assert await admin_digests(store) == [digest_of(new)]
+        store.close()
+
+    asyncio.run(story())

@@ -1,0 +1,146 @@
+"""Who is asking."""
+
+import datetime
+
+import pytest
+
+from appliance.api.auth.keyring import ADDRESSES_MAX, FailedKeys, KeyRing, Principal, digest_of, new_key
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.errors import Forbidden, MissingKey, TooManyFailedKeys, UnknownTenant, WrongKey
+from tests.fakes.hand_clock import HandClock
+
+TENANTS = {"default", "harbour", "museum"}
+
+
+def record(key: str, role: Role = Role.TENANT, tenant: str = "harbour", **facts: object) -> KeyRecord:
+    made = KeyRecord(f"id-{key[-6:]}", tenant, role, digest_of(key), HandClock().wall_now())
+    return KeyRecord(**{name: getattr(made, name) for name in KeyRecord.__slots__} | facts)
+
+
+def ring(*records: KeyRecord, clock: HandClock | None = None, failed_per_min: int = 3) -> KeyRing:
+    made = KeyRing(clock or HandClock(), failed_per_min, TENANTS.__contains__)
+    made.fill(records)
+    return made
+
+
+def ask(keys: KeyRing, key: str, x_tenant: bytes | None = None, address: str = "10.0.0.7") -> Principal:
+    return keys.authenticate(f"Bearer {key}".encode(), x_tenant, address)
+
+
+def test_a_key_opens_its_tenant() -> None:
+    """A good key gives tenant, role and applications; the scheme's case does not matter."""
+    key = new_key()
+    keys = ring(record(key, Role.DEVICE, applications=("signs",)))
+    principal = ask(keys, key)
+    assert (principal.tenant, principal.role, principal.applications) == ("harbour", Role.DEVICE, ("signs",))
+    assert principal.may_call("signs")
+    assert not principal.may_call("faces")
+    assert keys.authenticate(f"bearer {key} ".encode(), None, "") is principal
+
+
+def test_keys_are_long_and_never_the_same() -> None:
+    """256 random bits after a prefix that says whose key it is."""
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(key.startswith("ea_") and len(key) == 46 for key in keys)
+
+
+@pytest.mark.parametrize("header", [None, b"", b"Basic dXNlcjpw", b"Bearer"])
+def test_no_key(header: bytes | None) -> None:
+    """Nothing, or another scheme, is a missing key."""
+    with pytest.raises(MissingKey):
+        ring().authenticate(header, None, "")
+
+
+def test_wrong_revoked_and_expired_keys_are_alike() -> None:
+    """A key that was never made, was revoked or has expired gets the same answer."""
+    clock, key, old = HandClock(), new_key(), new_key()
+    keys = ring(
+        record(key),
+        record(old, expires_at=clock.wall_now() + datetime.timedelta(hours=1)),
+        clock=clock,
+        failed_per_min=9,
+    )
+    assert ask(keys, old).tenant == "harbour"
+    clock.pass_s(3601)
+    keys.remove(ask(keys, key).key_id)
+    messages = set()
+    for bad in (new_key(), key, old):
+        with pytest.raises(WrongKey) as raised:
+            ask(keys, bad)
+        messages.add(str(raised.value))
+    assert len(messages) == 1
+
+
+def test_an_admin_acts_where_it_says() -> None:
+    """Default unless X-Tenant names another; an unknown one is 404."""
+    key = new_key()
+    keys = ring(record(key, Role.ADMIN, "default"))
+    assert ask(keys, key).tenant == "default"
+    acting = ask(keys, key, b"museum")
+    assert (acting.tenant, acting.is_admin) == ("museum", True)
+    assert ask(keys, key, b"museum") is acting
+    assert ask(keys, key, b"default").tenant == "default"
+    with pytest.raises(UnknownTenant):
+        ask(keys, key, b"nobody")
+
+
+@pytest.mark.parametrize("other", [b"museum", b"nobody"])
+def test_others_may_not_name_a_tenant(other: bytes) -> None:
+    """A tenant's key learns nothing from X-Tenant, not even whether the other exists."""
+    key = new_key()
+    keys = ring(record(key))
+    assert ask(keys, key, b"harbour").tenant == "harbour"
+    with pytest.raises(Forbidden) as raised:
+        ask(keys, key, other)
+    assert other.decode() not in str(raised.value)
+
+
+def test_wrong_keys_are_limited_by_address() -> None:
+    """The fourth within a minute is 429 and says how long; another address, a right key and the next minute are not concerned."""
+    clock, key = HandClock(), new_key()
+    keys = ring(record(key), clock=clock)
+    for _ in range(3):
+        with pytest.raises(WrongKey):
+            ask(keys, "ea_wrong")
+    clock.pass_s(20)
+    with pytest.raises(TooManyFailedKeys) as raised:
+        ask(keys, "ea_wrong")
+    assert raised.value.retry_after_s == pytest.approx(40)
+    assert ask(keys, key).tenant == "harbour"
+    with pytest.raises(WrongKey):
+        ask(keys, "ea_wrong", address="10.0.0.8")
+    clock.pass_s(41)
+    with pytest.raises(WrongKey):
+        ask(keys, "ea_wrong")
+
+
+def test_failed_addresses_are_bounded() -> None:
+    """A flood from many addresses does not grow the process; who failed longest ago is forgotten."""
+    failed = FailedKeys(1)
+    for number in range(ADDRESSES_MAX + 100):
+        failed.add(str(number), 0)
+    assert len(failed._windows) == ADDRESSES_MAX
+    failed.add("0", 0)
+    with pytest.raises(TooManyFailedKeys):
+        failed.add(str(ADDRESSES_MAX + 99), 0)
+
+
+def test_a_tenant_that_goes_takes_its_keys() -> None:
+    """Removing a tenant forgets its keys and no others."""
+    key, other = new_key(), new_key()
+    keys = ring(record(key), record(other, tenant="museum"))
+    keys.remove_tenant("harbour")
+    with pytest.raises(WrongKey):
+        ask(keys, key)
+    assert ask(keys, other).tenant == "museum"
+
+
+def test_replacing_a_key_forgets_its_old_secret() -> None:
+    """The same id with another secret: only the new one opens."""
+    old, new = new_key(), new_key()
+    keys = ring(record(old, id="k"))
+    keys.put(record(new, id="k"))
+    assert ask(keys, new).key_id == "k"
+    with pytest.raises(WrongKey):
+        ask(keys, old)

@@ -1,0 +1,201 @@
+"""The exchange over uvicorn's own protocol: the body as it was gathered, the answer in one write."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from appliance.api.http.exchange import EXCHANGE, AlignedBody, Exchange
+from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
+
+PATH = "/v2/models/m/infer"
+OK = [(b"content-length", b"2")]
+
+
+class _Transport(asyncio.Transport):
+    """Notes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"socket": self})
+        self.written: list[bytes] = []
+        self.is_closed = False
+
+    def setsockopt(self, *_: int) -> None:
+        """The transport is its own socket."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    getpeername = getsockname
+    family = socket.AF_INET
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def connect(app: Callable[[Any, Any, Any], Any]) -> tuple[BoxProtocol, _Transport]:
+    """A protocol with an application and a transport, as after the connection was made."""
+    config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
+    protocol = BoxProtocol(config, ServerState(), {})
+    transport = _Transport()
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+def head(size: int, *more: str, path: str = PATH) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "host: box", f"content-length: {size}", *more, "", ""]).encode()
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)  # noqa: TID251 - turns of the loop, no time
+
+
+class Seen:
+    """An application that takes the body and answers `ok`."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        exchange: Exchange = scope.pop(EXCHANGE)
+        message = await exchange.receive()
+        self.messages.append(message)
+        if message["type"] == "http.request":
+            assert exchange.answer(200, OK, b"ok")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ahead", [1, 63, 64, 131])
+async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
+    """A large body in pieces comes whole, uncopied, and its tensors begin at a multiple of 64."""
+    seen = Seen()
+    protocol, transport = connect(seen)
+    body = np.random.default_rng(0).bytes(200_000)
+    protocol.data_received(head(len(body), f"inference-header-content-length: {ahead}") + body[:1000])
+    await settle()
+    for at in range(1000, len(body), 65536):
+        protocol.data_received(body[at : at + 65536])
+        await settle()
+    (message,) = seen.messages
+    assert isinstance(message["body"], memoryview)
+    assert (bytes(message["body"]), message["more_body"]) == (body, False)
+    assert np.frombuffer(message["body"], np.uint8, offset=ahead).ctypes.data % 64 == 0
+    assert transport.written == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [0, 5, BODY_WATER_BYTES + 1])
+@pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "²"])
+async def test_other_bodies_come_too(size: int, ahead: str) -> None:
+    """Small, large and with a JSON length that makes no sense: all that has come is handed over, and nothing breaks."""
+    seen = Seen()
+    protocol, transport = connect(seen)
+    protocol.data_received(head(size, f"inference-header-content-length: {ahead}") + bytes(size))
+    await settle()
+    assert [bytes(m["body"]) for m in seen.messages] == [bytes(size)]
+    assert transport.written[-1].endswith(b"\r\n\r\nok")
+
+
+@pytest.mark.anyio
+async def test_the_next_request_of_a_connection() -> None:
+    """Requests behind one another, also in one packet, each have their own body and answer."""
+    seen = Seen()
+    protocol, transport = connect(seen)
+    protocol.data_received(head(1) + b"a" + head(1) + b"b")
+    await settle()
+    protocol.data_received(head(1) + b"c")
+    await settle()
+    assert [bytes(m["body"]) for m in seen.messages] == [b"a", b"b", b"c"]
+    assert b"".join(transport.written).count(b"200 OK") == 3
+
+
+@pytest.mark.anyio
+async def test_a_caller_that_goes_away() -> None:
+    """A connection that ends inside a body is a disconnect, inside a small one nothing at all; nothing is written to it."""
+    for size, expected in ((5_000, []), (50_000, ["http.disconnect"])):
+        seen = Seen()
+        protocol, transport = connect(seen)
+        protocol.data_received(head(size, "inference-header-content-length: 9") + bytes(100))
+        await settle()
+        protocol.connection_lost(None)
+        await settle()
+        assert [m["type"] for m in seen.messages] == expected
+    assert transport.written == []
+
+
+@pytest.mark.anyio
+async def test_the_last_request_of_a_connection() -> None:
+    """`Connection: close` is answered in kind, and obeyed; a body that waits for leave gets it first."""
+    seen = Seen()
+    protocol, transport = connect(seen)
+    protocol.data_received(head(1, "connection: close", "expect: 100-continue"))
+    await settle()
+    assert transport.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    protocol.data_received(b"a")
+    await settle()
+    assert transport.written[1:] == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"]
+    assert transport.is_closed
+    assert bytes(seen.messages[0]["body"]) == b"a"
+
+
+@pytest.mark.anyio
+async def test_a_congested_connection_is_not_written_to() -> None:
+    """Then the caller uses `send`, which waits."""
+    answers: list[bool] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        exchange: Exchange = scope.pop(EXCHANGE)
+        await exchange.receive()
+        answers.append(exchange.answer(200, OK, b"ok"))
+        await send({"type": "http.response.start", "status": 200, "headers": OK})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    protocol, transport = connect(app)
+    protocol.pause_writing()
+    protocol.data_received(head(0))
+    await settle()
+    assert (answers, transport.written) == ([False], [])
+    protocol.resume_writing()
+    await settle()
+    assert b"".join(transport.written).endswith(b"ok")
+
+
+@pytest.mark.anyio
+async def test_only_v2_has_an_exchange() -> None:
+    """Other routes get plain ASGI: their scope would keep the exchange, and the exchange their scope."""
+    scopes: list[dict[str, Any]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+
+    protocol, _ = connect(app)
+    protocol.data_received(head(0, path="/v1/models"))
+    await settle()
+    assert EXCHANGE not in scopes[0]
+
+
+def test_body_stands_in_for_a_bytearray() -> None:
+    """What uvicorn does with a body works: add, measure, copy."""
+    body = AlignedBody(5, 2)
+    body += b"abc"
+    assert (len(body), bytes(body)) == (3, b"abc")
+    body += b"de"
+    assert (len(body), bytes(body.view())) == (5, b"abcde")

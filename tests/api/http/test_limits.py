@@ -1,0 +1,259 @@
+"""The outermost layer: names, headers, and how much a body may hold."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from appliance.api.http import limits
+from appliance.api.http.limits import BodyRules, Bounds, InFlight, content_length
+from appliance.api.service import create_service
+from appliance.domain.errors import BadInput, Busy
+from tests.api.stand import Asking
+
+pytestmark = pytest.mark.anyio
+RULES = BodyRules.of(body_bytes_max=1000, form_bytes_max=2000, upload_bytes_max=10**9)
+
+
+class Journal:
+    """Stands for the log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def exception(self, event: str, **facts: object) -> None:
+        self.lines.append(event)
+
+
+async def reader(scope: Any, receive: Any, send: Any) -> None:
+    """Reads everything and answers with the number of bytes."""
+    count = 0
+    while True:
+        message = await receive()
+        count += len(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"max-age=5")]})
+    await send({"type": "http.response.body", "body": str(count).encode()})
+
+
+async def reader_end(send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds:
+    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal())
+
+
+def blocks(count: int, size: int) -> Iterator[bytes]:
+    return (b"x" * size for _ in range(count))
+
+
+async def test_a_body_within_the_limit_passes() -> None:
+    """Chunked or announced, up to the limit exactly."""
+    for headers in ({}, {"content-length": "1000"}):
+        async with Asking(bounds(), "POST", "/v1/applications/a/predict", headers, blocks(10, 100)) as asking:
+            assert await asking.status() == 200
+            assert await asking.piece() == b"1000"
+
+
+async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
+    """One byte above the limit: 413 with the limit as a fact, and the rest is not read into memory."""
+    in_flight = InFlight(10_000)
+    async with Asking(bounds(in_flight=in_flight), "POST", "/v1/applications/a/predict", {}, blocks(11, 100)) as asking:
+        assert await asking.status() == 413
+        document = json.loads(await asking.piece())
+    assert (document["type"], document["limit_bytes"]) == ("/problems/too-large", 1000)
+    assert in_flight.bytes == 0
+
+
+async def test_an_announced_body_is_refused_before_it_is_read() -> None:
+    """The app is not even asked."""
+
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the app was asked")
+
+    async with Asking(bounds(never), "POST", "/v1/applications/a/predict", {"content-length": "1001"}) as asking:
+        assert await asking.status() == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "limit"),
+    [
+        ("POST", "/v1/applications/a/predict", 1000),
+        ("POST", "/v2/models/a/infer", 1000),
+        ("POST", "/v1/models", 2000 + 2**20),
+        ("POST", "/v1/models/a/variants", 2000 + 2**20),
+        ("PATCH", "/v1/uploads/u", 10**9),
+        ("POST", "/v1/uploads", 2**20),
+        ("POST", "/v1/tenants", 2**20),
+        ("PATCH", "/v1/applications/a", 2**20),
+    ],
+)
+async def test_each_kind_of_route_has_its_limit(method: str, path: str, limit: int) -> None:
+    """Media, forms, uploads and management differ by orders of magnitude."""
+    assert RULES.rule(method, path).limit_bytes == limit
+
+
+async def test_bodies_in_memory_share_one_budget() -> None:
+    """While one body of 900 is held, another of 200 does not fit in 1000: 503; afterwards it does."""
+    in_flight = InFlight(1000)
+    held, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        held.set()
+        await go.wait()
+        await reader_end(send)
+
+    path = "/v1/applications/a/predict"
+    async with Asking(bounds(slow, in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)) as first:
+        await held.wait()
+        assert in_flight.bytes == 900
+        async with Asking(
+            bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)
+        ) as second:
+            assert await second.status() == 503
+            assert json.loads(await second.piece())["type"] == "/problems/busy"
+        go.set()
+        assert await first.status() == 200
+    assert in_flight.bytes == 0
+    async with Asking(bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)) as third:
+        assert await third.status() == 200
+
+
+async def test_an_announced_body_reserves_nothing() -> None:
+    """A caller that announces much and sends nothing keeps nobody out."""
+    in_flight = InFlight(1000)
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def waits(scope: Any, receive: Any, send: Any) -> None:
+        asked.set()
+        await go.wait()
+        await reader_end(send)
+
+    path = "/v1/applications/a/predict"
+    async with Asking(bounds(waits, in_flight), "POST", path, {"content-length": "900"}) as first:
+        await asked.wait()
+        async with Asking(
+            bounds(in_flight=in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)
+        ) as second:
+            assert await second.status() == 200
+        go.set()
+        assert await first.status() == 200
+
+
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes are given back and the caller is told."""
+    monkeypatch.setattr(limits, "BODY_IDLE_S", 0.02)
+    in_flight = InFlight(1000)
+
+    async def silent() -> Any:
+        await asyncio.Event().wait()
+
+    app, sent = bounds(in_flight=in_flight), list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/applications/a/predict", "headers": []}
+    monkeypatch.setattr(limits, "LINGER_S", 0.02)
+    await app(scope, silent, send)
+    assert sent[0]["status"] == 422
+    assert b"nothing of the body came" in sent[1]["body"]
+    assert in_flight.bytes == 0
+
+
+async def test_uploads_do_not_count_as_memory() -> None:
+    """They are spooled: a piece of a gigabyte does not keep devices out."""
+    in_flight = InFlight(1000)
+    async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50, 100)) as asking:
+        assert await asking.status() == 200
+        assert in_flight.bytes == 0
+
+
+def test_in_flight_counts() -> None:
+    """A body that is larger than the budget passes alone; `hold` gives back also after an error."""
+    in_flight = InFlight(10)
+    with in_flight.hold(50):
+        assert in_flight.bytes == 50
+        with pytest.raises(Busy):
+            in_flight.take(1)
+    with contextlib.suppress(RuntimeError), in_flight.hold(5):
+        raise RuntimeError
+    assert in_flight.bytes == 0
+
+
+async def test_headers_of_every_answer() -> None:
+    """A name for the request and the safe headers; what a route set itself stays."""
+    async with Asking(bounds(), "GET", "/v1/system") as asking:
+        await asking.status()
+        assert asking.started is not None
+        headers = dict(asking.started.result()["headers"])
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    assert headers[b"x-frame-options"] == b"DENY"
+    assert headers[b"content-security-policy"].startswith(b"default-src 'none'")
+    assert headers[b"cache-control"] == b"max-age=5"
+    assert headers[b"x-request-id"]
+
+
+@pytest.mark.parametrize(("given", "kept"), [("frame-17", True), ("x" * 65, False), ("a b\n", False), ("", False)])
+async def test_the_callers_request_id_is_kept_when_it_is_sane(given: str, kept: bool) -> None:
+    """What could break a log line is replaced."""
+    async with Asking(bounds(), "GET", "/v1/system", {"X-Request-Id": given}) as asking:
+        await asking.status()
+        assert asking.started is not None
+        assert (dict(asking.started.result()["headers"])[b"x-request-id"].decode() == given) is kept
+
+
+async def test_an_unexpected_exception_is_logged_and_told_without_its_words() -> None:
+    """500 as a problem; the log has the rest."""
+
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        raise ValueError("password 42")
+
+    journal = Journal()
+    async with Asking(bounds(broken, journal=journal), "GET", "/v1/system") as asking:
+        assert await asking.status() == 500
+        body = await asking.piece()
+    assert json.loads(body)["type"] == "/problems/internal-error"
+    assert b"42" not in body
+    assert journal.lines == ["request failed"]
+
+
+async def test_a_mistake_of_a_route_is_a_problem_too() -> None:
+    """Inside the framework as well: the answer is whole, logged once, and nothing is raised to the server."""
+    journal = Journal()
+    async with Asking(
+        bounds(create_service(), journal=journal), "GET", "/v1/models"
+    ) as asking:  # a service without a box
+        assert await asking.status() == 500
+        assert json.loads(await asking.piece())["type"] == "/problems/internal-error"
+        await asking._task
+    assert journal.lines == ["request failed"]
+
+
+async def test_half_an_answer_breaks_the_line() -> None:
+    """What fails after its answer has begun cannot be told in words: the exception goes up, and the server cuts the line."""
+
+    async def half(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError("in the middle")
+
+    async with Asking(bounds(half), "GET", "/v1/system") as asking:
+        assert await asking.status() == 200
+        with pytest.raises(ValueError, match="in the middle"):
+            await asking._task
+
+
+@pytest.mark.parametrize("value", [b"many", b"-1", b"9" * 19])
+def test_an_insane_length_is_refused(value: bytes) -> None:
+    """Content-Length must be a number that a computer can mean."""
+    with pytest.raises(BadInput):
+        content_length({"headers": [(b"content-length", value)]})

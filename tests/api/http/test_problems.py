@@ -1,0 +1,111 @@
+"""Errors as HTTP answers."""
+
+import json
+
+import pytest
+
+from appliance.api.http.documented import EXAMPLES
+from appliance.api.http.problems import TABLE, all_problems, headers_of, problem_response, row_of, status_of
+from appliance.domain import errors as e
+from appliance.wire.problem import RESERVED, error_classes, error_of, slug_of
+
+CLASSES = sorted(error_classes(), key=lambda error: error.__name__)
+FACTS = {
+    "name": "door",
+    "reason": "because",
+    "what": "model",
+    "limit_bytes": 7,
+    "action": "do this",
+    "retry_after_s": 2.5,
+    "tenant": "harbour",
+    "quota": "requests per second",
+    "application_id": "harbour/door",
+    "queue_len_max": 3,
+    "build_id": "9f@cpu",
+    "need_bytes": 5,
+    "budget_bytes": 4,
+    "processor": "cpu",
+    "waited_ms": 1.5,
+    "variant_id": "harbour/door:int8",
+    "state": "incomplete",
+    "expected_offset": 12,
+    "guarantee_bytes": 3,
+    "others_bytes": 2,
+    "held_bytes": 1,
+    "ceiling_bytes": 6,
+}
+
+
+def made(error: type[e.ApplianceError]) -> e.ApplianceError:
+    return error(**{name: FACTS[name] for name in getattr(error, "__dataclass_fields__", {})})
+
+
+@pytest.mark.parametrize("error", CLASSES)
+def test_every_class_has_a_whole_answer(error: type[e.ApplianceError]) -> None:
+    """Each class gives a document with the standard members, its facts beside them, and the status of its row."""
+    exc = made(error)
+    status, headers, body = problem_response(exc, "/v1/models/door")
+    document = json.loads(body)
+    assert document["type"] == f"/problems/{slug_of(error)}"
+    assert document["status"] == status == status_of(exc) == row_of(error).status
+    assert 400 <= status <= 599
+    assert document["title"]
+    assert document["detail"] == str(exc) != ""
+    assert document["instance"] == "/v1/models/door"
+    assert {name: document[name] for name in exc.facts()} == exc.facts()
+    assert headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("error", CLASSES)
+def test_every_class_comes_back_from_its_document(error: type[e.ApplianceError]) -> None:
+    """What the box writes, the client reads as the same class with the same facts."""
+    exc = made(error)
+    back = error_of(json.loads(problem_response(exc)[2]))
+    assert type(back) is error
+    assert back.facts() == exc.facts()
+
+
+def test_slugs_are_unique() -> None:
+    """No two kinds share a type, those of HTTP itself included."""
+    slugs = [slug_of(error) for error in CLASSES]
+    assert len(set(slugs)) == len(slugs)
+    assert set(slugs) < set(all_problems())
+
+
+def test_no_fact_takes_a_standard_member() -> None:
+    """A fact called `status` would be lost in the document."""
+    assert not [name for error in CLASSES for name in getattr(error, "__dataclass_fields__", {}) if name in RESERVED]
+
+
+def test_a_class_without_a_row_takes_its_parents() -> None:
+    """A new error works at once, with its parent's status and a type of its own."""
+
+    class UnknownPipeline(e.NotFound):
+        what = "pipeline"
+
+    assert status_of(UnknownPipeline(name="x")) == 404
+    assert json.loads(problem_response(UnknownPipeline(name="x"))[2])["type"] == "/problems/unknown-pipeline"
+
+
+def test_unknown_exceptions_tell_nothing() -> None:
+    """An exception that is not ours is 500 without its words."""
+    status, _, body = problem_response(ValueError("the secret is 42"))
+    assert status == status_of(ValueError()) == 500
+    assert b"secret" not in body
+    assert json.loads(body)["type"] == "/problems/internal-error"
+
+
+def test_headers() -> None:
+    """Limits say when to come back, in whole seconds and never 0; a missing key says what is wanted."""
+    assert headers_of(e.QuotaExceeded(tenant="t", quota="q", retry_after_s=0.01)) == {"Retry-After": "1"}
+    assert headers_of(e.OutOfMemory(build_id="b", need_bytes=1, budget_bytes=1, retry_after_s=2.1)) == {
+        "Retry-After": "3"
+    }
+    assert headers_of(e.MissingKey()) == {"WWW-Authenticate": "Bearer"}
+    assert headers_of(e.UnknownModel(name="x")) == {}
+
+
+def test_table_and_examples_cover_the_tree() -> None:
+    """Every row belongs to the tree; the documentation has examples for the classes that routes name."""
+    assert set(TABLE) <= set(CLASSES)
+    assert len({type(example) for example in EXAMPLES}) == len(EXAMPLES)

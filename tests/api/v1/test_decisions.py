@@ -1,0 +1,186 @@
+"""Stored decisions over HTTP: who sees what, page by page, and that they can be decided again."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import httpx
+import pytest
+
+from appliance.lab.plan import plan_text
+from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem, TenantShare
+from appliance.policies.residency.lru import LeastRecentlyUsed
+from appliance.runtime.decisions.log import GATHER_S
+from tests.api.stand import Stand
+from tests.runtime.residency.residency_problems import problem
+
+pytestmark = pytest.mark.anyio
+MIXED = problem()
+"""Of two tenants: harbour asks, and a third application is the museum's."""
+
+
+TAKEN = ResidencyPlan(
+    "cold", "int8", (Change("museum/sound", "fp32", "int8"), Change("harbour/face", None, "int8")), "ok"
+)
+"""Harbour's face is served at the cost of the museum's sound."""
+
+
+async def decide(
+    stand: Stand,
+    times: int = 1,
+    asked: ResidencyProblem = MIXED,
+    plan: ResidencyPlan | None = None,
+    sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
+    """The box decides the mixed problem, and its writer stores that."""
+    log = stand.appliance.running().decisions
+    before = log.written
+    facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru", "sharing": sharing}
+    for _ in range(times):
+        log.record("residency", facts)
+    async with asyncio.timeout(10 * GATHER_S):
+        while log.written < before + times:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)  # noqa: TID251 - the writer gathers in real time
+
+
+async def listed(client: httpx.AsyncClient, **query: str | int) -> list[dict[str, object]]:
+    answer = await client.get("/v1/decisions", params={"kind": "residency", **query})
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, object]] = answer.json()["items"]
+    return items
+
+
+async def test_admin_sees_all_and_can_replay(stand: Stand) -> None:
+    """The page as it is goes to `appliance plan`, which answers as the box did."""
+    await decide(stand)
+    admin = stand.client()
+    page = await admin.get("/v1/decisions", params={"limit": 1})
+    (item,) = page.json()["items"]
+    assert item["is_whole"] is True
+    assert item["application"] == "harbour/face"
+    assert item["answer"]["reason"] == item["reason"] != ""
+    outcome = plan_text(page.text)
+    assert isinstance(outcome.answer, list)
+    (answer,) = outcome.answer
+    assert isinstance(answer, dict)
+    assert {**answer, "elapsed_ms": None} == {**item["answer"], "elapsed_ms": None}
+
+
+async def test_tenants_see_their_own_part(stand: Stand) -> None:
+    """Harbour asked: its problem comes without the museum's application. Nothing in the answer names the other tenant."""
+    await decide(stand)
+    harbour = stand.client("harbour")
+    (item,) = await listed(harbour, limit=1)
+    assert item["is_whole"] is False
+    assert "museum" not in json.dumps(item)
+    shown = item["problem"]
+    assert isinstance(shown, dict)
+    assert [application["name"] for application in shown["applications"]] == ["harbour/face", "harbour/text"]
+    plan_text(json.dumps(shown))
+
+
+async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
+    """The museum's model shrinks for harbour's: the museum sees that, not for whom."""
+    await decide(stand, plan=TAKEN)
+    (item,) = await listed(stand.client("museum"), limit=1)
+    assert "harbour" not in json.dumps(item)
+    assert (item["application"], item["problem"]) == (None, None)
+    assert item["concerned"] == ["museum/sound"]
+    assert item["answer"] == {
+        "actions": [{"application": "museum/sound", "from": "fp32", "to": "int8"}],
+        "reason": "ok",
+    }
+
+
+async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
+    """Harbour's and the museum's applications use one model: the museum sees the decision as if it were about its own alone, and can replay it."""
+    told = replace(TAKEN, reason="int8 of harbour/face is loaded")
+    await decide(stand, plan=told, sharing={"harbour/face": ["harbour/face", "museum/mask"]})
+    (item,) = await listed(stand.client("museum"), limit=1)
+    assert "harbour" not in json.dumps(item)
+    assert (item["application"], item["reason"]) == ("museum/mask", "int8 of museum/mask is loaded")
+    assert item["concerned"] == ["museum/mask", "museum/sound"]
+    shown = item["problem"]
+    assert isinstance(shown, dict)
+    assert [application["name"] for application in shown["applications"]] == ["museum/mask", "museum/sound"]
+    assert shown["request"] == "museum/mask"
+    plan_text(json.dumps(shown))
+    assert len(await listed(stand.client("museum"), application="mask")) == 1
+    (seen,) = await listed(stand.client("harbour"), limit=1)
+    assert seen["application"] == "harbour/face"
+    assert "museum" not in json.dumps(seen)
+    (whole,) = await listed(stand.client(), limit=1)
+    assert whole["concerned"] == ["harbour/face", "museum/mask", "museum/sound"]
+
+
+async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) -> None:
+    """Without the museum's 500 MB, and without shares where the box has none; a reason that names the other is left out."""
+    tell_tale = replace(TAKEN, reason="museum/sound is far off")
+    await decide(stand, asked=problem(tenants=False), plan=tell_tale)
+    (item,) = await listed(stand.client("harbour"), limit=1)
+    shown = item["problem"]
+    assert isinstance(shown, dict)
+    assert shown["memory_mb"] == pytest.approx(1200.000007 - 500.000001)
+    assert "tenants" not in shown
+    assert item["reason"] == ""
+    assert item["answer"] == {
+        "outcome": "cold",
+        "serve": "int8",
+        "reason": "",
+        "actions": [{"application": "harbour/face", "from": None, "to": "int8"}],
+    }
+
+
+async def test_alone_in_the_problem_a_tenant_sees_all_of_it(stand: Stand) -> None:
+    """No application of others and no share: the same as the operator sees."""
+    asked = problem(tenants=False)
+    await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
+    (seen,), (all_of_it,) = await listed(stand.client("harbour"), limit=1), await listed(stand.client(), limit=1)
+    assert seen == all_of_it
+    assert seen["is_whole"] is True
+
+
+async def test_shares_of_others_are_not_told(stand: Stand) -> None:
+    """A tenant without any application in the problem still has a share there, which is nobody's business."""
+    asked = problem()
+    shares = (*asked.tenants, TenantShare("museum", 1_000))
+    await decide(stand, asked=replace(asked, applications=asked.applications[:2], tenants=shares))
+    (item,) = await listed(stand.client("harbour"), limit=1)
+    assert item["is_whole"] is False
+    assert "museum" not in json.dumps(item)
+    plan_text(json.dumps(item["problem"]))
+
+
+async def test_pages_and_filters(stand: Stand) -> None:
+    """Newest first in pages of one; an application by name or id; what is not there is an empty list."""
+    await decide(stand, times=3)
+    admin, harbour = stand.client(), stand.client("harbour")
+    ids: list[object] = []
+    cursor: str | None = ""
+    while cursor is not None and len(ids) < 3:
+        page = (await admin.get("/v1/decisions", params={"limit": 1, "cursor": cursor})).json()
+        ids += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+    assert ids == sorted(ids, key=lambda id: -int(str(id)))
+    assert len(set(ids)) == 3
+    assert len(await listed(harbour, application="face", limit=3)) == 3
+    assert len(await listed(admin, application="harbour/face", limit=3)) == 3
+    assert await listed(harbour, application="museum/sound") == []
+    assert await listed(admin, application="nobody") == []
+    assert await listed(admin, kind="dispatch") == []
+    assert (await admin.get("/v1/decisions", params={"cursor": "x"})).status_code == 422
+
+
+async def test_devices_may_not_look(stand: Stand) -> None:
+    """A device's key gets 403."""
+    assert (await stand.client("device").get("/v1/decisions")).status_code == 403
+
+
+async def test_counters_stand_in_the_metrics(stand: Stand) -> None:
+    """Stored and dropped ones, for the operator."""
+    await decide(stand)
+    text = (await stand.client().get("/metrics")).text
+    assert "appliance_decisions_total" in text
+    assert "appliance_decisions_dropped_total 0.0" in text

@@ -1,0 +1,58 @@
+"""Jobs over HTTP."""
+
+import json
+
+import pytest
+
+from appliance.client.sse import events
+from appliance.demo.zoo import toys
+from tests.api.stand import Asking, Stand, model_form
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_job_is_followed_to_its_end(stand: Stand, digits: toys.Digits) -> None:
+    """The stream begins with the job as it is, its percentage never falls, and it ends by itself when the job has."""
+    museum = stand.client("museum")
+    job = (await museum.post("/v1/models", **model_form(digits, "mine"))).json()["id"]
+    answer = await museum.get(f"/v1/jobs/{job}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    seen = [json.loads(event.data) for event in events(answer.text.split("\n")) if event.event == "job"]
+    assert {one["id"] for one in seen} == {job}
+    assert seen[-1]["state"] == "done"
+    percents = [one["percent"] for one in seen]
+    assert percents == sorted(percents)
+    assert percents[-1] == 100
+    assert len(seen) > 3
+
+
+async def test_a_job_that_has_ended_is_told_at_once(stand: Stand) -> None:
+    """Following it gives one event and the end."""
+    harbour = stand.client("harbour")
+    job = (await harbour.get("/v1/jobs")).json()["items"][0]
+    text = (await harbour.get(f"/v1/jobs/{job['id']}/events")).text
+    assert [json.loads(event.data) for event in events(text.split("\n"))] == [job]
+    assert (await harbour.get(f"/v1/jobs/{job['id']}")).json() == job
+
+
+async def test_the_list_is_newest_first(stand: Stand, digits: toys.Digits) -> None:
+    """In pages of one, by the cursor."""
+    museum = stand.client("museum")
+    made = [(await museum.post("/v1/models", **model_form(digits, name))).json()["id"] for name in ("a", "b", "c")]
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = (await museum.get("/v1/jobs", params={"limit": 1, "cursor": cursor})).json()
+        seen += [one["id"] for one in page["items"]]
+        cursor = page["next_cursor"]
+    assert seen == sorted(made, reverse=True)
+
+
+async def test_a_reader_that_hangs_up_leaves_nothing(stand: Stand, digits: toys.Digits) -> None:
+    """The subscription goes with the line."""
+    museum = stand.client("museum")
+    job = (await museum.post("/v1/models", **model_form(digits, "mine"))).json()["id"]
+    headers = {"Authorization": f"Bearer {stand.keys['museum']}"}
+    async with Asking(stand.appliance.asgi, "GET", f"/v1/jobs/{job}/events", headers) as asking:
+        assert await asking.status() == 200
+        assert b"event: job" in await asking.piece()
+    assert not stand.appliance.running().telemetry._subscribers

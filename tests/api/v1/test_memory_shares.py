@@ -1,0 +1,204 @@
+"""Guarantees and ceilings of memory over HTTP, with real networks under pressure."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance import log
+from appliance.demo.zoo import toys
+from appliance.domain.states import JobState
+from tests.api.stand import ANSWER_S, Stand, copied, job_end, running
+
+pytestmark = pytest.mark.anyio
+BUSY = ("one", "two", "three")
+PICTURE = {"inputs": [{"name": "image", "shape": [1, 3, 32, 32], "datatype": "FP32", "data": [0.5] * (3 * 32 * 32)}]}
+IMAGE = {"inputs": {"image": [[[[0.5] * 32] * 32] * 3]}}
+
+
+async def _furnish(folder: Path) -> None:
+    """`calm` has one network, `busy` three; each about 2 MB, none of equal content."""
+    async with running(folder / "state") as appliance:
+        stand = _stand(appliance, folder / "state")
+        for tenant in ("calm", "busy"):
+            assert (await stand.client().post("/v1/tenants", json={"name": tenant})).status_code == 201
+        for seed, (tenant, name) in enumerate([("calm", "own"), *(("busy", name) for name in BUSY)]):
+            network = toys.conv_net(folder / f"{name}.onnx", 2, seed=seed)
+            form = {"name": name, "task": "tensor", "metadata": '{"precisions": []}'}
+            client = stand.client("admin", **{"X-Tenant": tenant})
+            job = (await client.post("/v1/models", data=form, files={"file": network.read_bytes()})).json()["id"]
+            assert (await job_end(client, job))["state"] == JobState.DONE
+        await stand.close()
+
+
+def _stand(appliance: Any, state_dir: Path) -> Stand:
+    return Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
+
+
+@pytest.fixture(scope="module")
+def pressed_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with the four networks."""
+    log.configure("error", "console")
+    folder = tmp_path_factory.mktemp("pressed")
+    asyncio.run(_furnish(folder))
+    return folder / "state"
+
+
+@pytest.fixture
+async def pressed(pressed_state: Path, tmp_path: Path) -> AsyncIterator[Stand]:
+    """A box with room for three of the four networks, which makes room by the least recently used."""
+    state_dir = copied(pressed_state, tmp_path / "state")
+    async with running(state_dir) as appliance:
+        stand = _stand(appliance, state_dir)
+        sizes = [v["profile"] for tenant in ("calm", "busy") for v in await _variants(stand, tenant)]
+        await stand.close()
+    largest = max(max(s["peak_bytes"], s["resident_bytes"]) for s in sizes)
+    budget = 2 * max(s["resident_bytes"] for s in sizes) + largest
+    assert budget < sum(s["resident_bytes"] for s in sizes), "all four would fit"
+    async with running(state_dir, memory={"budget_bytes": budget, "reserve_bytes": 0, "wait_ms_max": 500}) as appliance:
+        stand = _stand(appliance, state_dir)
+        yield stand
+        await stand.close()
+
+
+async def _variants(stand: Stand, tenant: str) -> list[dict[str, Any]]:
+    client = stand.client("admin", **{"X-Tenant": tenant})
+    names = ("own",) if tenant == "calm" else BUSY
+    return [v for name in names for v in (await client.get(f"/v1/models/{name}")).json()["variants"]]
+
+
+async def _ask(stand: Stand, tenant: str, name: str) -> httpx.Response:
+    client = stand.client("admin", **{"X-Tenant": tenant})
+    return await client.post(f"/v2/models/{name}/infer", json=PICTURE)
+
+
+async def _in_memory(stand: Stand) -> set[str]:
+    builds = (await stand.client().get("/v1/memory")).json()["builds"]
+    return {name for build in builds if build["state"] == "resident" for name in build["applications"]}
+
+
+async def _holding(stand: Stand, tenant: str) -> dict[str, Any]:
+    rows = (await stand.client().get("/v1/memory")).json()["tenants"]
+    found: dict[str, Any] = next(row for row in rows if row["tenant"] == tenant)
+    return found
+
+
+async def _set(stand: Stand, tenant: str, **quota: float) -> httpx.Response:
+    return await stand.client().put(f"/v1/tenants/{tenant}", json={"quota": quota})
+
+
+@pytest.mark.parametrize("guaranteed", [True, False])
+async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> None:
+    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then theirs make room."""
+    assert (await _ask(pressed, "calm", "own")).status_code == 200
+    held = (await _holding(pressed, "calm"))["held_bytes"]
+    assert held > 0
+    if guaranteed:
+        assert (await _set(pressed, "calm", memory_guarantee_bytes=held)).status_code == 200
+    for name in BUSY:
+        assert (await _ask(pressed, "busy", name)).status_code == 200
+    assert ("calm/own" in await _in_memory(pressed)) is guaranteed
+    if guaranteed:
+        assert await _holding(pressed, "calm") == {
+            "tenant": "calm", "held_bytes": held, "guarantee_bytes": held, "ceiling_bytes": None,
+        }  # fmt: skip
+        assert "busy/one" not in await _in_memory(pressed)
+
+
+async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> None:
+    """There is room in the budget, but not below the ceiling: its own longest unused network leaves, nobody else's."""
+    assert (await _ask(pressed, "busy", "one")).status_code == 200
+    one = (await _holding(pressed, "busy"))["held_bytes"]
+    ceiling = int(1.5 * one)
+    assert (await _set(pressed, "busy", memory_ceiling_bytes=ceiling)).status_code == 200
+    assert (await _ask(pressed, "calm", "own")).status_code == 200
+    for name in ("two", "three"):
+        assert (await _ask(pressed, "busy", name)).status_code == 200
+        assert (await _holding(pressed, "busy"))["held_bytes"] <= ceiling
+        assert await _in_memory(pressed) == {"calm/own", f"busy/{name}"}
+
+
+async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
+    """To the tenant, over /v1 and /v2: what it holds, may hold and needs, and what to do. A guest of a shared model learns none of it."""
+    assert (await _ask(pressed, "busy", "one")).status_code == 200
+    held = (await _holding(pressed, "busy"))["held_bytes"]
+    ceiling = int(1.5 * held)
+    assert (await _set(pressed, "busy", memory_ceiling_bytes=ceiling)).status_code == 200
+    owner, guest = (pressed.client("admin", **{"X-Tenant": tenant}) for tenant in ("busy", "calm"))
+    assert (await owner.patch("/v1/applications/two", json={"shared": True})).status_code == 200
+    memory = pressed.appliance.running().memory
+    in_use = memory.pin_resident(memory.resident_set()[0])
+    assert in_use is not None
+    refused = await owner.post("/v1/applications/two/predict", json=IMAGE)
+    problem = refused.json()
+    assert (refused.status_code, problem["type"]) == (503, "/problems/ceiling-reached")
+    assert (problem["tenant"], problem["held_bytes"], problem["ceiling_bytes"]) == ("busy", held, ceiling)
+    assert ceiling - held < problem["need_bytes"] < ceiling
+    assert problem["detail"] == (
+        f"no room in memory: the model needs {problem['need_bytes']} bytes; tenant 'busy' holds {held} and may hold {ceiling}: "
+        "unload another of its models, use a smaller variant, or have the ceiling raised"
+    )
+    assert (await _ask(pressed, "busy", "two")).json() == {"error": problem["detail"]}
+    other = (await guest.post("/v1/applications/two/predict", json=IMAGE)).json()
+    assert other["type"] == "/problems/out-of-memory"
+    assert not {"tenant", "held_bytes", "ceiling_bytes"} & set(other)
+    memory.unpin(in_use)
+    assert (await _ask(pressed, "busy", "two")).status_code == 200
+
+
+async def test_what_a_ceiling_can_never_hold_is_refused_at_once(pressed: Stand) -> None:
+    """To unload another model would not help, so nobody is told to."""
+    assert (await _set(pressed, "busy", memory_ceiling_bytes=1000)).status_code == 200
+    refused = await _ask(pressed, "busy", "one")
+    assert refused.status_code == 503
+    assert refused.json()["error"].endswith("may hold 1000: use a smaller variant, or have the ceiling raised")
+
+
+async def test_a_lowered_ceiling_holds_at_once(pressed: Stand) -> None:
+    """Without a request and without a restart: the longest unused leaves."""
+    for name in ("one", "two"):
+        assert (await _ask(pressed, "busy", name)).status_code == 200
+    assert (await _set(pressed, "busy", memory_share=0.4)).status_code == 200
+    async with asyncio.timeout(ANSWER_S):
+        while await _in_memory(pressed) != {"busy/two"}:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.02)  # noqa: TID251 - unloading takes real time
+
+
+async def test_shares_are_seen(pressed: Stand) -> None:
+    """In the quota, at /v1/memory (a tenant its own row only) and in the metrics."""
+    admin = pressed.client()
+    quota = {"memory_guarantee_bytes": 1000, "memory_ceiling_bytes": 2000, "memory_share": 1.0}
+    assert (await _set(pressed, "calm", **quota)).status_code == 200
+    shown = (await admin.get("/v1/tenants/calm")).json()["quota"]
+    assert {key: shown[key] for key in quota} == quota
+    key = (await admin.post("/v1/tenants/calm/keys", json={})).json()["key"]
+    calm = pressed.client(None, Authorization=f"Bearer {key}")
+    assert (await calm.get("/v1/memory")).json()["tenants"] == [
+        {"tenant": "calm", "held_bytes": 0, "guarantee_bytes": 1000, "ceiling_bytes": 2000}
+    ]
+    text = (await admin.get("/metrics")).text
+    assert 'appliance_tenant_memory_ceiling_bytes{tenant="calm"} 2000.0' in text
+    assert 'appliance_tenant_memory_ceiling_bytes{tenant="busy"}' not in text
+    assert 'appliance_tenant_memory_guarantee_bytes{tenant="calm"} 1000.0' in text
+
+
+async def test_what_cannot_be_guaranteed_is_refused(pressed: Stand) -> None:
+    """More than the budget together is 409 with the figures; more than the own ceiling is 422. The old quota stays."""
+    admin = pressed.client()
+    budget = (await admin.get("/v1/memory")).json()["budget_bytes"]
+    assert (await _set(pressed, "calm", memory_guarantee_bytes=budget - 10)).status_code == 200
+    refused = await _set(pressed, "busy", memory_guarantee_bytes=11)
+    problem = refused.json()
+    assert (refused.status_code, problem["type"]) == (409, "/problems/overcommitted")
+    assert (problem["others_bytes"], problem["budget_bytes"]) == (budget - 10, budget)
+    assert "at most 10 are left" in problem["detail"]
+    more = await admin.post("/v1/tenants", json={"name": "third", "quota": {"memory_guarantee_bytes": 11}})
+    assert more.status_code == 409
+    assert (await _set(pressed, "busy", memory_guarantee_bytes=10)).status_code == 200
+    above = await _set(pressed, "busy", memory_guarantee_bytes=9, memory_ceiling_bytes=8)
+    assert (above.status_code, above.json()["type"]) == (422, "/problems/bad-quota")
+    assert (await _set(pressed, "busy", memory_guarantee_bytes=-1)).status_code == 422
+    assert (await admin.get("/v1/tenants/busy")).json()["quota"]["memory_guarantee_bytes"] == 10

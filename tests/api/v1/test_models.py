@@ -1,0 +1,228 @@
+"""Models over HTTP: upload, look, delete."""
+
+import asyncio
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.api.stand import Stand, job_end, model_form
+
+pytestmark = pytest.mark.anyio
+
+
+def zipped(folder: Path, target: Path) -> bytes:
+    """A folder as a zip with one top folder, as people make them."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in folder.rglob("*"):
+            archive.write(path, Path("top") / path.relative_to(folder))
+    return target.read_bytes()
+
+
+async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:
+    """202 with a job at its Location; the model and an application of its name serve; after DELETE both are gone."""
+    museum = stand.client("museum")
+    accepted = await museum.post("/v1/models", **model_form(digits, "mine"))
+    assert accepted.status_code == 202, accepted.text
+    job = accepted.json()
+    assert accepted.headers["location"] == f"/v1/jobs/{job['id']}"
+    assert (job["model"], job["tenant"], job["state"]) == ("mine", "museum", "queued")
+    ended = await job_end(museum, job["id"])
+    assert (ended["state"], ended["percent"], ended["error"]) == ("done", 100, "")
+    model = (await museum.get("/v1/models/mine")).json()
+    assert (model["state"], model["task"]["kind"], model["task"]["labels"][3]) == ("ready", "image-classification", "3")
+    variant = model["variants"][0]
+    assert (variant["name"], variant["state"], variant["residency"]) == ("fp32", "ready", "absent")
+    assert variant["profile"]["latencies"][0]["batch"] == 1
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    assert (await museum.post("/v1/applications/mine/predict", content=picture)).status_code == 200
+    assert (await museum.get("/v1/models/mine")).json()["variants"][0]["residency"] == "resident"
+    assert (await museum.delete("/v1/models/mine")).json() == {"deleted": "mine"}
+    assert (await museum.get("/v1/models/mine")).status_code == 404
+    assert (await museum.get("/v1/applications/mine")).status_code == 404
+    assert (await museum.get("/v1/memory")).json()["builds"] == []
+
+
+async def test_evaluation_and_calibration_come_beside_the_file(
+    stand: Stand, digits: toys.Digits, tmp_path: Path
+) -> None:
+    """Accuracy is measured on the labelled set that was sent with the model, as a zip of its own."""
+    museum = stand.client("museum")
+    form = model_form(digits, "judged")
+    form["files"]["evaluation"] = ("truth.zip", zipped(digits.evaluation, tmp_path / "truth.zip"))
+    form["files"]["calibration"] = ("inputs.zip", zipped(digits.calibration, tmp_path / "inputs.zip"))
+    ended = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
+    assert ended["state"] == "done", ended
+    accuracy = (await museum.get("/v1/models/judged")).json()["variants"][0]["accuracy"]
+    assert (accuracy["metric"], accuracy["against"]) == ("top-1", "labels")
+    assert accuracy["value"] > 0.8
+
+
+async def test_labels_come_as_a_file(stand: Stand, digits: toys.Digits) -> None:
+    """One name a line, in place of a list in the metadata."""
+    museum = stand.client("museum")
+    form = model_form(digits, "named")
+    names = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+    form["files"]["labels"] = ("labels.txt", "\n".join(names).encode())
+    assert (await museum.post("/v1/models", **form)).status_code == 202
+    assert (await museum.get("/v1/models/named")).json()["task"]["labels"] == names
+
+
+async def test_a_finished_upload_takes_the_place_of_the_file(stand: Stand, digits: toys.Digits) -> None:
+    """The upload is consumed by the import; an archive inside works as well."""
+    museum = stand.client("museum")
+    content = digits.model.read_bytes()
+    upload = (await museum.post("/v1/uploads", json={"length": len(content)})).json()["id"]
+    form = model_form(digits, "large", upload=upload)
+    del form["files"]["file"]
+    fields = [(name, (None, value)) for name, value in form["data"].items()]
+    early = await museum.post("/v1/models", files=fields)
+    assert (early.status_code, early.json()["type"]) == (409, "/problems/illegal-state")
+    sent = await museum.patch(f"/v1/uploads/{upload}", content=content, headers={"Upload-Offset": "0"})
+    assert sent.json()["complete"] is True
+    accepted = await museum.post("/v1/models", files=fields)
+    assert accepted.status_code == 202, accepted.text
+    assert (await museum.get(f"/v1/uploads/{upload}")).status_code == 404
+    assert (await job_end(museum, accepted.json()["id"]))["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"name": "My Model"}, "bad-name"),
+        ({"name": "../x"}, "bad-name"),
+        ({"name": ""}, "bad-name"),
+        ({"task": "faces"}, "bad-metadata"),
+        ({"metadata": "{"}, "bad-metadata"),
+        ({"metadata": "[]"}, "bad-metadata"),
+        ({"metadata": '{"labls": []}'}, "bad-metadata"),
+        ({"metadata": '{"image": {"std": [0]}}'}, "bad-metadata"),
+        ({"metadata": '{"precisions": ["int3"]}'}, "bad-metadata"),
+        ({"shared": "perhaps"}, "bad-metadata"),
+        ({"colour": "red"}, "bad-metadata"),
+        ({"upload": "0123"}, "bad-metadata"),
+        ({"application": "No Name"}, "bad-name"),
+    ],
+)
+async def test_wrong_forms_are_refused_at_once(
+    stand: Stand, digits: toys.Digits, change: dict[str, str], kind: str
+) -> None:
+    """Before a job begins, naming what is wrong; nothing stays of the file or the model."""
+    museum = stand.client("museum")
+    form = model_form(digits, "mine")
+    form["data"] |= change
+    answer = await museum.post("/v1/models", **form)
+    assert (answer.status_code, answer.json()["type"]) == (422, f"/problems/{kind}"), answer.text
+    assert [one["name"] for one in (await museum.get("/v1/models")).json()["items"]] == ["adding"]
+    assert os.listdir(stand.state_dir / "scratch") == []
+
+
+async def test_a_name_is_taken_once(stand: Stand, digits: toys.Digits) -> None:
+    """A second model of the name is 409; another tenant may use it."""
+    again = await stand.client("harbour").post("/v1/models", **model_form(digits, "digits"))
+    assert (again.status_code, again.json()["type"]) == (409, "/problems/already-exists")
+    assert (await stand.client("museum").post("/v1/models", **model_form(digits, "digits"))).status_code == 202
+
+
+async def test_a_file_that_is_no_model_fails_in_its_job(stand: Stand) -> None:
+    """The upload is accepted, the import says what is wrong, and the name is free again."""
+    museum = stand.client("museum")
+    form: dict[str, Any] = {"data": {"name": "junk", "task": "tensor"}, "files": {"file": b"this is no model"}}
+    ended = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
+    assert ended["state"] == "failed"
+    assert ended["error"]
+    assert (await museum.get("/v1/models/junk")).status_code == 404
+
+
+async def test_a_part_that_leads_elsewhere_is_refused(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
+    """A calibration archive with ../ in it cannot write outside; the job says so."""
+    (tmp_path / "evil").write_bytes(b"x")
+    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+        archive.add(tmp_path / "evil", "../../../evil")
+    form = model_form(digits, "evil")
+    form["files"]["calibration"] = (tmp_path / "evil.tar").read_bytes()
+    museum = stand.client("museum")
+    ended = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
+    assert ended["state"] == "failed"
+    assert "no path inside" in ended["error"]
+
+
+async def test_a_form_above_the_limit_names_the_other_way(stand: Stand) -> None:
+    """The whole form is refused by its announced size."""
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Content-Length": str(2**40)}
+    answer = await stand.client().post("/v1/models", content=b"", headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (413, "/problems/too-large")
+
+
+async def test_a_variant_of_ones_own(stand: Stand, digits: toys.Digits) -> None:
+    """Beside the made ones: measured, callable by name, deletable; the model goes on."""
+    harbour = stand.client("harbour")
+    form = {"data": {"name": "mine"}, "files": {"file": digits.model.read_bytes()}}
+    accepted = await harbour.post("/v1/models/digits/variants", **form)  # type: ignore[arg-type]
+    assert accepted.status_code == 202, accepted.text
+    assert (await job_end(harbour, accepted.json()["id"]))["state"] == "done"
+    names = [one["name"] for one in (await harbour.get("/v1/models/digits/variants")).json()["items"]]
+    assert names == ["fp32", "mine"]
+    shown = (await harbour.get("/v1/models/digits/variants/mine")).json()
+    assert (shown["precision"], shown["accuracy"]["against"]) == ("own", "fp32")
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    answer = await harbour.post("/v1/applications/digits/predict?variant=mine", content=picture)
+    assert answer.json()["variant"] == "mine"
+    assert (await harbour.delete("/v1/models/digits/variants/mine")).status_code == 200
+    gone = await harbour.post("/v1/applications/digits/predict?variant=mine", content=picture)
+    assert gone.status_code == 404
+    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+
+
+async def test_a_shared_model_is_readable_only(stand: Stand) -> None:
+    """Another tenant sees and uses it, and may change nothing."""
+    museum = stand.client("museum")
+    assert (await museum.get("/v1/models/adding")).json()["tenant"] == "default"
+    for answer in (
+        await museum.delete("/v1/models/adding"),
+        await museum.delete("/v1/models/adding/variants/fp32"),
+        await museum.post("/v1/models/adding/variants", files={"file": b"x"}),
+        await museum.patch("/v1/applications/adding", json={"weight": 2}),
+        await museum.delete("/v1/applications/adding"),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+
+
+async def test_a_model_in_use_by_others_stays(stand: Stand) -> None:
+    """Deleting a shared model that another tenant's application uses is 409."""
+    order = {"name": "sums", "model": "adding"}
+    assert (await stand.client("museum").post("/v1/applications", json=order)).status_code == 201
+    refused = await stand.client().delete("/v1/models/adding")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/in-use")
+
+
+async def test_delete_waits_for_running_requests(stand: Stand, digits: toys.Digits) -> None:
+    """Requests that came before the delete are all answered well; later ones find nothing."""
+    harbour = stand.client("harbour")
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    requests = [
+        asyncio.create_task(harbour.post("/v1/applications/digits/predict", content=picture)) for _ in range(20)
+    ]
+    while stand.appliance.running().engine.status()["running"] == 0:  # noqa: ASYNC110
+        await asyncio.sleep(0)  # noqa: TID251 - lets the requests come as far as the engine
+    assert (await harbour.delete("/v1/models/digits")).status_code == 200
+    statuses = {answer.status_code for answer in await asyncio.gather(*requests)}
+    assert 200 in statuses
+    assert statuses <= {200, 404, 409}
+    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 404
+
+
+async def test_metadata_may_name_everything(stand: Stand, digits: toys.Digits) -> None:
+    """Name, task and application inside the metadata do as well as form fields."""
+    metadata = json.loads(digits.metadata.read_text())
+    metadata |= {"name": "inside", "task": "image-classification", "application": "outside", "precisions": []}
+    museum = stand.client("museum")
+    form = {"files": {"file": digits.model.read_bytes()}, "data": {"metadata": json.dumps(metadata)}}
+    accepted = await museum.post("/v1/models", **form)  # type: ignore[arg-type]
+    assert accepted.json()["model"] == "inside", accepted.text
+    assert (await museum.get("/v1/applications/outside")).json()["model"] == "inside"

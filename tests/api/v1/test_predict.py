@@ -1,0 +1,154 @@
+"""Media in, answers out, over HTTP."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import QuotaExceeded
+from appliance.domain.request import Request
+from tests.api.stand import Asking, Stand
+
+pytestmark = pytest.mark.anyio
+
+
+def samples(digits: toys.Digits, count: int) -> list[tuple[bytes, str]]:
+    truth = json.loads((digits.evaluation / "truth.json").read_text())["samples"]
+    return [(Path(digits.evaluation / one["file"]).read_bytes(), str(one["label"])) for one in truth[:count]]
+
+
+async def test_real_pictures_are_recognised(stand: Stand, digits: toys.Digits) -> None:
+    """A device sends drawn digits and gets their labels, the variant with its accuracy, and where the time went."""
+    device = stand.client("device")
+    right = 0
+    for picture, label in samples(digits, 20):
+        answer = (await device.post("/v1/applications/digits/predict", content=picture)).json()
+        right += answer["labels"][0]["label"] == label
+    assert right >= 17
+    assert (answer["application"], answer["model"], answer["variant"]) == ("digits", "digits", "fp32")
+    assert 0.5 < answer["accuracy"] <= 1
+    assert answer["warm"] is True
+    timings = answer["timings_ms"]
+    assert set(timings) == {"decode", "queue", "load", "compute", "encode", "total"}
+    assert timings["load"] == 0
+    assert sum(timings.values()) - timings["total"] <= timings["total"] + 0.01
+
+
+async def test_first_answer_tells_of_the_cold_start(stand: Stand, digits: toys.Digits) -> None:
+    """Nothing is loaded at first: the first answer is cold and has a load time, the second is warm."""
+    device = stand.client("device")
+    picture = samples(digits, 1)[0][0]
+    first, second = [(await device.post("/v1/applications/digits/predict", content=picture)).json() for _ in range(2)]
+    assert (first["warm"], second["warm"]) == (False, True)
+    assert first["timings_ms"]["load"] > 0
+    assert first["labels"] == second["labels"]
+
+
+async def test_form_and_body_give_the_same_answer(stand: Stand, digits: toys.Digits) -> None:
+    """A browser's form with one file is as good as the bare body."""
+    device = stand.client("device")
+    picture = samples(digits, 1)[0][0]
+    bare = await device.post("/v1/applications/digits/predict", content=picture)
+    form = await device.post("/v1/applications/digits/predict", files={"file": ("a.png", picture, "image/png")})
+    assert form.status_code == 200
+    assert form.json()["labels"] == bare.json()["labels"]
+
+
+async def test_tensors_in_and_out(stand: Stand) -> None:
+    """A model without media takes JSON tensors; a shared one serves every tenant under its name."""
+    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
+    answer = await stand.client("museum").post("/v1/applications/adding/predict", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["outputs"]["SUM"]["data"] in ([11, 22, 33, 44], [[11, 22, 33, 44]])
+
+
+async def test_request_id_of_the_caller_comes_back(stand: Stand, digits: toys.Digits) -> None:
+    """The caller's own name for a request stands in the header and in the answer."""
+    device = stand.client("device", **{"X-Request-Id": "frame-17"})
+    answer = await device.post("/v1/applications/digits/predict", content=samples(digits, 1)[0][0])
+    assert answer.headers["x-request-id"] == "frame-17"
+    assert answer.json()["request_id"] == "frame-17"
+
+
+@pytest.mark.parametrize(
+    ("content", "query", "status", "kind"),
+    [
+        (b"", "", 422, "bad-media"),
+        (b"no picture at all", "", 422, "bad-media"),
+        (b"\x89PNG\r\n\x1a\n....", "", 422, "bad-media"),
+        (None, "?variant=int9", 404, "unknown-variant"),
+        (None, "?timeout_ms=0.000001", 504, "deadline-exceeded"),
+        (None, "?timeout_ms=-1", 422, "invalid-request"),
+        (None, "?priority=1000", 422, "invalid-request"),
+        (None, "?sequence_id=" + "x" * 200, 422, "invalid-request"),
+    ],
+)
+async def test_wrong_requests(
+    stand: Stand, digits: toys.Digits, content: bytes | None, query: str, status: int, kind: str
+) -> None:
+    """What cannot be answered gets its own kind of problem."""
+    if content is None:
+        content = samples(digits, 1)[0][0]
+    answer = await stand.client("device").post("/v1/applications/digits/predict" + query, content=content)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
+
+
+async def test_named_variant_answers(stand: Stand, digits: toys.Digits) -> None:
+    """A caller may name the variant."""
+    answer = await stand.client("device").post(
+        "/v1/applications/digits/predict?variant=fp32", content=samples(digits, 1)[0][0]
+    )
+    assert answer.json()["variant"] == "fp32"
+
+
+async def test_unloaded_model_refuses_until_loaded(stand: Stand, digits: toys.Digits) -> None:
+    """An explicit unload holds until somebody loads it again."""
+    harbour, picture = stand.client("harbour"), samples(digits, 1)[0][0]
+    assert (await harbour.post("/v2/repository/models/digits/unload")).status_code == 200
+    refused = await harbour.post("/v1/applications/digits/predict", content=picture)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
+    assert (await harbour.post("/v2/repository/models/digits/load")).status_code == 200
+    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+
+
+async def test_quota_refuses_and_says_when_to_come_back(stand: Stand, digits: toys.Digits) -> None:
+    """A tenant with one request a second gets 429 with Retry-After on its second one; other tenants go on."""
+    quota = {"quota": {"requests_per_s": 1}}
+    assert (await stand.client().put("/v1/tenants/harbour", json=quota)).status_code == 200
+    device, picture = stand.client("device"), samples(digits, 1)[0][0]
+    answers = [await device.post("/v1/applications/digits/predict", content=picture) for _ in range(3)]
+    assert answers[0].status_code == 200
+    assert answers[2].status_code == 429
+    assert answers[2].json()["type"] == "/problems/quota-exceeded"
+    assert int(answers[2].headers["retry-after"]) >= 1
+    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
+    assert (await stand.client("museum").post("/v1/applications/adding/predict", json=body)).status_code == 200
+
+
+async def test_the_steps_of_one_call_are_one_request(stand: Stand) -> None:
+    """The rate quota counts calls: a continuation takes no token, the next call does."""
+    engine, tenant = stand.appliance.running().engine, "museum"
+    await stand.client().put("/v1/tenants/museum", json={"quota": {"requests_per_s": 1}})
+    row = np.ones((1, 4), np.float32)
+
+    def step(is_continuation: bool) -> Request:
+        return Request(
+            "default/adding", tenant, {"A": row, "B": row}, engine._clock.now_ns(), is_continuation=is_continuation
+        )
+
+    await engine.infer(step(False))
+    for _ in range(5):
+        await engine.infer(step(True))
+    with pytest.raises(QuotaExceeded):
+        await engine.infer(step(False))
+
+
+async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:
+    """A body that announces too much is answered 413 before a byte of it is asked for."""
+    headers = {"Authorization": f"Bearer {stand.keys['device']}", "Content-Length": str(2**40)}
+    path = "/v1/applications/digits/predict"
+    async with Asking(stand.appliance.asgi, "POST", path, headers) as asking:
+        assert await asking.status() == 413
+        assert json.loads(await asking.piece())["type"] == "/problems/too-large"

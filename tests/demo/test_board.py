@@ -1,0 +1,68 @@
+"""The table on a terminal of 100 columns, and as lines of a log."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from appliance.demo.board import Picture, Recognised, Row, drawn, in_lines
+
+READY = Row("objects", "glasses", "int8-320x416", 9.8, 21.2, 48.1, 0.961, 0.98, 21_000_000, 7, None, "")
+IMPORTING = Row("faces", "camera", "fp32", 4.0, 20.1, 99.0, None, 1.0, 7_000_000, 1, 42.0, "int8 accuracy and profile")
+WAITING = Row("read-text-v6", "glasses", "", 0.0, None, None, None, None, 0, 0, 0.0, "queued")
+BROKEN = dataclasses.replace(
+    WAITING, application="what-large", import_percent=None, trouble="its import failed: no disk"
+)
+
+
+def _picture(*rows: Row, recognised: int = 2) -> Picture:
+    told = tuple(Recognised("objects", f"{number} person, " + "car, " * 30) for number in range(recognised))
+    return Picture(
+        75.0, rows, told, 28_000_000, 1_700_000_000, "http://127.0.0.1:8080", "/home/me/" + "x" * 60 + "/admin.key"
+    )
+
+
+def _screen(picture: Picture, columns: int = 100, lines: int = 50) -> list[str]:
+    console = Console(width=columns, file=io.StringIO(), color_system=None)
+    console.print(drawn(picture, lines))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_everything_fits_100_columns() -> None:
+    """One line an application, with every figure whole."""
+    lines = _screen(_picture(READY, IMPORTING, WAITING, BROKEN))
+    assert max(len(line) for line in lines) <= 100
+    objects = next(line for line in lines if line.startswith("objects"))
+    assert objects.split() == ["objects", "glasses", "int8-320x416", "9.8", "21.2", "48.1", "0.961", "98%", "21", "7"]
+    faces = next(line for line in lines if line.startswith("faces"))
+    assert "1 ━━━━━━━━━━━━ int8" in faces
+    assert any(line.startswith("read-text-v6") and "queued" in line for line in lines)
+    assert "what-large: its import failed: no disk" in lines
+
+
+def test_it_says_where_the_api_and_the_key_are() -> None:
+    """A person needs both to go on."""
+    text = "\n".join(_screen(_picture(READY)))
+    assert "http://127.0.0.1:8080/docs" in text
+    assert "/admin.key" in text
+
+
+@pytest.mark.parametrize("lines", [24, 30, 50])
+def test_a_low_terminal_shows_fewer_recognised_things(lines: int) -> None:
+    """The table and the footer stay whole."""
+    screen = _screen(_picture(*[READY] * 11, recognised=11), lines=lines)
+    assert len(screen) <= lines
+    assert sum(line.startswith("objects") and "int8" in line for line in screen) == 11
+    assert any("/docs" in line for line in screen)
+
+
+def test_a_log_gets_a_line_an_application() -> None:
+    """What answers, what is imported, what is wrong."""
+    lines = list(in_lines(_picture(READY, IMPORTING, WAITING, BROKEN)))
+    assert lines[0].split() == "75 s 4 applications, in memory 28 of 1700 MB".split()
+    assert "P50 21.2 P99 48.1 ms accuracy 0.961 variant int8-320x416" in lines[1]
+    assert "import 42 % int8 accuracy and profile" in lines[2]
+    assert "no answer yet" in lines[3]
+    assert lines[4].endswith("its import failed: no disk")

@@ -1,0 +1,115 @@
+"""The cache folder: nothing half after a kill, one process at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.demo.zoo.cache import Cache, default_folder
+from appliance.demo.zoo.errors import CacheUnusable
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
+def test_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """XDG_CACHE_HOME wins where it is absolute; else ~/.cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "edge-appliance"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_folder() == tmp_path / "home" / ".cache" / "edge-appliance"
+
+
+def test_kept_folder_appears_whole_and_replaces(tmp_path: Path) -> None:
+    """A folder is finished only after `keep`, and a second one takes the place of the first."""
+    cache = Cache(tmp_path / "a folder with spaces")
+    with cache.locked(silent):
+        for content in ("first", "second"):
+            with cache.staging() as staging:
+                (staging / "made").mkdir()
+                (staging / "made" / "file").write_text(content)
+                kept = cache.keep(staging / "made", "derived", "thing")
+                assert kept == cache.finished("derived", "thing")
+            assert (kept / "file").read_text() == content
+        assert not list((cache.folder / "staging").iterdir())
+
+
+def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
+    """An exception in the middle leaves neither a finished nor an unfinished folder."""
+    cache = Cache(tmp_path)
+
+    def fail() -> None:
+        with cache.staging() as staging:
+            (staging / "half").write_text("x")
+            raise ZeroDivisionError
+
+    with cache.locked(silent), pytest.raises(ZeroDivisionError):
+        fail()
+    assert cache.finished("derived", "thing") is None
+    assert not list((tmp_path / "staging").iterdir())
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from appliance.demo.zoo.cache import Cache
+cache = Cache(Path(sys.argv[1]))
+with cache.locked(lambda *_: None), cache.staging() as staging:
+    (staging / "half").write_text("x")
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    """Another process that holds the cache and has begun something."""
+    root = Path(__file__).parents[3]
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+def test_killed_process_leaves_no_lock_and_its_rest_is_swept(tmp_path: Path) -> None:
+    """After kill -9 the next process gets the lock at once and sweeps the half work."""
+    child = holder(tmp_path)
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    assert len(list((tmp_path / "staging").iterdir())) == 1
+    with Cache(tmp_path).locked(silent):
+        assert not (tmp_path / "staging").exists()
+
+
+def test_second_process_waits_and_says_so(tmp_path: Path) -> None:
+    """Who comes second reports that it waits, and goes on when the first is done."""
+    child = holder(tmp_path)
+    said: list[str] = []
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        said.append(what)
+        assert child.stdin is not None
+        child.stdin.write("go on\n")
+        child.stdin.flush()
+
+    with Cache(tmp_path).locked(progress):
+        assert child.wait(timeout=30) == 0
+    child.communicate()
+    assert said == ["another process is fetching; waiting for it"]
+
+
+def test_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
+    """A cache that cannot be made says so instead of a bare OSError."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CacheUnusable, match="name another folder"), Cache(tmp_path / "file" / "cache").locked(silent):
+        pass

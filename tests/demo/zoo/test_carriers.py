@@ -1,0 +1,54 @@
+"""The table of packages: sound entries, small zoos that stay small, and licences written down."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from appliance.demo.zoo.carriers import BY_KEY, CARRIERS
+from appliance.demo.zoo.notices import carriers_table, recipes_table
+from appliance.demo.zoo.zoos import ZOOS, ZooName, carriers_of
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "zoo.md"
+
+
+def test_entries_are_sound() -> None:
+    """Keys are unique, hashes are SHA-256, names stay below the carrier's folder, every carrier is used."""
+    assert len(BY_KEY) == len(CARRIERS)
+    for carrier in CARRIERS:
+        assert carrier.files
+        assert carrier.licence
+        assert carrier.prefix.endswith("/")
+        for taken in carrier.files:
+            assert re.fullmatch("[0-9a-f]{64}", taken.sha256)
+            assert taken.size_bytes > 0
+            assert ".." not in Path(taken.name).parts
+            assert not Path(taken.name).is_absolute()
+    assert set(BY_KEY) == set().union(*(carriers_of(name) for name in ZOOS))
+
+
+@pytest.mark.parametrize(("name", "limit_bytes"), [("small", 30e6), ("ci", 20e6)])
+def test_small_zoos_stay_small(name: ZooName, limit_bytes: float) -> None:
+    """The downloads of a zoo, beyond the Python environment, stay below what is promised."""
+    assert sum(BY_KEY[key].size_bytes for key in carriers_of(name)) < limit_bytes
+
+
+def test_small_needs_wheels_only() -> None:
+    """The small zoo needs nothing but pip."""
+    assert {BY_KEY[key].client for key in carriers_of("small")} == {"pip"}
+
+
+@pytest.mark.parametrize(("name", "models_min"), [("demo", 7), ("small", 4), ("ci", 5)])
+def test_zoos_have_three_tenants(name: ZooName, models_min: int) -> None:
+    """Each zoo has three tenants or enough models to tell tenants apart, and names are unique within a tenant."""
+    recipes = ZOOS[name]
+    assert len(recipes) >= models_min
+    assert len({recipe.id for recipe in recipes}) == len(recipes)
+    assert len({recipe.tenant for recipe in recipes}) >= (2 if name == "ci" else 3)
+
+
+@pytest.mark.parametrize("table", [carriers_table, recipes_table])
+def test_document_has_the_table(table: object) -> None:
+    """docs/zoo.md lists every carrier with its licence and every model; write the printed table there when this fails."""
+    assert callable(table)
+    assert table() in DOCUMENT.read_text(encoding="utf-8"), table()

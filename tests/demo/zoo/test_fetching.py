@@ -1,0 +1,150 @@
+"""A whole zoo without network: what needs no carrier comes, the rest is explained, and the archive is what the box takes."""
+
+import json
+import multiprocessing
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import ZooModel, as_archive
+from appliance.demo.zoo.annotations import FACES, TEXT_FRAMES, TEXT_PICTURES
+from appliance.demo.zoo.cache import Cache, Progress
+from appliance.demo.zoo.clients import Client
+from appliance.demo.zoo.errors import RegistryUnreachable
+from appliance.demo.zoo.fetching import fetch
+from appliance.demo.zoo.inputs import cut_line, cut_square, pieces, rttm_segments, with_sign
+from appliance.demo.zoo.package_cache import Shelf
+from appliance.domain.catalogue import TaskKind
+from appliance.modelstore.orders import UnpackOrder
+from appliance.modelstore.stages.archive import unpack
+from appliance.tasks.defaults import parse_spec
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
+class Offline:
+    """No registry answers."""
+
+    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
+        raise RegistryUnreachable(carrier=f"{package} {version}", client=client, reason="refused")
+
+
+def offline_shelf(cache: Cache, progress: Progress) -> Shelf:
+    return Shelf(cache, progress, Offline())
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> ZooModel:
+    zoo = fetch("ci", tmp_path_factory.mktemp("cache"), silent, offline_shelf)
+    return zoo.models[0]
+
+
+def test_zoo_goes_on_smaller(tmp_path: Path) -> None:
+    """Every model that cannot be had gets a sentence that names it, its carrier and what to do; the rest is there."""
+    zoo = fetch("ci", tmp_path, silent, offline_shelf)
+    assert [model.name for model in zoo.models] == ["digits"]
+    assert len(zoo.missing) == 5
+    for name, sentence in zip(("faces-tiny", "faces", "pitch", "notes", "speech"), zoo.missing, strict=True):
+        assert sentence.startswith(f"{name} (")
+        assert "is left out" in sentence
+        assert "check the connection" in sentence
+
+
+def test_nothing_reachable_is_an_empty_zoo(tmp_path: Path) -> None:
+    """Even then nothing is raised."""
+    zoo = fetch("small", tmp_path, silent, offline_shelf)
+    assert not zoo.models
+    assert len(zoo.missing) == 5
+
+
+def fetch_in_child(folder: Path) -> list[str]:
+    return [str(model.model) for model in fetch("ci", folder, silent, offline_shelf).models]
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    """Both get the same finished files, made once."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        first, second = pool.map(fetch_in_child, [tmp_path, tmp_path])
+    assert first == second
+    assert len(list((tmp_path / "derived").iterdir())) == 1
+
+
+def test_archive_is_what_the_box_unpacks(tmp_path: Path, digits: ZooModel) -> None:
+    """The store's own unpacking finds the model, its metadata, calibration and truths in the archive."""
+    archive = as_archive(digits, tmp_path / "digits.zip")
+    found = unpack(UnpackOrder(str(archive), str(tmp_path / "out")), lambda *_: None)
+    assert Path(found.model).read_bytes() == digits.model.read_bytes()
+    assert found.metadata == digits.metadata
+    assert len(found.calibration) == len(digits.calibration) == 32
+    assert found.evaluation_samples == 200
+    entries = {key: value for key, value in digits.metadata.items() if key != "task"}
+    spec = parse_spec(TaskKind(digits.metadata["task"]), entries)
+    assert spec.kind == digits.task
+    assert spec.image is not None
+    assert (spec.image.height, spec.image.width) == (8, 8)
+
+
+def test_archive_carries_assets_and_is_repeatable(tmp_path: Path, digits: ZooModel) -> None:
+    """A tokenizer goes along, and equal models give equal bytes."""
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text("{}")
+    fields = {name: getattr(digits, name) for name in digits.__dataclass_fields__}
+    with_asset = ZooModel(**{**fields, "assets": {"tokenizer.json": tokenizer}})
+    one, two = (as_archive(with_asset, tmp_path / name) for name in ("one.zip", "two.zip"))
+    assert one.read_bytes() == two.read_bytes()
+    assert "tokenizer.json" in ZipFile(one).namelist()
+
+
+def test_truths_by_eye_are_sound() -> None:
+    """Corners go clockwise from the top left, boxes have an inside, texts have no blank ends."""
+    for entry in (*TEXT_PICTURES, *TEXT_FRAMES):
+        for line in entry.lines:
+            corners = np.array(line.quad, float)
+            sides = np.roll(corners, -1, axis=0) - corners
+            turns = sides[:, 0] * np.roll(sides, -1, axis=0)[:, 1] - sides[:, 1] * np.roll(sides, -1, axis=0)[:, 0]
+            assert (turns > 0).all(), line
+            assert line.text == line.text.strip() != ""
+    for boxes in FACES.values():
+        assert all(left < right and top < bottom for left, top, right, bottom in boxes)
+
+
+def test_line_is_cut_straight() -> None:
+    """A drawn sign on a grey picture: its corners enclose it, and the cut piece is as long as the line and has both its colours."""
+    grey = np.full((200, 300, 3), 128, np.uint8)
+    image, corners = with_sign(grey, "EXIT", (60, 80), height=20, white_on_blue=False)
+    line = cut_line(image, corners)
+    assert line.shape[1] > 1.5 * line.shape[0]
+    assert line.min() < 60
+    assert line.max() > 220
+    assert not np.array_equal(image, grey)
+    assert np.array_equal(image[:40], grey[:40]), "the picture around the sign stays"
+
+
+def test_square_stays_inside() -> None:
+    """A square around a box at the edge is cut where the picture ends."""
+    image = np.zeros((50, 80, 3), np.uint8)
+    assert cut_square(image, (30, 10, 50, 30), 0.1).shape == (24, 24, 3)
+    assert cut_square(image, (0, 0, 40, 40), 0.5).shape == (50, 60, 3)
+
+
+def test_sound_in_pieces_and_turns_joined() -> None:
+    """Pieces are whole and in order; overlapping turns of two speakers are one stretch of speech."""
+    samples = np.arange(10, dtype=np.int16)
+    assert [piece.tolist() for piece in pieces(samples, 4)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    turns = "\n".join(
+        f"SPEAKER x 1 {start} {length} <NA> <NA> a <NA> <NA>" for start, length in ((5, 1), (1, 1), (1.5, 1))
+    )
+    assert rttm_segments(turns) == [{"start_s": 1.0, "end_s": 2.5}, {"start_s": 5.0, "end_s": 6.0}]
+
+
+def test_truth_files_name_their_samples(digits: ZooModel) -> None:
+    """Each sample of truth.json is a file of the folder, and inputs are what devices send, without truth."""
+    assert digits.evaluation is not None
+    samples = json.loads((digits.evaluation / "truth.json").read_text())["samples"]
+    assert all((digits.evaluation / sample["file"]).is_file() for sample in samples)
+    assert {path.suffix for path in digits.inputs} == {".png"}

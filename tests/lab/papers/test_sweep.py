@@ -1,0 +1,55 @@
+"""Runs of the Table II box: its figures add up, and the table is that of the scenario file."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from appliance.lab.papers.sweep import Cell, Share, Tally, bound_cell, run_cell
+from appliance.lab.papers.table2 import LOAD_MS_PER_MB, SMALLEST_MB, TABLE_II
+
+SCENARIO = Path(__file__).parents[3] / "scenarios" / "edge-multiai-table2.toml"
+
+
+def test_the_table_is_that_of_the_scenario_file() -> None:
+    models = tomllib.loads(SCENARIO.read_text())["models"]
+    assert {
+        m["name"]: tuple((v["name"], v["size_mb"], v["accuracy"], v["latency_ms"]["gpu"]["1"]) for v in m["variants"])
+        for m in models
+    } == dict(TABLE_II)
+    for variant in (v for m in models for v in m["variants"]):
+        assert variant["load_ms"] == round(variant["size_mb"] * LOAD_MS_PER_MB)
+    assert pytest.approx(560.5) == SMALLEST_MB
+
+
+def test_figures_of_a_tally() -> None:
+    """a: 3 of 4 warm, one failed, mean accuracy 80; b: 1 of 2 warm, both answered, mean 90."""
+    tally = Tally({"a": Share(4, 3, 3, 240.0, 1.5), "b": Share(2, 1, 2, 180.0, 1.0)}, 0.3, 9)
+    assert tally.cold == pytest.approx(2 / 6)
+    assert tally.utility == pytest.approx(420 / 6)
+    assert tally.error == pytest.approx(100 - 84)
+    assert tally.normalised == pytest.approx(0.5)
+    assert tally.robustness == pytest.approx((0.75 * 0.8 + 0.5 * 0.9) / 2)
+
+
+def test_with_memory_for_everything_and_a_perfect_forecast_all_are_warm_but_the_very_first() -> None:
+    tally = run_cell(Cell("iws-bfe", 2500, 0.0, 1, count=8))
+    assert tally.requests == 40
+    assert tally.cold <= 0.05
+
+
+def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
+    cell = Cell("bfe", 700, 0.3, 2, count=8)
+    tally = run_cell(cell)
+    assert run_cell(cell) == tally
+    (bound,) = bound_cell(cell, [tally.cold])
+    assert bound.cold_least <= tally.cold
+    assert bound.utility_most >= tally.utility
+    assert tally.utility < bound.utility_reached <= bound.utility_most
+    assert bound.cold_least / 40 <= bound.cold_reached < tally.cold
+
+
+def test_a_reference_is_that_of_the_requests_whatever_is_predicted() -> None:
+    assert bound_cell(Cell("bfe", 700, 0.3, 2, count=8), [0.1, 0.5]) == bound_cell(
+        Cell("floors", 700, 0.0, 2, count=8), [0.1, 0.5]
+    )

@@ -1,0 +1,91 @@
+"""Profiling feeds what the variant would be fed."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import ImageSpec, Precision, StateSpec, TaskSpec, TensorSpec, Variant
+from appliance.modelstore.importing.cases import CASES_BYTES_MAX, case_lists
+
+PICTURE = Variant(
+    "t/m:v", "t/m", "v", Precision.FP32, "", 0, (TensorSpec("image", "FP32", (-1, 3, -1, -1)),), (), batch_max=8
+)
+PICTURE_AXES = {"image": ("batch", "channel", "height", "width")}
+
+
+def test_rungs_are_fed_their_size_in_every_batch() -> None:
+    """Batches up to the variant's, at the height and width of its rung; one list, as nothing else is free."""
+    (cases,) = case_lists(replace(PICTURE, height=32, width=48), PICTURE_AXES, TaskSpec())
+    assert [(case.batch, case.inputs["image"].shape) for case in cases] == [
+        (batch, (batch, 3, 32, 48)) for batch in (1, 2, 4, 8)
+    ]
+    assert cases[0].inputs["image"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("task", "axes", "size"),
+    [
+        (TaskSpec(image=ImageSpec(height=96, width=64)), PICTURE_AXES, (96, 64)),
+        (TaskSpec(), PICTURE_AXES, (224, 224)),
+        (TaskSpec(), {"image": ("batch", "channel", "", "width")}, (48, 320)),
+    ],
+)
+def test_sizes_that_nobody_fixed_are_usual_ones(
+    task: TaskSpec, axes: dict[str, tuple[str, ...]], size: tuple[int, int]
+) -> None:
+    """The task's preference, else a usual picture, or a usual line of text where only the width is free."""
+    height = 48 if axes["image"][2] == "" else -1
+    variant = replace(PICTURE, inputs=(TensorSpec("image", "FP32", (-1, 3, height, -1)),))
+    (cases,) = case_lists(variant, axes, task)
+    assert cases[0].inputs["image"].shape == (1, 3, *size)
+
+
+def test_large_batches_stay_out_of_the_service() -> None:
+    """Inputs pass through the service's memory, so batches end where they would be large; one of one is always there."""
+    (cases,) = case_lists(replace(PICTURE, height=1024, width=1024), PICTURE_AXES, TaskSpec())
+    assert [case.batch for case in cases] == [1]
+    (cases,) = case_lists(replace(PICTURE, height=512, width=512), PICTURE_AXES, TaskSpec())
+    assert max(case.inputs["image"].nbytes for case in cases) <= CASES_BYTES_MAX
+
+
+def test_tokens_masks_states_and_constants() -> None:
+    """Ids are small and positive, masks ones, types and states zeros, constants what the task says; lengths vary."""
+    inputs = (
+        TensorSpec("input_ids", "INT64", (-1, -1)),
+        TensorSpec("attention_mask", "INT64", (-1, -1)),
+        TensorSpec("token_type_ids", "INT64", (-1, -1)),
+        TensorSpec("state", "FP32", (2, -1, 4)),
+        TensorSpec("sr", "INT64", ()),
+    )
+    axes: dict[str, tuple[str, ...]] = {
+        name: ("batch", "sequence") for name in ("input_ids", "attention_mask", "token_type_ids")
+    }
+    axes |= {"state": ("", "batch", ""), "sr": ()}
+    task = TaskSpec(state=(StateSpec("state", "stateN", (2, 1, 4)),), constants={"sr": 16000.0})
+    lists = list(case_lists(replace(PICTURE, inputs=inputs, batch_max=2), axes, task))
+    assert [cases[0].inputs["input_ids"].shape[1] for cases in lists] == [128, 16, 1, 512]
+    fed = lists[0][1].inputs
+    assert fed["input_ids"].min() >= 1
+    assert np.all(fed["attention_mask"] == 1)
+    assert not fed["token_type_ids"].any()
+    assert fed["state"].shape == (2, 2, 4)
+    assert not fed["state"].any()
+    assert (fed["sr"].shape, int(fed["sr"])) == ((), 16000)
+
+
+def test_signals_are_tried_at_the_length_of_a_window_first() -> None:
+    """A sound model may take windows of 512 samples only, a text model any length up to 512 tokens."""
+    sound = replace(PICTURE, inputs=(TensorSpec("input", "FP32", (-1, -1)),), batch_max=1)
+    text = replace(PICTURE, inputs=(TensorSpec("input", "INT64", (-1, -1)),), batch_max=1)
+    axes = {"input": ("batch", "sequence")}
+    first = [next(case_lists(variant, axes, TaskSpec()))[0].inputs["input"].shape for variant in (sound, text)]
+    assert first == [(1, 512), (1, 128)]
+
+
+def test_equal_variants_get_equal_inputs() -> None:
+    """A profile differs by what the box does, never by the draw."""
+    one, two = (next(case_lists(PICTURE, PICTURE_AXES, TaskSpec())) for _ in range(2))
+    for a, b in itertools.zip_longest(one, two):
+        assert np.array_equal(a.inputs["image"], b.inputs["image"])

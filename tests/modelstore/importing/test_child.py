@@ -1,0 +1,184 @@
+"""What a stage's process may do, and how its end reaches the importer: real processes, real limits."""
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import SystemClock
+from appliance.domain.errors import ApplianceError, BadArchive, BadModel, StorageFull
+from appliance.modelstore.importing.child import ChildLimits, run_order, run_stage
+from appliance.modelstore.orders import InspectOrder, UnpackOrder, to_json
+
+pytestmark = pytest.mark.anyio
+LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=30.0, file_bytes=1 << 20, nice=3)
+
+
+async def misbehave(how: str, target: Path, limits: ChildLimits = LIMITS) -> dict[str, object]:
+    order = to_json(UnpackOrder(how, str(target)))
+    return await run_stage("unpack", order, limits=limits, scratch=target, program="tests.modelstore.misbehaving")
+
+
+async def refusal_of(how: str, target: Path, limits: ChildLimits = LIMITS) -> str:
+    with pytest.raises(BadArchive) as caught:
+        await misbehave(how, target, limits)
+    return str(caught.value)
+
+
+async def test_progress_and_result_come_back_and_libraries_may_print(tmp_path: Path) -> None:
+    """Whatever is printed to standard output does not disturb the conversation."""
+    seen: list[tuple[float, str]] = []
+    order = to_json(UnpackOrder("print", str(tmp_path)))
+    result = await run_stage(
+        "unpack",
+        order,
+        limits=LIMITS,
+        on_progress=lambda share, message: seen.append((share, message)),
+        program="tests.modelstore.misbehaving",
+    )
+    assert result["model"] == str(tmp_path / "model.onnx")
+    assert seen == [(0.5, "half")]
+
+
+async def test_the_child_has_no_secrets_and_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment, working folder, politeness and limits are the child's own; the folder is gone afterwards."""
+    monkeypatch.setenv("APPLIANCE_ADMIN_KEY", "xyzzy")
+    await misbehave("environment", tmp_path)
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert "xyzzy" not in json.dumps(facts["environment"])
+    assert os.path.dirname(facts["cwd"]) == str(tmp_path)
+    assert not exists(facts["cwd"])
+    assert facts["cwd"] not in facts["path"], "a module beside an uploaded file must not be imported"
+    assert (facts["nice"], facts["core"], facts["files"]) == (os.nice(0) + 3, 0, [256, 256])
+
+
+async def test_typed_errors_cross_the_pipe(tmp_path: Path) -> None:
+    """The class that the stage raised is the class that the importer catches."""
+    with pytest.raises(StorageFull):
+        await misbehave("full disk", tmp_path)
+
+
+async def test_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
+    """Each way to die has words that say what happened."""
+    assert "crashed with signal 11" in await refusal_of("segfault", tmp_path)
+    assert "something was wrong" in await refusal_of("exit", tmp_path)
+    assert "more than 1 s of processor time" in await refusal_of("spin", tmp_path, replace(LIMITS, cpu_s=1))
+    assert "took longer than 1 s" in await refusal_of("sleep", tmp_path, replace(LIMITS, wall_s=1.0))
+
+
+async def test_memory_and_file_limits_hold(tmp_path: Path) -> None:
+    """A child cannot take more memory or write a larger file than it was given."""
+    with pytest.raises(BadModel, match=r"needs more than 2\.0 GiB of memory"):
+        await misbehave("memory", tmp_path)
+    with pytest.raises(BadModel, match="writes a file of more than"):
+        await misbehave("file", tmp_path)
+    assert (tmp_path / "large").stat().st_size <= 1 << 20
+
+
+async def test_a_child_that_was_taken_over_is_not_believed(tmp_path: Path) -> None:
+    """Gibberish and errors that are none of ours are answered like a crash."""
+    assert "broke the process" in await refusal_of("gibberish", tmp_path)
+    assert "broke the process" in await refusal_of("foreign error", tmp_path)
+
+
+async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
+    """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel supports it."""
+    version = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    if version < 1:
+        pytest.skip("this kernel has no Landlock")
+    (tmp_path / "admin.key").write_text("secret")
+    (tmp_path / "own").mkdir()
+    await misbehave("break out", tmp_path / "own")
+    allowed = [name for name, since in (("connect", 4), ("signal", 6)) if version < since]
+    assert json.loads((tmp_path / "own" / "worked.json").read_text()) == allowed
+
+
+async def test_cancelling_kills_the_whole_group(tmp_path: Path) -> None:
+    """Neither the child nor what it started lives on."""
+    task = asyncio.ensure_future(misbehave("sleep", tmp_path))
+    await written(tmp_path / "grandchild")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for name in ("pid", "grandchild"):
+        await gone(int((tmp_path / name).read_text()))
+    assert sorted(os.listdir(tmp_path)) == ["grandchild", "pid"], "the working folder is gone"
+
+
+async def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
+    """A service that is killed leaves no importer behind."""
+    script = (
+        "import asyncio, sys; from pathlib import Path; from tests.modelstore.importing.test_child import misbehave;"
+        "asyncio.run(misbehave('sleep', Path(sys.argv[1])))"
+    )
+    root = str(Path(__file__).parents[3])
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path), cwd=root)
+    await written(tmp_path / "grandchild")
+    parent.kill()
+    await parent.wait()
+    await gone(int((tmp_path / "pid").read_text()))
+    # Ours to clean up: only the child itself is tied to the parent.
+    os.kill(int((tmp_path / "grandchild").read_text()), signal.SIGKILL)
+
+
+async def gone(pid: int) -> None:
+    """Return once no such process runs; the test's timeout is the limit."""
+    clock = SystemClock()
+    while runs(pid):
+        await clock.sleep_until_ns(clock.now_ns() + 10_000_000)
+
+
+async def written(path: Path) -> None:
+    """Return once the file says something."""
+    clock = SystemClock()
+    while not has_text(path):
+        await clock.sleep_until_ns(clock.now_ns() + 10_000_000)
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def has_text(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def runs(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except FileNotFoundError:
+        return False
+
+
+def test_the_service_imports_neither_onnx_nor_onnx_runtime() -> None:
+    """What the importer needs of this package stays light."""
+    script = (
+        "import sys; import appliance.modelstore.importing.child, appliance.modelstore.importing.dominance, appliance.modelstore.stages.ladder;"
+        "print([name for name in ('onnx', 'onnxruntime', 'cv2') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_results_that_name_files_elsewhere_are_refused(tmp_path: Path) -> None:
+    """A child may only name files of its order: otherwise it could have the importer publish any file of the box."""
+    (tmp_path / "outside").write_bytes(b"secret")
+    target = tmp_path / "unpacked"
+    target.mkdir()
+    (target / "model.onnx").symlink_to(tmp_path / "outside")
+    with pytest.raises(BadArchive, match="broke the process"):
+        await run_order(UnpackOrder("print", str(target)), limits=LIMITS, program="tests.modelstore.misbehaving")
+
+
+async def test_a_missing_file_is_an_error_with_a_reason(tmp_path: Path) -> None:
+    """Whatever a stage raises arrives as one of the box's own errors."""
+    with pytest.raises(ApplianceError, match="No such file"):
+        await run_order(InspectOrder(str(tmp_path / "none"), str(tmp_path)), limits=LIMITS)

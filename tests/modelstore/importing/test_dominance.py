@@ -1,0 +1,101 @@
+"""Which variants are shelved, and in which words."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.catalogue import Accuracy, Latency, Precision, Profile, Variant
+from appliance.domain.states import VariantState
+from appliance.modelstore.importing.dominance import verdicts
+
+READY, SHELVED = VariantState.READY, VariantState.SHELVED
+
+
+def variant(
+    name: str,
+    value: float | None,
+    mib: float = 10.0,
+    p50_ms: float = 10.0,
+    against: str = "fp32",
+    metric: str = "top-1",
+) -> Variant:
+    profile = Profile("cpu", int(mib * 2**20), int(mib * 2**20), 1.0, 2.0, (Latency(1, p50_ms, 2 * p50_ms),))
+    accuracy = None if value is None else Accuracy(value, metric, against, 8)
+    precision = Precision(name.split("-", maxsplit=1)[0])
+    return Variant(f"t/m:{name}", "t/m", name, precision, "", 1, (), (), accuracy=accuracy, profile=profile)
+
+
+def states(*variants: Variant, floor: float = 0.5) -> dict[str, str]:
+    return {id.split(":")[1]: verdict.reason or "ready" for id, verdict in verdicts(variants, floor).items()}
+
+
+def test_below_the_floor_is_shelved_with_the_figures() -> None:
+    """The floor is absolute for fidelity and a share of the original's accuracy on labels."""
+    assert states(variant("fp32", 1.0), variant("int8", 0.31, 3, 3)) == {
+        "fp32": "ready",
+        "int8": "int8: top-1 0.31 is below the floor 0.50",
+    }
+    hard = variant("fp32", 0.4, against="labels")
+    assert states(hard, variant("int8", 0.38, 3, 3, "labels"))["int8"] == "ready"
+    words = states(hard, variant("int8", 0.1, 3, 3, "labels"))["int8"]
+    assert words == "int8: top-1 0.10 is below the floor 0.50 of the original's 0.40"
+
+
+def test_worse_and_neither_smaller_nor_faster_is_shelved() -> None:
+    """Being cheaper in one way is enough to stay; noise is no gain."""
+    original = variant("fp32", 1.0)
+    assert states(original, variant("fp16", 1.0, 9.9, 10.4))["fp16"] == (
+        "fp16: no more accurate than fp32 (top-1 1.000 to 1.000), and neither smaller in memory nor faster"
+    )
+    assert states(original, variant("int8", 0.9, 5, 30))["int8"] == "ready"
+    assert states(original, variant("int8", 0.9, 30, 5))["int8"] == "ready"
+    assert states(original, variant("int8", 0.9, 9.7, 9.7))["int8"] != "ready"
+
+
+def test_rungs_are_judged_against_each_other() -> None:
+    """A small fp32 is no use beside an int8 at full size that is better, smaller and faster."""
+    found = states(variant("fp32", 1.0), variant("int8", 0.95, 4, 4), variant("fp32-64x64", 0.8, 9, 5))
+    assert found == {
+        "fp32": "ready",
+        "int8": "ready",
+        "fp32-64x64": "fp32-64x64: no more accurate than int8 (top-1 0.800 to 0.950), and neither smaller in memory nor faster",
+    }
+
+
+def test_what_is_not_known_is_not_judged() -> None:
+    """No accuracy, no profile, other metrics, failures: nothing is shelved on a guess; the original and own variants never are."""
+    original = variant("fp32", 1.0)
+    assert "int8" not in states(original, variant("int8", None))
+    assert states(original, replace(variant("fp16", 1.0), profile=None))["fp16"] == "ready"
+    assert states(original, variant("fp16", 0.9, metric="cosine"))["fp16"] == "ready"
+    assert "int8" not in states(original, replace(variant("int8", 0.1), state=VariantState.FAILED))
+    assert states(variant("fp32", 0.01), variant("own", 0.01)) == {"fp32": "ready", "own": "ready"}
+
+
+def test_a_verdict_can_be_lifted() -> None:
+    """A shelved variant comes back when what pushed it out is gone."""
+    shelved = replace(variant("fp32-64x64", 0.8, 9, 5), state=SHELVED, reason="no use")
+    assert states(variant("fp32", 1.0), shelved)["fp32-64x64"] == "ready"
+
+
+FIGURES = st.tuples(
+    st.sampled_from((0.2, 0.6, 0.8, 1.0)), st.sampled_from((1.0, 5.0, 10.0)), st.sampled_from((1.0, 5.0, 10.0))
+)
+
+
+@given(st.lists(FIGURES, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_verdicts_do_not_depend_on_the_order_and_keep_the_best(
+    figures: list[tuple[float, float, float]], random: object
+) -> None:
+    """Equal input in any order gives equal verdicts; whatever is shelved for cost has a ready one that beats it."""
+    variants = [variant("fp32", 1.0)] + [variant(f"int8-{n}", *row) for n, row in enumerate(figures)]
+    found = verdicts(variants, 0.5)
+    shuffled = list(variants)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert verdicts(shuffled, 0.5) == found
+    ready = [one for one in variants if found[one.id].state is READY]
+    assert variants[0] in ready
+    for one in variants:
+        if found[one.id].state is SHELVED and "floor" not in found[one.id].reason:
+            assert any(other.accuracy.value >= one.accuracy.value for other in ready if other.accuracy and one.accuracy)

@@ -1,0 +1,474 @@
+"""Imports with the real stages: servable early, fair, cancelled, resumed, and never half done."""
+
+import asyncio
+import io
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
+from appliance.domain.errors import AlreadyExists, BadInput, QuotaExceeded, UnknownModel, UnknownTenant
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.names import build_id
+from appliance.domain.states import JobState, VariantState
+from appliance.modelstore.importing.importer import ImportOptions
+from tests.fakes.measure import FakeMeasure
+from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
+
+PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
+
+
+def net(folder: Path, name: str = "net.onnx", seed: int = 3) -> Path:
+    """A small convolution net with free batch, height and width."""
+    return toys.conv_net(folder / name, 0.2, seed=seed)
+
+
+def asked(source: Path, name: str = "net", tenant: str = "default", **more: object) -> ImportRequest:
+    fields = {"task": PICTURES, "precisions": ()} | more
+    return ImportRequest(tenant, name, str(source), source.name, **fields)  # type: ignore[arg-type]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def packed(target: Path, model: Path, **files: bytes) -> Path:
+    with tarfile.open(target, "w") as archive:
+        archive.add(model, "model.onnx")
+        for name, body in files.items():
+            info = tarfile.TarInfo(name.replace("__", "/").replace("_", ".", 1))
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+    return target
+
+
+async def done(box: Parts, job: JobRecord) -> JobRecord:
+    ended = await box.ended(job.id)
+    assert ended.state is JobState.DONE, ended.error
+    return ended
+
+
+def test_an_import_from_start_to_end(tmp_path: Path) -> None:
+    """The source is taken, the job passes its stages upwards, every variant ends measured, and nothing is left in scratch."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            source = net(tmp_path)
+            job = await box.importer.submit(asked(source, precisions=(Precision.INT8,)))
+            assert not source.exists()
+            assert (job.state, job.model_id) == (JobState.QUEUED, "default/net")
+            assert [one.id for one in await box.store.applications("default")] == ["default/net"]
+            ended = await done(box, job)
+            assert (ended.stage, ended.percent, ended.error) == ("done", 100.0, "")
+            model = await box.store.model("default/net")
+            assert {one.precision for one in model.variants} == {Precision.FP32, Precision.INT8}
+            assert model.variants[0].name == "fp32"
+            assert all(one.servable and one.profile and one.accuracy for one in model.variants)
+            assert model.variants[0].accuracy is not None
+            assert model.variants[0].accuracy.value == pytest.approx(1.0)
+            assert {case.batch for _form, cases in box.measure.profiled for case in cases} == {1, 2, 4, 8}
+            assert files_in(box.store.state_dir / "scratch") == []
+            for variant in model.variants:
+                assert (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
+            told = [facts for facts in box.events.of("job progressed") if facts["job_id"] == job.id]
+            assert [facts["percent"] for facts in told] == sorted(facts["percent"] for facts in told)
+            assert [told[0]["state"], told[-1]["state"]] == ["queued", "done"]
+            assert {"unpack", "inspect", "fp32", "int8"} <= {facts["stage"] for facts in told}
+
+    asyncio.run(story())
+
+
+def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
+    """While the first profile still runs, the original is READY and its build can be opened."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            box.measure.gate.clear()
+            job = await box.importer.submit(asked(net(tmp_path)))
+            await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
+            (variant,) = (await box.store.model("default/net")).variants
+            assert (variant.name, variant.state, variant.profile) == ("fp32", VariantState.READY, None)
+            form = await box.builds.open_build(build_id(variant.content_sha256, "cpu"))
+            assert not form.optimised
+            box.measure.gate.set()
+            await done(box, job)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("body", [b"", b"no model at all" * 100])
+def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, body: bytes) -> None:
+    """Neither model nor application nor file is left; the job keeps the reason; the same name can be uploaded again."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            source = tmp_path / "bad.onnx"
+            source.write_bytes(body)
+            job = await box.ended((await box.importer.submit(asked(source))).id)
+            assert job.state is JobState.FAILED
+            assert job.error
+            assert "mistake" not in job.error
+            with pytest.raises(UnknownModel):
+                await box.store.model("default/net")
+            assert await box.store.applications("default") == []
+            assert files_in(box.store.state_dir / "scratch") == []
+            assert files_in(box.store.state_dir / "blobs") == []
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+
+    asyncio.run(story())
+
+
+def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
+    """A taken name, an unknown tenant, an exceeded quota or a missing file: the caller still has what it had."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await box.store.create_tenant(Tenant("poor", Quota(stored_bytes=10)))
+            await box.importer.submit(asked(net(tmp_path, "first.onnx")))
+            source = net(tmp_path)
+            attempts: list[tuple[ImportRequest, type[Exception]]] = [
+                (asked(source), AlreadyExists),
+                (asked(source, tenant="nobody"), UnknownTenant),
+                (asked(source, tenant="poor"), QuotaExceeded),
+                (asked(tmp_path / "none", name="other"), BadInput),
+            ]
+            for request, error in attempts:
+                with pytest.raises(error):
+                    await box.importer.submit(request)
+            assert source.exists()
+            assert len(list((box.store.state_dir / "scratch").iterdir())) == 1
+
+    asyncio.run(story())
+
+
+def test_an_upload_counts_once(tmp_path: Path) -> None:
+    """A tenant whose quota just holds the uploaded file may import it."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            body = net(tmp_path).read_bytes()
+            await box.store.create_tenant(Tenant("harbour", Quota(stored_bytes=len(body) + 5000)))
+            record = await box.uploads.create("harbour", len(body))
+            await box.uploads.append(record.id, 0, stream(body))
+            path = await box.uploads.finish(record.id)
+            job = await box.importer.submit(asked(path, tenant="harbour"))
+            await box.uploads.delete(record.id)
+            await done(box, job)
+
+    asyncio.run(story())
+
+
+def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
+    """The original fits, the int8 variant beside it does not: it is on record with the reason, and the model serves."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            source = net(tmp_path)
+            quota = Quota(stored_bytes=source.stat().st_size + 5000)
+            await box.store.create_tenant(Tenant("harbour", quota))
+            job = await done(
+                box, await box.importer.submit(asked(source, tenant="harbour", precisions=(Precision.INT8,)))
+            )
+            states = {one.name: one.state for one in (await box.store.model("harbour/net")).variants}
+            assert states["fp32"] is VariantState.READY
+            assert states["int8"] is VariantState.FAILED
+            assert "quota" in job.error
+
+    asyncio.run(story())
+
+
+def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> None:
+    """Stopped while the original was being measured: after the start the job ends, and what was finished is not made again."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        async with parts(state) as box:
+            box.measure.gate.clear()
+            job = await box.importer.submit(asked(net(tmp_path)))
+            await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
+            (before,) = (await box.store.model("default/net")).variants
+        async with parts(state) as box:
+            ended = await done(box, job)
+            assert ended.id == job.id
+            after = (await box.store.model("default/net")).variants
+            assert after[0].content_sha256 == before.content_sha256
+            assert after[0].profile is not None
+            contents = {one.content_sha256 for one in after}
+            assert {Path(name).name for name in files_in(state / "blobs")} == contents
+            assert files_in(state / "scratch") == []
+
+    asyncio.run(story())
+
+
+def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> None:
+    """Stopped in its second precision: original and first precision are neither made nor measured again."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        precisions = (Precision.INT8, Precision.FP16)
+        async with parts(state) as box:
+            job = await box.importer.submit(asked(net(tmp_path), precisions=precisions))
+            await box.until(job.id, lambda now: now.stage == "fp16")
+        async with parts(state) as box:
+            before = {one.name: one for one in (await box.store.model("default/net")).variants}
+            await done(box, job)
+            after = {one.name: one for one in (await box.store.model("default/net")).variants}
+            assert any(name.startswith("fp16") for name in after.keys() - before.keys())
+            assert {name: one.content_sha256 for name, one in after.items() if name in before} == {
+                name: one.content_sha256 for name, one in before.items()
+            }
+            measured = {form.size_bytes for form, _cases in box.measure.profiled}
+            assert measured == {one.size_bytes for name, one in after.items() if name.startswith("fp16")}
+
+    asyncio.run(story())
+
+
+def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
+    """A graph without weights has no int8 form: the variant is failed with the reason, and the model serves."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            request = asked(toys.tiny_add(tmp_path / "add.onnx"), task=TaskSpec(), precisions=(Precision.INT8,))
+            job = await done(box, await box.importer.submit(request))
+            variants = {one.name: one for one in (await box.store.model("default/net")).variants}
+            assert variants["fp32"].state is VariantState.READY
+            assert variants["int8"].state is VariantState.FAILED
+            assert variants["int8"].reason in job.error
+
+    asyncio.run(story())
+
+
+def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
+    """An error that nobody foresaw fails the job with a hint, and the next job runs."""
+
+    class Mistaken(FakeMeasure):
+        async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+            raise ZeroDivisionError("what now")
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", measure=Mistaken()) as box:
+            for name in ("a", "b"):
+                job = await box.ended((await box.importer.submit(asked(net(tmp_path), name))).id)
+                assert job.state is JobState.FAILED
+                assert job.error == "the box made a mistake: ZeroDivisionError: what now"
+            assert files_in(box.store.state_dir / "scratch") == []
+
+    asyncio.run(story())
+
+
+def test_a_job_whose_file_is_gone_fails_after_a_restart(tmp_path: Path) -> None:
+    """Restored from a backup, which holds no uploads: the job says so instead of hanging."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        async with parts(state, runs=False) as box:
+            job = await box.importer.submit(asked(net(tmp_path)))
+        shutil.rmtree(state / "scratch" / job.id)
+        async with parts(state) as box:
+            ended = await box.ended(job.id)
+            assert (ended.state, ended.error) == (JobState.FAILED, "the uploaded file is gone; upload it again")
+
+    asyncio.run(story())
+
+
+def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
+    """One that runs is killed, one that waits is taken out; both end as cancelled and leave nothing; others go on."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            box.measure.gate.clear()
+            running = await box.importer.submit(asked(net(tmp_path, "a.onnx"), "a"))
+            await box.until(running.id, lambda now: now.stage.startswith("fp32 accuracy"))
+            waiting = await box.importer.submit(asked(net(tmp_path, "b.onnx", 4), "b"))
+            other = await box.importer.submit(asked(net(tmp_path, "c.onnx", 5), "c"))
+            await box.store.delete_model("default/b")
+            await box.store.delete_model("default/a")
+            for job in (running, waiting):
+                assert (await box.store.job(job.id)).state is JobState.CANCELLED
+            box.measure.gate.set()
+            await done(box, other)
+            assert [one.name for one in await box.store.models()] == ["c"]
+            assert files_in(box.store.state_dir / "scratch") == []
+            assert len(files_in(box.store.state_dir / "blobs")) == 1
+
+    asyncio.run(story())
+
+
+def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
+    """Two tenants' jobs run side by side; the content is on the disk once and survives the deletion of either."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", options=ImportOptions(jobs_parallel_max=2)) as box:
+            await box.store.create_tenant(Tenant("harbour"))
+            box.measure.gate.clear()
+            jobs = [
+                await box.importer.submit(asked(net(tmp_path, f"{tenant}.onnx"), tenant=tenant))
+                for tenant in ("default", "harbour")
+            ]
+            for job in jobs:
+                await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
+            box.measure.gate.set()
+            for job in jobs:
+                await done(box, job)
+            models = [await box.store.model(f"{tenant}/net") for tenant in ("default", "harbour")]
+            assert models[0].variants[0].content_sha256 == models[1].variants[0].content_sha256
+            assert len(files_in(box.store.state_dir / "blobs")) == 1
+            await box.store.delete_model("default/net")
+            assert box.store.blobs.path(models[1].variants[0].content_sha256).exists()
+
+    asyncio.run(story())
+
+
+def test_tenants_take_turns(tmp_path: Path) -> None:
+    """A tenant that brought three models does not keep another's only one waiting behind all of them."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await box.store.create_tenant(Tenant("harbour"))
+            broken = tmp_path / "broken"
+            for name, tenant in (("a", "default"), ("b", "default"), ("c", "default"), ("d", "harbour")):
+                broken.write_bytes(b"broken")
+                await box.importer.submit(asked(broken, name, tenant))
+            task = asyncio.create_task(box.importer.run())
+            for job in await box.store.jobs():
+                await box.ended(job.id)
+            task.cancel()
+            await asyncio.wait([task])
+            ends = [facts["model_id"] for facts in box.events.of("job progressed") if facts["state"] == "failed"]
+            assert ends.index("harbour/d") == 1
+
+    asyncio.run(story())
+
+
+def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
+    """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its assets."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            source = packed(
+                tmp_path / "net.tar",
+                net(tmp_path),
+                labels_txt=b"cat\ndog\n",
+                tokenizer_json=b"{}",
+                metadata_json=b'{"task": "image-classification", "precisions": []}',
+            )
+            job = await box.importer.submit(asked(source, task=TaskSpec(), precisions=None))
+            await done(box, job)
+            model = await box.store.model("default/net")
+            assert (model.task.kind, model.task.labels) == (TaskKind.IMAGE_CLASSIFICATION, ("cat", "dog"))
+            assert box.store.blobs.path(model.assets["tokenizer.json"]).read_bytes() == b"{}"
+            assert {one.precision for one in model.variants} == {Precision.FP32}
+
+    asyncio.run(story())
+
+
+def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> None:
+    """It is inspected, measured and judged against the original, serves by its name, and its name is taken."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            other = net(tmp_path, "other.onnx", seed=9)
+            await done(box, await box.importer.add_own_variant("default", "net", "pruned", other))
+            own = (await box.store.model("default/net")).variants[-1]
+            assert (own.name, own.precision, own.servable) == ("pruned", Precision.OWN, True)
+            assert own.profile is not None
+            assert own.accuracy is not None
+            assert own.accuracy.against == "fp32"
+            with pytest.raises(AlreadyExists):
+                await box.importer.add_own_variant("default", "net", "pruned", net(tmp_path, "third.onnx"))
+
+    asyncio.run(story())
+
+
+def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
+    """Other inputs are refused with their names; the model and its variants stay as they were."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            before = await box.store.model("default/net")
+            job = await box.importer.add_own_variant("default", "net", "own", toys.tiny_add(tmp_path / "add.onnx"))
+            ended = await box.ended(job.id)
+            assert ended.state is JobState.FAILED
+            assert "same inputs as the model: image" in ended.error
+            assert await box.store.model("default/net") == before
+
+    asyncio.run(story())
+
+
+def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
+    """The measuring child dies of it: the plain file is profiled and serves instead."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            box.measure.breaks_prepared = True
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            variant = (await box.store.model("default/net")).variants[0]
+            assert variant.state is VariantState.READY
+            assert variant.profile is not None
+            assert not (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
+
+    asyncio.run(story())
+
+
+def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
+    """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the job."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            box.measure.breaks_all = True
+            job = await box.ended((await box.importer.submit(asked(net(tmp_path)))).id)
+            assert job.state is JobState.FAILED
+            variants: tuple[Variant, ...] = (await box.store.model("default/net")).variants
+            assert {one.state for one in variants} == {VariantState.FAILED}
+            assert "exit status -11" in variants[0].reason
+            assert "exit status -11" in job.error
+
+    asyncio.run(story())
+
+
+def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> None:
+    """After an update each build is prepared and profiled anew without anybody asking, and no job is made for it."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        async with parts(state) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            before = (await box.store.model("default/net")).variants[0]
+        async with parts(state, processor=replace(CPU, fingerprint="library 2")) as box:
+            id = build_id(before.content_sha256, "cpu")
+
+            async def is_prepared() -> bool:
+                return (await box.builds.open_build(id)).optimised
+
+            await box.settled(is_prepared)
+            assert box.measure.profiled
+            assert len(await box.store.jobs()) == 1
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
+    """The import needs more than there is: it says so, cleans up, and the box goes on taking a smaller one."""
+
+    async def story() -> None:
+        async with parts(small_disk) as box:
+            ballast = small_disk / "ballast"
+            ballast.write_bytes(b"b" * MIB)
+            big = toys.conv_net(tmp_path / "big.onnx", 1.0)
+            job = await box.ended((await box.importer.submit(asked(big, "big"))).id)
+            assert job.state is JobState.FAILED
+            assert "disk" in job.error
+            assert files_in(small_disk / "scratch") == []
+            assert files_in(small_disk / "blobs") == []
+            assert await box.store.models() == []
+            ballast.unlink()
+            await done(box, await box.importer.submit(asked(toys.conv_net(tmp_path / "small.onnx", 0.1), "small")))
+
+    asyncio.run(story())

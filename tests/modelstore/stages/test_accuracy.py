@@ -1,0 +1,178 @@
+"""What a variant's accuracy is measured on, and that it is measured right."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec
+from appliance.domain.errors import BadMetadata
+from appliance.modelstore.orders import Evaluated, EvaluateOrder, Inspection, InspectOrder, MadeVariant, MakeOrder
+from appliance.modelstore.stages.accuracy import evaluate
+from appliance.modelstore.stages.inspect import inspect
+from appliance.modelstore.stages.variants import make
+from tests.modelstore import lessons, networks
+
+PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))
+
+
+def quiet(share: float, message: str) -> None:
+    pass
+
+
+def learnt(folder: Path, *precisions: Precision) -> tuple[Inspection, tuple[MadeVariant, ...]]:
+    """The trained net and its variants."""
+    upload = networks.write(lessons.trained(), folder)
+    inspection = inspect(InspectOrder(upload, str(folder / "out"), lessons.TENSOR), quiet)
+    orders = [MakeOrder(inspection, lessons.TENSOR, precision, str(folder / "made")) for precision in precisions]
+    return inspection, tuple(variant for order in orders for variant in make(order, quiet).variants)
+
+
+def only(found: Evaluated) -> tuple[float, str, str, int]:
+    accuracy = found.accuracies[0]
+    assert accuracy is not None, found.reasons
+    return accuracy.value, accuracy.metric, accuracy.against, accuracy.samples
+
+
+def spoilt(variant: MadeVariant, folder: Path) -> MadeVariant:
+    """A variant whose last weights are noise."""
+    model = networks.load(variant.path)
+    tensor = next(tensor for tensor in model.graph.initializer if tensor.name == "w2")
+    noise = np.random.default_rng(0).standard_normal(tensor.dims).astype(np.float32)
+    tensor.CopyFrom(numpy_helper.from_array(noise, "w2"))
+    return replace(variant, name="spoilt", path=networks.write(model, folder, "spoilt.onnx"))
+
+
+def test_labels_are_what_counts_where_there_are_some(tmp_path: Path) -> None:
+    """fp32 and int8 of a trained net reach on held-out samples what was learnt; a spoilt one falls to guessing."""
+    inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8)
+    assert [variant.name for variant in variants] == ["fp32", "int8"]
+    order = EvaluateOrder(
+        inspection, lessons.TENSOR, (*variants, spoilt(variants[0], tmp_path)), lessons.labelled_folder(tmp_path / "e")
+    )
+    found = evaluate(order, quiet)
+    values = [accuracy.value for accuracy in found.accuracies if accuracy]
+    x, labels = lessons.strokes(60, seed=9)
+    exact = float(np.mean(networks.run(inspection.model, x=x)[0].argmax(1) == labels))
+    assert values[0] == pytest.approx(exact, abs=1e-6)
+    assert values[0] > 0.85
+    assert abs(values[1] - values[0]) <= 0.05
+    assert values[2] < 0.6
+    assert only(found)[1:] == ("top-1", "labels", 60)
+    assert found.accuracies[0] is not None
+    assert found.accuracies[0].data == "60 labelled samples"
+
+
+def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:
+    """The original is 1 by definition, int8 near it, a spoilt net far from it."""
+    inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8)
+    calibration = lessons.unlabelled_files(tmp_path / "calibration")
+    order = EvaluateOrder(
+        inspection, lessons.TENSOR, (*variants, spoilt(variants[0], tmp_path)), calibration=calibration
+    )
+    found = evaluate(order, quiet)
+    values = [accuracy.value for accuracy in found.accuracies if accuracy]
+    assert only(found) == (1.0, "cosine", "fp32", 12)
+    assert values[1] > 0.99
+    assert values[2] < 0.9
+
+
+def test_without_any_input_the_outputs_are_compared(tmp_path: Path) -> None:
+    """Synthetic inputs say a little, and the record says that they were synthetic."""
+    inspection, variants = learnt(tmp_path, Precision.FP16)
+    found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants), quiet)
+    value, metric, against, samples = only(found)
+    assert value > 0.999
+    assert (metric, against, samples) == ("cosine", "fp32", 4)
+    assert found.accuracies[0] is not None
+    assert "synthetic" in found.accuracies[0].data
+
+
+def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:
+    """The answers of a smaller input size are compared with those of fp32 at full size, on the same pictures."""
+    upload = networks.write(networks.classifier(), tmp_path)
+    inspection = inspect(InspectOrder(upload, str(tmp_path / "out"), PICTURES), quiet)
+    variants = make(MakeOrder(inspection, PICTURES, Precision.FP32, str(tmp_path / "made")), quiet).variants
+    calibration = lessons.pictures(tmp_path / "pictures", count=8)
+    found = evaluate(EvaluateOrder(inspection, PICTURES, variants, calibration=calibration), quiet)
+    accuracies = [accuracy for accuracy in found.accuracies if accuracy]
+    assert [accuracy.metric for accuracy in accuracies] == ["top-1"] * 3
+    assert accuracies[0].value == 1.0
+    assert accuracies[0].data == "8 calibration inputs, against the answers of fp32 at 64x64"
+    own = [networks.run(inspection.model, x=np.zeros((1, 3, side, side), np.float32)) for side in (64, 48, 32)]
+    assert len(own) == len(accuracies), "each rung runs"
+
+
+def test_samples_that_no_one_can_read_are_passed_by(tmp_path: Path) -> None:
+    """A broken calibration file costs nothing; a broken labelled one is the tenant's to repair."""
+    inspection, variants = learnt(tmp_path, Precision.FP32)
+    calibration = lessons.unlabelled_files(tmp_path / "calibration", count=3)
+    (tmp_path / "broken.npz").write_bytes(b"PK no archive")
+    order = EvaluateOrder(
+        inspection, lessons.TENSOR, variants, calibration=(str(tmp_path / "broken.npz"), *calibration)
+    )
+    assert only(evaluate(order, quiet))[3] == 3
+    folder = Path(lessons.labelled_folder(tmp_path / "e", count=4))
+    (folder / "001.npz").write_bytes(b"PK no archive")
+    with pytest.raises(BadMetadata, match=r"evaluation/001\.npz"):
+        evaluate(replace(order, evaluation=str(folder)), quiet)
+
+
+def test_a_truth_of_another_task_is_named(tmp_path: Path) -> None:
+    """The tenant learns which key the task needs."""
+    inspection, variants = learnt(tmp_path, Precision.FP32)
+    folder = Path(lessons.labelled_folder(tmp_path / "e", count=2))
+    (folder / "truth.json").write_text(json.dumps({"samples": [{"file": "000.npz", "text": "hello"}]}))
+    with pytest.raises(BadMetadata, match="label"):
+        evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants, str(folder)), quiet)
+
+
+def test_a_variant_that_fails_is_its_own_problem(tmp_path: Path) -> None:
+    """The others are measured all the same, and the reason is kept."""
+    inspection, variants = learnt(tmp_path, Precision.FP32)
+    other = networks.model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, {"y": ("n", 3)})
+    broken = replace(variants[0], name="broken", path=networks.write(other, tmp_path, "broken.onnx"))
+    calibration = lessons.unlabelled_files(tmp_path / "calibration", count=3)
+    found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, (broken, *variants), calibration=calibration), quiet)
+    assert found.accuracies[0] is None
+    assert "000.npz" in found.reasons[0]
+    assert found.accuracies[1] is not None
+    assert found.reasons[1] == ""
+
+
+def test_groups_are_scored_over_the_whole_set(tmp_path: Path) -> None:
+    """An embedding is right when its nearest neighbour is of its group; one sample alone says nothing."""
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["p"]), helper.make_node("Flatten", ["p"], ["y"])]
+    model = networks.model(nodes, {"x": ("n", 3, 16, 16)}, {"y": ("n", 3)})
+    task = TaskSpec(TaskKind.IMAGE_EMBEDDING, image=ImageSpec())
+    inspection = inspect(InspectOrder(networks.write(model, tmp_path), str(tmp_path / "out"), task), quiet)
+    variants = make(MakeOrder(inspection, task, Precision.FP32, str(tmp_path / "made")), quiet).variants
+    folder = colours(tmp_path / "e", ["red", "blue", "red", "blue"])
+    assert only(evaluate(EvaluateOrder(inspection, task, variants, folder), quiet)) == (1.0, "retrieval", "labels", 4)
+    folder = colours(tmp_path / "f", ["red", "red", "blue", "blue"])
+    assert only(evaluate(EvaluateOrder(inspection, task, variants, folder), quiet))[0] == 0.0
+
+
+def colours(folder: Path, groups: list[str]) -> str:
+    """Pictures that are red, blue, red, blue, with these groups as the truth."""
+    import cv2
+
+    folder.mkdir()
+    for number in range(len(groups)):
+        picture = np.full((16, 16, 3), (10, 20, 200 + number) if number % 2 == 0 else (200 + number, 20, 10), np.uint8)
+        cv2.imwrite(str(folder / f"{number}.png"), picture)
+    samples = [{"file": f"{number}.png", "group": group} for number, group in enumerate(groups)]
+    (folder / "truth.json").write_text(json.dumps({"samples": samples}))
+    return str(folder)
+
+
+def test_time_bounds_the_number_of_samples(tmp_path: Path) -> None:
+    """At least one sample is used, and no further one is begun after the time."""
+    inspection, variants = learnt(tmp_path, Precision.FP32)
+    calibration = lessons.unlabelled_files(tmp_path / "calibration")
+    order = EvaluateOrder(inspection, lessons.TENSOR, variants, calibration=calibration, seconds_max=0.0)
+    assert only(evaluate(order, quiet))[3] == 1
+    assert only(evaluate(replace(order, seconds_max=60.0, samples_max=5), quiet))[3] == 5

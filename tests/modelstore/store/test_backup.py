@@ -1,0 +1,249 @@
+"""A backup taken beside a running box gives the same box again, or says what is wrong with it."""
+
+import asyncio
+import contextlib
+import datetime
+import hashlib
+import io
+import json
+import sqlite3
+import stat
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.catalogue import Model, Tenant
+from appliance.domain.errors import AlreadyExists, BadArchive, NotFound, StorageFull
+from appliance.domain.states import JobState
+from appliance.modelstore.store.backup import back_up, restore
+from tests.modelstore.boxes import MIB, parts, stored_model, stored_variant, stream
+
+NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+def _files(model: Model) -> list[tuple[str, str]]:
+    """Names and contents of a model's variants."""
+    return [(variant.name, variant.content_sha256) for variant in model.variants]
+
+
+def filled(state: Path, folder: Path) -> None:
+    """A state folder with a bit of everything."""
+
+    async def story() -> None:
+        async with parts(state, runs=False) as box:
+            await box.store.create_tenant(Tenant("harbour"))
+            key = KeyRecord("k", "harbour", Role.DEVICE, b"x" * 32, NOW)
+            await box.store.create_key(key)
+            await stored_model(box.store, folder, body=b"weights" * 1000)
+            await stored_variant(box.store, folder, "default/m", "int8", b"small")
+            upload = await box.uploads.create("default")
+            await box.uploads.append(upload.id, 0, stream(b"under way"))
+
+    asyncio.run(story())
+    (state / "admin.key").write_text("secret")
+    (state / "tls").mkdir()
+    (state / "tls" / "cert.pem").write_text("certificate")
+
+
+def members_of(archive: Path) -> Members:
+    with tarfile.open(archive) as tar:
+        read = [(info, tar.extractfile(info)) for info in tar]
+        return [(info, stream.read() if stream else b"") for info, stream in read]
+
+
+def rewrite(archive: Path, change: Callable[[Members], Members]) -> None:
+    members = change(members_of(archive))
+    with tarfile.open(archive, "w") as tar:
+        for info, body in members:
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    """Catalogue, keys, contents and secrets come back equal; uploads and imports under way end with a clear word."""
+    state, again, archive = tmp_path / "state", tmp_path / "again", tmp_path / "box.tar"
+    filled(state, tmp_path)
+
+    async def story() -> None:
+        async with parts(state, runs=False) as box:  # it runs meanwhile
+            before = await box.store.snapshot()
+            made = await asyncio.to_thread(back_up, state, archive, NOW)
+            assert (made.models, made.tenants, made.contents, made.created_at) == (1, 2, 2, NOW)
+            assert list((state / "scratch").iterdir()) == []
+        assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+        assert restore(archive, again) == made
+        async with parts(again) as box:
+            assert await box.store.snapshot() == before
+            for variant in before.models[0].variants:
+                assert box.store.blobs.path(variant.content_sha256).exists()
+            assert await box.uploads.sweep() != []
+            assert (await box.ended("job-default-m")).state is JobState.FAILED
+            # Its variants may be measured anew by now, on this machine; they are the same files.
+            assert _files(await box.store.model("default/m")) == _files(before.models[0])
+
+    asyncio.run(story())
+    assert (again / "admin.key").read_text() == "secret"
+    assert stat.S_IMODE((again / "admin.key").stat().st_mode) == 0o600
+    assert (again / "tls" / "cert.pem").read_text() == "certificate"
+
+
+def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
+    """Backups taken while models are made and deleted all the time are each consistent."""
+    state = tmp_path / "state"
+
+    async def churn(box_running: asyncio.Event) -> None:
+        async with parts(state, runs=False) as box:
+            box_running.set()
+            for number in range(10_000):
+                await stored_model(box.store, tmp_path, f"m{number}", str(number).encode() * 1000)
+                if number > 2:
+                    await box.store.delete_model(f"default/m{number - 2}")
+
+    async def story() -> None:
+        running = asyncio.Event()
+        task = asyncio.create_task(churn(running))
+        await running.wait()
+        for number in range(5):
+            await asyncio.to_thread(back_up, state, tmp_path / f"{number}.tar", NOW)
+        task.cancel()
+        await asyncio.wait([task])
+        for number in range(5):
+            restore(tmp_path / f"{number}.tar", tmp_path / f"state-{number}")
+            async with parts(tmp_path / f"state-{number}", runs=False) as box:
+                for model in (await box.store.snapshot()).models:
+                    for variant in model.variants:
+                        assert variant.servable
+                        assert box.store.blobs.path(variant.content_sha256).exists()
+
+    asyncio.run(story())
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """Neither an existing backup file nor a folder with anything in it; an empty folder is fine."""
+    state, archive = tmp_path / "state", tmp_path / "box.tar"
+    filled(state, tmp_path)
+    back_up(state, archive, NOW)
+    with pytest.raises(AlreadyExists):
+        back_up(state, archive, NOW)
+    with pytest.raises(AlreadyExists):
+        restore(archive, state)
+    with pytest.raises(NotFound, match="state folder"):
+        back_up(tmp_path / "none", tmp_path / "other.tar", NOW)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    restore(archive, empty)
+    assert (empty / "admin.key").exists()
+
+
+def damaged_content(members: Members) -> Members:
+    return [(info, body[:-1] + b"?" if info.name.startswith("blobs/") else body) for info, body in members]
+
+
+def cut_short(members: Members) -> Members:
+    return members[:-1]
+
+
+def smuggled(members: Members) -> Members:
+    return [*members, (tarfile.TarInfo("../outside"), b"evil")]
+
+
+def _with_manifest(members: Members, name: str, body: bytes) -> Members:
+    manifest = json.loads(members[0][1])
+    manifest["files"][name] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "modified_ns": 1}
+    return [(members[0][0], json.dumps(manifest).encode()), *members[1:], (tarfile.TarInfo(name), body)]
+
+
+def smuggled_with_permission(members: Members) -> Members:
+    return _with_manifest(members, "blobs/../../outside", b"evil")
+
+
+def elsewhere(members: Members) -> Members:
+    return _with_manifest(members, "bin/sh", b"evil")
+
+
+def newer_format(members: Members) -> Members:
+    manifest = json.loads(members[0][1]) | {"format": 2}
+    return [(members[0][0], json.dumps(manifest).encode()), *members[1:]]
+
+
+def without_manifest(members: Members) -> Members:
+    return members[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (damaged_content, "damaged"),
+        (cut_short, "cut short"),
+        (smuggled, "does not belong"),
+        (smuggled_with_permission, "does not belong"),
+        (elsewhere, "does not belong"),
+        (newer_format, "format 2"),
+        (without_manifest, "manifest"),
+    ],
+)
+def test_a_wrong_backup_is_refused_and_leaves_nothing(
+    tmp_path: Path, change: Callable[[Members], Members], reason: str
+) -> None:
+    """Damage, omissions and smuggled files are found before anything of the archive is used."""
+    state, archive, again = tmp_path / "state", tmp_path / "box.tar", tmp_path / "again"
+    filled(state, tmp_path)
+    back_up(state, archive, NOW)
+    rewrite(archive, change)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BadArchive, match=reason):
+        restore(archive, again)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("body", [b"", b"not a tar" * 1000])
+def test_other_files_are_no_backups(tmp_path: Path, body: bytes) -> None:
+    """A file of another kind is refused with a reason."""
+    archive = tmp_path / "box.tar"
+    archive.write_bytes(body)
+    with pytest.raises(BadArchive, match="no backup"):
+        restore(archive, tmp_path / "again")
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    """A backup of a later version is not opened by this one."""
+    state, archive = tmp_path / "state", tmp_path / "box.tar"
+    filled(state, tmp_path)
+    with contextlib.closing(sqlite3.connect(state / "appliance.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    back_up(state, archive, NOW)
+    with pytest.raises(BadArchive, match="newer version"):
+        restore(archive, tmp_path / "again")
+
+
+def test_damage_is_not_backed_up(tmp_path: Path) -> None:
+    """A flipped bit in the state folder is found while it is read, instead of being carried into every later backup."""
+    state, archive = tmp_path / "state", tmp_path / "box.tar"
+    filled(state, tmp_path)
+    victim = next(path for path in (state / "blobs").glob("*/*") if path.stat().st_size == 5)
+    victim.write_bytes(b"smalL")
+    with pytest.raises(BadArchive, match="damaged"):
+        back_up(state, archive, NOW)
+    assert not archive.exists()
+
+
+def test_a_full_disk_leaves_no_half_backup(small_disk: Path, tmp_path: Path) -> None:
+    """Neither the archive nor the folder it could not be unpacked to is left."""
+    state = tmp_path / "state"
+
+    async def story() -> None:
+        async with parts(state, runs=False) as box:
+            await stored_model(box.store, tmp_path, body=b"w" * 2 * MIB)
+
+    asyncio.run(story())
+    back_up(state, tmp_path / "box.tar", NOW)
+    (small_disk / "ballast").write_bytes(b"b" * MIB)
+    with pytest.raises(StorageFull):
+        back_up(state, small_disk / "box.tar", NOW)
+    with pytest.raises(StorageFull):
+        restore(tmp_path / "box.tar", small_disk / "again")
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]

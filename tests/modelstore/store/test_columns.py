@@ -1,0 +1,107 @@
+"""Domain values come back from JSON columns as they went in."""
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import hypothesis.strategies as st
+from hypothesis import given
+from sqlalchemy.dialects import sqlite
+
+from appliance.domain.catalogue import (
+    Accuracy,
+    ImageSpec,
+    Latency,
+    Profile,
+    Quota,
+    StateSpec,
+    TaskKind,
+    TaskSpec,
+    TensorSpec,
+)
+from appliance.domain.jobs import ImportRequest
+from appliance.modelstore.store.columns import Document, Moment
+from tests.modelstore.boxes import parts
+
+DIALECT = sqlite.dialect()
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+names = st.text(max_size=8)
+tensors = st.builds(TensorSpec, name=names, datatype=names, shape=st.tuples(st.integers(-1, 9), st.integers(-1, 9)))
+tasks = st.builds(
+    TaskSpec,
+    kind=st.sampled_from(TaskKind),
+    labels=st.lists(names, max_size=3).map(tuple),
+    image=st.none() | st.builds(ImageSpec, mean=st.lists(numbers, max_size=3).map(tuple)),
+    params=st.dictionaries(names, numbers | names, max_size=3),
+    state=st.lists(st.builds(StateSpec, input=names, output=names, shape=st.tuples(st.integers(1, 9))), max_size=2).map(
+        tuple
+    ),
+    constants=st.dictionaries(names, numbers, max_size=2),
+)
+DOCUMENTS = {
+    TaskSpec: tasks,
+    tuple[TensorSpec, ...]: st.lists(tensors, max_size=3).map(tuple),
+    Quota: st.builds(Quota, stored_bytes=st.none() | st.integers(0, 2**60)),
+    Accuracy: st.builds(Accuracy, value=numbers, metric=names, against=names, samples=st.integers(0), data=names),
+    Profile: st.builds(
+        Profile,
+        processor=names,
+        resident_bytes=st.integers(0, 2**50),
+        peak_bytes=st.integers(0, 2**50),
+        load_ms=numbers,
+        load_cold_ms=numbers,
+        latencies=st.lists(st.builds(Latency, batch=st.integers(1), p50_ms=numbers, p99_ms=numbers), max_size=3).map(
+            tuple
+        ),
+    ),
+    ImportRequest: st.builds(
+        ImportRequest,
+        tenant=names,
+        name=names,
+        source=names,
+        task=tasks,
+        metadata=st.dictionaries(names, names | numbers | st.lists(names, max_size=2), max_size=3),
+        shared=st.booleans(),
+        variant=st.none() | names,
+    ),
+}
+
+
+@given(st.data())
+def test_documents_come_back(data: st.DataObject) -> None:
+    """Every frozen dataclass that is stored as JSON equals itself after the way there and back."""
+    shape, values = data.draw(st.sampled_from(list(DOCUMENTS.items())))
+    value = data.draw(values)
+    column = Document(shape)
+    assert column.process_result_value(column.process_bind_param(value, DIALECT), DIALECT) == value
+
+
+def test_a_newer_boxs_fields_are_passed_by() -> None:
+    """A state folder that a newer version wrote to still opens after going back."""
+    assert Document(Quota).process_result_value({"stored_bytes": 5, "later": True}, DIALECT) == Quota(stored_bytes=5)
+
+
+def test_times_are_utc_text_that_sorts() -> None:
+    """Other zones are converted, and text order is time order."""
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    early = datetime.datetime(2026, 5, 1, 12, 0, tzinfo=zone)
+    late = datetime.datetime(2026, 5, 1, 11, 0, tzinfo=datetime.UTC)
+    column = Moment()
+    texts = [column.process_bind_param(one, DIALECT) for one in (early, late)]
+    assert texts == sorted(str(one) for one in texts)
+    assert column.process_result_value(texts[0], DIALECT) == early
+
+
+def test_a_request_survives_the_database(tmp_path: Path) -> None:
+    """What was asked for comes back whole from a real row after a restart: the importer goes on from it."""
+    task = TaskSpec(TaskKind.OBJECT_DETECTION, ("a",), ImageSpec(mean=(1.0, 2.0, 3.0)), "db", {"score_min": 0.5})
+    request = ImportRequest("default", "m", "/x", task=task, metadata={"labels": ["a"], "params": {"k": 1}})
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            await box.store.accept_import("1", request)
+        async with parts(tmp_path, runs=False) as box:
+            ((_job, stored),) = await box.store.unfinished_jobs()
+            assert stored == request
+
+    asyncio.run(story())

@@ -1,0 +1,139 @@
+"""One writer that survives its callers, readers that cannot write, and a full disk with a name."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session
+
+from appliance.domain.errors import StorageFull
+from appliance.modelstore.store.database import Database
+
+
+@contextlib.contextmanager
+def database(folder: Path) -> Iterator[Database]:
+    made = Database(folder / "test.db")
+    made.write_blocking(lambda session: session.execute(text("CREATE TABLE one (value TEXT)")))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def put(value: str, session: Session) -> None:
+    session.execute(text("INSERT INTO one VALUES (:value)"), {"value": value})
+
+
+def values(session: Session) -> list[str]:
+    return list(session.execute(text("SELECT value FROM one")).scalars())
+
+
+def pragma(name: str, session: Session) -> object:
+    return session.execute(text(f"PRAGMA {name}")).scalar()
+
+
+def test_every_connection_has_the_pragmas(tmp_path: Path) -> None:
+    """WAL, synced commits, foreign keys and a patience of seconds, for reading and for writing."""
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            for run in (db.read, db.write):
+                assert await run(lambda session: pragma("journal_mode", session)) == "wal"
+                assert await run(lambda session: pragma("synchronous", session)) == 2
+                assert await run(lambda session: pragma("foreign_keys", session)) == 1
+                assert await run(lambda session: pragma("busy_timeout", session)) == 5000
+
+    asyncio.run(story())
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    """What a function wrote before it raised is rolled back."""
+
+    def work(session: Session) -> None:
+        put("half", session)
+        raise KeyError("mistake")
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            with pytest.raises(KeyError):
+                await db.write(work)
+            assert await db.read(values) == []
+
+    asyncio.run(story())
+
+
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    """A write that strays into `read` is refused by SQLite itself."""
+
+    async def story() -> None:
+        with database(tmp_path) as db, pytest.raises(OperationalError, match="readonly"):
+            await db.read(lambda session: put("stray", session))
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_caller_does_not_stop_the_write(tmp_path: Path) -> None:
+    """A client that goes away after its change was handed in changes nothing."""
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            task = asyncio.create_task(db.write(lambda session: put("kept", session)))
+            await asyncio.sleep(0)  # noqa: TID251 - lets the task hand its work in
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await db.write(lambda session: None)
+            assert await db.read(values) == ["kept"]
+
+    asyncio.run(story())
+
+
+def test_writers_of_read_then_write_never_conflict(tmp_path: Path) -> None:
+    """Many counters that read and write at once all count: the transaction is exclusive from its start."""
+
+    def count(session: Session) -> None:
+        put(str(len(values(session))), session)
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            await asyncio.gather(*(db.write(count) for _ in range(50)))
+            assert sorted(map(int, await db.read(values))) == list(range(50))
+
+    asyncio.run(story())
+
+
+def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
+    """A backup tool or a person with a shell holds the file for a moment; the write waits instead of failing."""
+
+    async def story() -> None:
+        with database(tmp_path) as db, contextlib.closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            task = asyncio.create_task(db.write(lambda session: put("late", session)))
+            await asyncio.wait([task], timeout=0.2)
+            assert not task.done()
+            other.execute("COMMIT")
+            await task
+            assert await db.read(values) == ["late"]
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_has_a_name(tmp_path: Path) -> None:
+    """SQLite's own word for it becomes StorageFull, and reading goes on."""
+
+    def limit(session: Session) -> None:
+        session.execute(text("PRAGMA max_page_count=3"))
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            await db.write(limit)
+            with pytest.raises(StorageFull):
+                await db.write(lambda session: put("x" * 100_000, session))
+            assert await db.read(values) == []
+
+    asyncio.run(story())

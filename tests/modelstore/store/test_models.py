@@ -1,0 +1,219 @@
+"""Models, variants and their content, from acceptance to deletion."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.catalogue import Accuracy, Model, Tenant
+from appliance.domain.errors import StorageFull, UnknownModel, UnknownVariant
+from appliance.domain.jobs import ImportRequest
+from appliance.domain.states import VariantState
+from appliance.modelstore.store.store import Change
+from tests.modelstore.boxes import MIB, Parts, parts, stored_model, stored_variant
+
+
+def blob_files(box: Parts) -> set[str]:
+    return {path.name for path in (box.store.state_dir / "blobs").rglob("*") if path.is_file()}
+
+
+def test_models_are_listed_by_page(tmp_path: Path) -> None:
+    """A tenant's own, with what others share if asked, or everyone's."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.create_tenant(Tenant("harbour"))
+            for name, tenant in (("a", "default"), ("b", "default"), ("c", "harbour")):
+                await stored_model(store, tmp_path, name, tenant=tenant)
+            await store.update_model("default/b", shared=True)
+            assert [one.id for one in await store.models()] == ["default/a", "default/b", "harbour/c"]
+            assert [one.id for one in await store.models(limit=2)] == ["default/a", "default/b"]
+            assert [one.id for one in await store.models("harbour")] == ["harbour/c"]
+            assert [one.id for one in await store.models("harbour", with_shared=True)] == ["default/b", "harbour/c"]
+            assert [one.id for one in await store.models("default", after="default/a")] == ["default/b"]
+
+    asyncio.run(story())
+
+
+def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
+    """Variants come back in the order of making with all that was measured; each change announces the whole model."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await stored_model(store, tmp_path)
+            second = await stored_variant(store, tmp_path, "default/m", "aaa", b"other")
+            measured = replace(
+                second, accuracy=Accuracy(0.5, "top-1", "labels", 9, "nine cats"), height=224, batch_max=8
+            )
+            await store.put_variant(measured)
+            model = await store.model("default/m")
+            assert [one.name for one in model.variants] == ["fp32", "aaa"]
+            assert model.variants[1] == measured == await store.variant("default/m:aaa")
+            assert box.changes[-1] == Change("model", "default/m", model)
+
+    asyncio.run(story())
+
+
+def test_states_follow_the_table(tmp_path: Path) -> None:
+    """Shelved and back is legal; from failed to ready is our own mistake."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await stored_model(store, tmp_path)
+            id = "default/m:fp32"
+            assert (await store.set_variant_state(id, VariantState.SHELVED, "no use")).reason == "no use"
+            assert (await store.set_variant_state(id, VariantState.READY)).reason == ""
+            await store.set_variant_state(id, VariantState.FAILED, "broken")
+            with pytest.raises(AssertionError, match="illegal move"):
+                await store.set_variant_state(id, VariantState.READY)
+            with pytest.raises(UnknownVariant):
+                await store.set_variant_state("default/m:none", VariantState.READY)
+
+    asyncio.run(story())
+
+
+def test_content_goes_with_its_last_variant(tmp_path: Path) -> None:
+    """Two models share one content: it stays until the second is deleted, and whoever keeps builds is told."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store, gone = box.store, []
+
+            async def removed(contents: object) -> None:
+                gone.append(contents)
+
+            store.on_removed.append(removed)
+            first = await stored_model(store, tmp_path, "a", b"same")
+            await stored_model(store, tmp_path, "b", b"same")
+            await store.delete_model("default/a")
+            assert blob_files(box) == {first.content_sha256}
+            await store.delete_variant("default/b:fp32")
+            assert blob_files(box) == set()
+            assert gone == [[first.content_sha256]]
+            assert (await store.model("default/b")).variants == ()
+
+    asyncio.run(story())
+
+
+def test_assets_are_content_too(tmp_path: Path) -> None:
+    """A tokenizer is stored beside the graph, comes with the model, counts as stored bytes and goes with the model."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await stored_model(store, tmp_path, body=b"12345")
+            (tmp_path / "tokenizer.json").write_bytes(b"{}")
+            staged = store.blobs.stage([tmp_path / "tokenizer.json"])
+            model = await store.put_assets("default/m", {"tokenizer.json": staged})
+            assert model.assets == {"tokenizer.json": staged.sha256}
+            assert await store.model("default/m") == model
+            assert store.blobs.path(staged.sha256).read_bytes() == b"{}"
+            assert await store.stored_bytes("default") == 7
+            await store.delete_model("default/m")
+            assert blob_files(box) == set()
+
+    asyncio.run(story())
+
+
+def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
+    """The model is gone for new requests at once; content goes only after the hooks, in order, are through."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store, told, running = box.store, [], asyncio.Event()
+
+            async def retire(id: str) -> None:
+                told.append((id, [(one.kind, one.value) for one in box.changes]))
+                await running.wait()
+
+            store.on_delete.append(retire)
+            variant = await stored_model(store, tmp_path)
+            box.changes.clear()
+            deletion = asyncio.create_task(store.delete_model("default/m"))
+            again = asyncio.create_task(store.delete_model("default/m"))
+            await asyncio.wait([deletion], timeout=0.2)
+            assert told == [("default/m", [("application", None), ("model", None)])]
+            assert blob_files(box) == {variant.content_sha256}
+            with pytest.raises(UnknownModel):
+                await store.model("default/m")
+            assert (await store.snapshot()).models == []
+            running.set()
+            await asyncio.gather(deletion, again)
+            assert blob_files(box) == set()
+            await stored_model(store, tmp_path, name="m2")  # and the store goes on
+
+    asyncio.run(story())
+
+
+def test_a_deletion_goes_on_without_its_caller(tmp_path: Path) -> None:
+    """A client that hangs up while requests still run does not leave the model half deleted."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            running = asyncio.Event()
+
+            async def retire(id: str) -> None:
+                await running.wait()
+
+            box.store.on_delete.append(retire)
+            await stored_model(box.store, tmp_path)
+            caller = asyncio.create_task(box.store.delete_model("default/m"))
+            await asyncio.wait([caller], timeout=0.1)
+            caller.cancel()
+            await asyncio.wait([caller])
+            running.set()
+
+            async def is_gone() -> bool:
+                return not blob_files(box)
+
+            await box.settled(is_gone)
+
+    asyncio.run(story())
+
+
+def test_a_refused_variant_leaves_no_content(tmp_path: Path) -> None:
+    """A row that cannot be written takes its published file away again."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            with pytest.raises(UnknownModel):
+                await stored_variant(box.store, tmp_path, "default/none", "fp32", b"x")
+            assert blob_files(box) == set()
+
+    asyncio.run(story())
+
+
+def test_equal_content_survives_a_refused_variant(tmp_path: Path) -> None:
+    """The file that another model uses stays when a second variant with the same content is refused."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path, body=b"same")
+            with pytest.raises(UnknownModel):
+                await stored_variant(box.store, tmp_path, "default/none", "fp32", b"same")
+            assert blob_files(box) == {variant.content_sha256}
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> None:
+    """A variant that does not fit is refused whole; what is there stays readable, and after a deletion there is room again."""
+
+    async def story() -> None:
+        async with parts(small_disk, runs=False) as box:
+            store = box.store
+            first = await stored_model(store, tmp_path, "a", b"a" * MIB)
+            await store.accept_import("2", ImportRequest("default", "b", ""))
+            with pytest.raises(StorageFull):
+                await stored_variant(store, tmp_path, "default/b", "fp32", b"b" * 2 * MIB)
+            assert blob_files(box) == {first.content_sha256}
+            assert isinstance(await store.model("default/a"), Model)
+            assert store.blobs.path(first.content_sha256).stat().st_size == MIB
+            await store.delete_model("default/a")
+            await stored_variant(store, tmp_path, "default/b", "fp32", b"b" * 2 * MIB)
+
+    asyncio.run(story())

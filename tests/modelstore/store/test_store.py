@@ -1,0 +1,181 @@
+"""A state folder opens whole, whatever state it was left in."""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from sqlmodel import Session
+
+from appliance.clock import SystemClock
+from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
+from appliance.domain.errors import InUse, LoadFailed, QuotaExceeded
+from appliance.domain.states import VariantState
+from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.tables import ModelRow
+from tests.modelstore.boxes import parts, stored_model, stored_variant, stream
+
+
+def place_of(state_dir: Path, sha256: str) -> Path:
+    return state_dir / "blobs" / sha256[:2] / sha256
+
+
+def test_a_new_folder_has_one_tenant_and_belongs_to_us(tmp_path: Path) -> None:
+    """The default tenant is there from the start; nobody else may look into the folder."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "new" / "state", runs=False) as box:
+            snapshot = await box.store.snapshot()
+            assert snapshot == ([Tenant(DEFAULT_TENANT)], [], [], [])
+            assert stat.S_IMODE(os.stat(box.store.state_dir).st_mode) == 0o700
+
+    asyncio.run(story())
+
+
+def test_a_folder_is_open_once(tmp_path: Path) -> None:
+    """A second box on the same folder is refused at once; after closing it may."""
+    store = Store.open(tmp_path, SystemClock())
+    with pytest.raises(InUse):
+        Store.open(tmp_path, SystemClock())
+    store.close()
+    Store.open(tmp_path, SystemClock()).close()
+
+
+def test_the_snapshot_is_what_was_committed(tmp_path: Path) -> None:
+    """Models with variants and applications come back after a restart."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            before = await box.store.snapshot()
+        async with parts(tmp_path, runs=False) as box:
+            after = await box.store.snapshot()
+            assert after == before
+            assert after.models[0].variants == (variant,)
+            assert after.applications[0].model_id == "default/m"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "missing"])
+def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None:
+    """Its variants are failed with the reason, others serve on; a damaged file is kept in quarantine."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            bad = await stored_model(box.store, tmp_path, body=b"will be damaged")
+            good = await stored_variant(box.store, tmp_path, "default/m", "int8", b"stays")
+        place = place_of(tmp_path, bad.content_sha256)
+        if harm == "missing":
+            place.unlink()
+        else:
+            place.write_bytes(b"will be Damaged" if harm == "flip" else b"will")
+        async with parts(tmp_path, runs=False) as box:
+            model = await box.store.model("default/m")
+            assert model.variants[0].state is VariantState.FAILED
+            assert "upload it again" in model.variants[0].reason
+            assert model.variants[1] == good
+            assert (tmp_path / "quarantine" / bad.content_sha256).exists() == (harm != "missing")
+
+    asyncio.run(story())
+
+
+def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
+    """A loader thread meets a flipped bit: the load fails, and the variant is marked by way of the event loop."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path, body=b"good")
+            place_of(tmp_path, variant.content_sha256).write_bytes(b"goof")
+            with pytest.raises(LoadFailed):
+                await asyncio.to_thread(box.store.blobs.path, variant.content_sha256)
+
+            async def is_marked() -> bool:
+                return (await box.store.variant(variant.id)).state is VariantState.FAILED
+
+            await box.settled(is_marked)
+
+    asyncio.run(story())
+
+
+def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
+    """Files without rows in every folder go; what rows need stays."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            upload = await box.uploads.create("default")
+            await box.uploads.append(upload.id, 0, stream(b"half"))
+        leftovers = [
+            tmp_path / "blobs" / "tmp-1",
+            tmp_path / "blobs" / "ab" / ("ab" * 32),
+            tmp_path / "uploads" / "form-1",
+            tmp_path / "scratch" / "measure-1",
+        ]
+        for path in leftovers:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"x")
+        (tmp_path / "scratch" / "job-default-m").mkdir()
+        async with parts(tmp_path, runs=False) as box:
+            assert not any(path.exists() for path in leftovers)
+            assert (tmp_path / "scratch" / "job-default-m").exists(), "its job is still queued"
+            assert box.store.blobs.path(variant.content_sha256).read_bytes() == b"weights"
+            assert (await box.uploads.upload(upload.id)).offset == 4
+
+    asyncio.run(story())
+
+
+def test_an_acknowledged_deletion_is_finished_at_start(tmp_path: Path) -> None:
+    """Killed between the mark and the removal: after the start neither row nor file is left."""
+
+    def mark(session: Session) -> None:
+        row = session.get(ModelRow, "default/m")
+        assert row is not None
+        row.deleted_at = SystemClock().wall_now()
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            await box.store.database.write(mark)
+        async with parts(tmp_path, runs=False) as box:
+            snapshot = await box.store.snapshot()
+            assert (snapshot.models, snapshot.applications) == ([], [])
+            assert not place_of(tmp_path, variant.content_sha256).exists()
+
+    asyncio.run(story())
+
+
+def test_stored_bytes_count_each_content_once(tmp_path: Path) -> None:
+    """Equal content of two models counts once, an upload with all that it announced; another tenant's does not count."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await store.create_tenant(Tenant("harbour", Quota(stored_bytes=100)))
+            for name in ("a", "b"):
+                await stored_model(store, tmp_path, name, b"x" * 30, tenant="harbour")
+            await stored_model(store, tmp_path, "c", b"y" * 500)
+            assert await store.stored_bytes("harbour") == 30
+            await box.uploads.create("harbour", length=40)
+            assert await store.stored_bytes("harbour") == 70
+            await store.require_quota("harbour", 30)
+            with pytest.raises(QuotaExceeded):
+                await store.require_quota("harbour", 31)
+            await store.require_quota("default", 2**50)
+
+    asyncio.run(story())
+
+
+def test_the_resident_set_comes_back_in_order(tmp_path: Path) -> None:
+    """What was in memory before a stop is known after the start, most wanted first; the last word counts."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            assert await box.store.resident() == []
+            await box.store.save_resident(["a", "b", "c"])
+            await box.store.save_resident(["c", "a"])
+        async with parts(tmp_path, runs=False) as box:
+            assert await box.store.resident() == ["c", "a"]
+
+    asyncio.run(story())

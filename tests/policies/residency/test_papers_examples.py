@@ -1,0 +1,126 @@
+"""Edge-MultiAI's own figures: window, history window, score, replacement with the sizes of Table II, atomicity."""
+
+from typing import Any
+
+import pytest
+
+from appliance.lab.plan import plan_one
+from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
+from appliance.policies.residency.iws_bfe import scores
+from appliance.policies.residency.windows import is_maximalist, window
+from tests.instances.residency import application, problem
+
+
+def _state(name: str, **more: Any) -> ApplicationState:
+    return ApplicationState(name, (Option("only", 1, 1, 90.0, 30),), "only", **more)
+
+
+def test_window_of_figure_3() -> None:
+    """t 1000, Δ 50, θ 30: loaded at 920, kept to 1050; both ends are inside."""
+    state = _state("a", next_request_ns=1000)
+    assert window(state, 50) == (920, 1050)
+    inside = [t for t in (919, 920, 1050, 1051) if is_maximalist(state, ResidencyProblem(t, 9, 0, 50, (state,), "a"))]
+    assert inside == [920, 1050]
+
+
+def test_score_of_equation_3() -> None:
+    """Far away and seldom unexpected goes first; not expected at all counts as far as the farthest."""
+    near = _state("A2", next_request_ns=10, unexpected_probability=0.5)
+    far = _state("A5", next_request_ns=20, unexpected_probability=0.1)
+    assert scores(0, [near, far]) == [0.25, 0.9]
+    assert scores(0, [near, far, _state("A6")])[2] == 1.0
+
+
+def _three_loaded(**more: Any) -> dict[str, Any]:
+    """Scores 0.9, 0.5 and 0.2 for text, sentence and image: 183.3 MB free, 535.1 needed."""
+    others = [
+        application(name, "FP32", next_request_s=1100.0, unexpected_probability=1 - score)
+        for name, score in (("text_classification", 0.9), ("sentence_prediction", 0.5), ("image_classification", 0.2))
+    ]
+    return problem([application("face_recognition"), *others], "face_recognition", policy="iws-bfe", **more)
+
+
+def test_replacement_with_sizes_of_table_2() -> None:
+    """One replacement is enough, and what it frees beyond the need is used at once."""
+    answer: Any = plan_one(_three_loaded())
+    assert answer["actions"] == [
+        {"application": "text_classification", "from": "FP32", "to": "INT8"},
+        {"application": "face_recognition", "from": None, "to": "FP32"},
+    ]
+    assert (answer["serve"], answer["free_mb"]) == ("FP32", pytest.approx(550.0 - 535.1))
+
+
+def test_history_window_protects() -> None:
+    """Of A2, A3 and A5 the one requested within H is no candidate, whatever its score."""
+    written = _three_loaded()
+    written["applications"][1]["last_request_s"] = 998.0
+    answer: Any = plan_one(written)
+    assert answer["actions"][0]["application"] == "sentence_prediction"
+
+
+def test_plan_is_atomic() -> None:
+    """Where all replacements do not suffice for a variant, the next smaller one is tried from the unmodified state."""
+    tight = problem(
+        [application("face_recognition"), application("speech_recognition", "FP16")], "face_recognition", memory_mb=400
+    )
+    answer: Any = plan_one({**tight, "policy": "iws-bfe"})
+    # FP32 cannot fit, FP16 not beside INT8 of the other; INT8 fits into what is free.
+    assert answer["actions"] == [{"application": "face_recognition", "from": None, "to": "INT8"}]
+
+
+def test_last_resort_unloads_after_replacing() -> None:
+    """EM-24: the smallest variants leave only when everybody's replacement does not make room for the requester's smallest."""
+    written = problem(
+        [application("face_recognition"), application("speech_recognition", "INT8")], "face_recognition", memory_mb=150
+    )
+    for policy in ("ws-bfe", "iws-bfe", "floors"):
+        answer: Any = plan_one({**written, "policy": policy})
+        assert answer["serve"] == "INT8"
+        assert answer["actions"][0] == {"application": "speech_recognition", "from": "INT8", "to": None}
+
+
+def test_maximalists_everywhere_end_in_failure() -> None:
+    """EM-10: nobody in a window gives way; the failure changes nothing."""
+    written = problem(
+        [application("face_recognition"), application("speech_recognition", "FP32", next_request_s=1000.0)],
+        "face_recognition",
+        memory_mb=300,
+    )
+    for policy in ("lru", "lfe", "bfe", "ws-bfe", "iws-bfe", "floors"):
+        answer: Any = plan_one({**written, "policy": policy})
+        assert (answer["outcome"], answer["actions"], answer["serve"]) == ("failed", [], None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "victims"),
+    [("lru", ["image_classification"]), ("lfe", ["text_classification"]), ("bfe", ["image_classification"])],
+)
+def test_order_of_the_simple_policies(policy: str, victims: list[str]) -> None:
+    """LRU by age, LFE by size, BFE the least that is enough; all unload."""
+    written = problem(
+        [
+            application("speech_recognition"),
+            application("text_classification", "FP32", last_request_s=900.0),
+            application("image_classification", "FP32", last_request_s=800.0),
+            application("sentence_prediction", "FP32", last_request_s=950.0),
+        ],
+        "speech_recognition",
+        memory_mb=1320,
+    )
+    answer: Any = plan_one({**written, "policy": policy})
+    assert [a["application"] for a in answer["actions"][:-1]] == victims
+    assert all(a["to"] is None for a in answer["actions"][:-1])
+
+
+def test_overlap_goes_last() -> None:
+    """WS-BFE takes an overlapping window's application only when the others do not suffice."""
+    others = [
+        application("text_classification", "FP32", next_request_s=1003.0),
+        application("sentence_prediction", "FP32", next_request_s=1100.0),
+    ]
+    asker = application("image_classification", next_request_s=1000.5)
+    for memory_mb, count in ((1100, 1), (1000, 1), (600, 2)):
+        chosen: Any = plan_one(
+            {**problem([asker, *others], "image_classification", memory_mb=max(memory_mb, 971)), "policy": "ws-bfe"}
+        )
+        assert chosen["actions"][0]["application"] == "sentence_prediction", (memory_mb, count)

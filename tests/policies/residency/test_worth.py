@@ -1,0 +1,70 @@
+"""What a variant is worth: the distribution of the next request against a sum over its density, and the order of what may be done."""
+
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
+from appliance.policies.residency.worth import COLD_POINTS, Arrivals, Outlook
+
+LARGE = Option("large", 300, 300, 90.0, 1000)
+SMALL = Option("small", 100, 100, 70.0, 200)
+
+
+def _summed(ahead: float, spread: float, patience: float, ns: float) -> float:
+    """The same chance, summed in small steps over Laplace's density given that nothing has come yet."""
+    steps, found = 20_000, 0.0
+    width = ns / steps
+    stays = 1 - 0.5 * exp(-ahead / spread) if ahead > 0 else 0.5 * exp(ahead / spread)
+    for step in range(steps):
+        s = (step + 0.5) * width
+        found += exp(-abs(s - ahead) / spread) / (2 * spread) * exp(-s / patience) * width
+    return found / stays
+
+
+@given(
+    ahead=st.floats(-2000, 4000), spread=st.integers(50, 3000), patience=st.floats(100, 5000), ns=st.floats(100, 8000)
+)
+def test_the_chance_is_that_of_its_density(ahead: float, spread: int, patience: float, ns: float) -> None:
+    """Early, overdue, and where both rates are the same."""
+    arrivals = Arrivals(5000, [5000 + round(ahead)], None, spread, patience)
+    assert arrivals.within(ns) == pytest.approx(_summed(round(ahead), spread, patience, ns), rel=1e-3, abs=1e-5)
+
+
+def test_equal_rates_are_no_division_by_zero() -> None:
+    assert Arrivals(0, [1000], None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
+
+
+def test_a_request_far_away_is_as_good_as_none() -> None:
+    """And one of which nothing is known is possible."""
+    assert 0 < Arrivals(0, [10**9], None, 10, 1000.0).ever() < 1e-9
+    assert 0 < Arrivals(0, [], None, 10, 1000.0).ever() < 1e-9
+    assert Arrivals(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
+
+
+def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> ResidencyProblem:
+    state = ApplicationState("a", (LARGE, SMALL), resident, next_request_ns=next_ns, spread_ns=500)
+    return ResidencyProblem(0, memory, 0, 0, (state,), None, "rebalance")
+
+
+def test_what_is_there_is_worth_more_than_what_must_be_loaded() -> None:
+    """The best variant in memory, then beside the small one, then in its place, where nothing answers meanwhile; then nothing at all."""
+    there = _prospect("large", 500)
+    swapped = _prospect("small", 350)
+    held = Outlook(there).of(there.applications[0])
+    small = Outlook(swapped).of(swapped.applications[0])
+    worth = [held.worth(LARGE), small.worth(LARGE, beside=True), small.worth(LARGE, beside=False), small.worth(None)]
+    assert worth == sorted(worth, reverse=True)
+    assert len(set(worth)) == 4
+    assert small.worth(LARGE) == small.worth(LARGE, beside=False)  # 350: no room for both
+
+
+def test_a_cold_start_costs_as_much_as_it_is_likely() -> None:
+    """Certain and at once: all its points."""
+    problem = _prospect(None, 500, next_ns=1)
+    state = ApplicationState("a", (LARGE, SMALL), None, next_request_ns=1, spread_ns=1)
+    sure = Outlook(ResidencyProblem(0, 500, 0, 0, (state,), None, "rebalance")).of(state)
+    assert sure.worth(None) == pytest.approx(-COLD_POINTS, rel=0.01)
+    assert Outlook(problem).of(problem.applications[0]).worth(None) > -COLD_POINTS

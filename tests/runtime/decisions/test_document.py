@@ -1,0 +1,62 @@
+"""A stored decision is a problem that `appliance plan` answers as the box did."""
+
+import datetime
+import json
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.decisions import DecisionRecord
+from appliance.lab.plan import plan_one
+from appliance.policies.residency import EVICTION_POLICIES
+from appliance.policies.residency.base import ResidencyProblem
+from appliance.runtime.decisions.document import answer_json, problem_json, residency_record
+from tests.runtime.residency.residency_problems import NOW_NS, plan, problem
+
+PROBLEMS = {
+    "serve": problem(),
+    "of nobody": problem(None),
+    "without shares": problem(tenants=False),
+    "soon after start": replace(problem(), now_ns=NOW_NS),
+    "no room at all": replace(problem(), memory_bytes=1_000_000_002, history_window_ns=3600 * 10**9),
+    "procure": replace(problem(), intent="procure"),
+}
+
+
+@pytest.mark.parametrize("policy", EVICTION_POLICIES)
+@pytest.mark.parametrize("asked", PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_replay_gives_the_same_answer(asked: ResidencyProblem, policy: str) -> None:
+    """Through JSON and `appliance plan`, each policy says to each problem what it said in the box, the reason included."""
+    decided = EVICTION_POLICIES[policy]().plan(asked)
+    replayed = plan_one(json.loads(json.dumps(problem_json(asked, policy))))
+    replayed.pop("elapsed_ms")
+    assert replayed == answer_json(asked, decided)
+
+
+def test_times_are_exact_after_months() -> None:
+    """The nanoseconds of every time survive, counted from the decision, and so do the bytes."""
+    written = problem_json(problem(), "lru")["applications"][1]
+    assert round(written["next_request_s"] * 1e9) == 60 * 10**9 + 7
+    assert round(written["last_request_s"] * 1e9) == -10 * 10**9 - 1
+    assert round(written["keep"][0]["until_s"] * 1e9) == 5 * 10**9 + 3
+    assert round(written["variants"][0]["peak_mb"] * 1e6) == 612_345_678
+    assert round(written["variants"][0]["load_ms"] * 1e6) == 900_000_123
+
+
+def test_record_names_whom_it_concerned() -> None:
+    """The asker and the changed one, each with the tenant in its id; not those that were only looked at."""
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    record = residency_record(at, problem(), plan(), "iws-bfe")
+    assert isinstance(record, DecisionRecord)
+    assert record.application == "harbour/face"
+    assert record.concerned == (("harbour/face", "harbour"), ("harbour/text", "harbour"))
+    assert record.reason == "harbour/text is not expected for 60 s"
+    assert record.answer["free_mb"] == pytest.approx((1_200_000_007 - 500_000_001 * 2 - 140_000_003) / 1e6)
+
+
+def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
+    """In a scenario names have no tenant before a slash."""
+    plain = replace(problem(None), applications=(replace(problem().applications[0], name="face", tenant="museum"),))
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    record = residency_record(at, replace(plain, request="face"), replace(plan(), changes=()), "lru")
+    assert record.concerned == (("face", "museum"),)

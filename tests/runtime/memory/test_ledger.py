@@ -1,0 +1,89 @@
+"""The account of memory by itself: what is promised, what is there, and what a policy may not plan."""
+
+import pytest
+
+from appliance.domain.states import ResidencyState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.ledger import Ledger
+from appliance.runtime.memory.room import Replacement, RoomPlan, RoomProblem
+
+
+def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> Residency:
+    """A build that has been loaded, through all steps."""
+    build = ledger.entry(name, size, peak or size)
+    build.to(ResidencyState.LOADING)
+    ledger.promise(build)
+    ledger.end_wait(build)
+    ledger.recount(build)
+    build.to(ResidencyState.RESIDENT)
+    return build
+
+
+def test_a_promise_is_no_use_until_its_wait_ends() -> None:
+    """What is promised is not free for others, but it occupies nothing before its load starts; then its peak, then its size."""
+    ledger = Ledger(100)
+    build = ledger.entry("a", 30, 50)
+    ledger.promise(build)
+    assert (ledger.used_bytes, ledger.free_bytes, ledger.has_room_beside(51)) == (0, 50, False)
+    ledger.end_wait(build)
+    assert (ledger.used_bytes, ledger.free_bytes) == (50, 50)
+    ledger.recount(build)
+    assert (ledger.used_bytes, ledger.free_bytes) == (30, 70)
+
+
+def test_what_leaves_is_promised_to_others_but_not_free() -> None:
+    """A newcomer may be promised the bytes of what is leaving; it may not load before they are back."""
+    ledger = Ledger(100)
+    old = resident(ledger, "old", 80)
+    old.to(ResidencyState.UNLOADING)
+    ledger.leave(old)
+    new = ledger.entry("new", 60, 60)
+    ledger.promise(new)
+    assert not ledger.is_free(new)
+    ledger.left(old)
+    assert ledger.is_free(new)
+
+
+def test_a_cancelled_load_leaves_nothing() -> None:
+    """After a failure the books are as before."""
+    ledger = Ledger(100)
+    build = ledger.entry("a", 30, 50)
+    ledger.promise(build)
+    ledger.end_wait(build)
+    ledger.cancel(build)
+    assert (ledger.used_bytes, ledger.free_bytes, build.bytes) == (0, 100, 0)
+
+
+def test_figures_are_taken_over_while_a_build_is_away() -> None:
+    """Those of a resident one wait for `recount`; a record is dropped when nobody needs it."""
+    ledger = Ledger(100)
+    build = resident(ledger, "a", 30)
+    assert ledger.entry("a", 40, 40).resident_bytes == 30
+    ledger.forget(build)
+    assert ledger.get("a") is build
+    away = ledger.entry("b", 30, 30)
+    assert ledger.entry("b", 40, 50).need_bytes == 50
+    ledger.forget(away)
+    assert ledger.get("b") is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "fault"),
+    [
+        (RoomPlan(("a", "a"), 40, True, ""), "a victim twice"),
+        (RoomPlan(("held",), 40, True, ""), "in use"),
+        (RoomPlan(("a",), 40, True, "", (Replacement("b", "c", 1, 1),)), "without a victim"),
+        (RoomPlan((), 0, True, ""), "too little"),
+        (RoomPlan(("a",), 40, True, "", (Replacement("a", "c", 20, 25),)), "too little"),
+        (RoomPlan(("a",), 40, True, "", (Replacement("a", "held", 1, 1),)), "there already"),
+    ],
+)
+def test_plans_that_no_policy_may_make(plan: RoomPlan, fault: str) -> None:
+    """Each is caught before it is enacted."""
+    ledger = Ledger(100)
+    resident(ledger, "a", 40)
+    resident(ledger, "held", 40).pins = 1
+    problem = RoomProblem(0, "new", 40, ledger.free_bytes, ledger.residents())
+    ledger.check(RoomPlan(("a",), 40, True, ""), problem)
+    with pytest.raises(AssertionError, match=fault):
+        ledger.check(plan, problem)

@@ -1,0 +1,266 @@
+"""Builds that come: loads joined and reserved, room made or waited for, and nothing left behind when things go wrong."""
+
+import asyncio
+import gc
+from collections.abc import Iterable
+
+import pytest
+
+from appliance.domain.errors import CeilingReached, DeadlineExceeded, LoadFailed, OutOfMemory
+from appliance.runtime.memory.room import Holding, ResidentBuild, RoomPlan, RoomProblem
+from tests.fakes.clock import settle, story
+from tests.fakes.memory import MemoryBench
+from tests.fakes.never_evict import NeverEvict
+from tests.fakes.processor import Cost
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_load_reserves_its_peak() -> None:
+    """While it loads, the peak counts; when it has loaded, the resident size."""
+    bench = MemoryBench({"a": Cost(10, 18)}, budget=20)
+    task = asyncio.create_task(bench.use("a", hold_ms=50))
+    await settle()
+    assert bench.memory.used_bytes == 18
+    await task
+    assert bench.memory.used_bytes == 10
+
+
+@story
+async def test_too_large_for_the_budget() -> None:
+    """A peak above the budget is refused at once and nobody is evicted for it."""
+    bench = MemoryBench({"a": Cost(10), "big": Cost(10, 21)}, budget=20)
+    held = await bench.pin("a")
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(OutOfMemory) as caught:
+        await bench.use("big")
+    assert bench.elapsed_ms(start_ns) == 0
+    bench.memory.unpin(held)
+    assert (caught.value.need_bytes, caught.value.budget_bytes) == (21, 20)
+    assert bench.resident() == ["a"]
+    bench.assert_quiet()
+
+
+@story
+async def test_a_ceiling_in_the_way_is_named() -> None:
+    """With what the tenant holds beside the newcomer; where the whole budget would not do, that is the reason."""
+
+    def full_for(build_id: str, need_bytes: int, others: Iterable[ResidentBuild]) -> Holding:
+        return Holding("t", sum(b.bytes for b in others), 0, 15)
+
+    bench = MemoryBench({"a": Cost(10), "b": Cost(20), "big": Cost(21)}, 20, wait_ms_max=100, full_for=full_for)
+    held = await bench.pin("a")
+    with pytest.raises(CeilingReached) as caught:
+        await bench.use("b")
+    error = caught.value
+    assert (error.tenant, error.held_bytes, error.ceiling_bytes, error.need_bytes) == ("t", 10, 15, 20)
+    assert type(error.as_seen_by("guest")) is OutOfMemory
+    with pytest.raises(OutOfMemory) as too_large:
+        await bench.use("big")
+    assert type(too_large.value) is OutOfMemory
+    bench.memory.unpin(held)
+
+
+@story
+async def test_failed_load_leaves_the_ledger_unchanged() -> None:
+    """All who waited get the reason, the bytes are free again, and the next request tries anew."""
+    failure = LoadFailed(build_id="a", reason="bad file")
+    bench = MemoryBench({"a": Cost(failures=[failure]), "b": Cost()}, budget=20)
+    await bench.use("b")
+    before = bench.memory.used_bytes
+    answers = await asyncio.gather(*(bench.use("a") for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [LoadFailed] * 3
+    assert bench.memory.used_bytes == before
+    assert bench.memory.load_failures == 1
+    assert bench.events.of("variant load failed")[0]["reason"] == str(failure)
+    bench.assert_quiet()
+    await bench.use("a")
+    assert bench.resident() == ["a", "b"]
+
+
+@story
+async def test_any_failure_below_is_a_failed_load() -> None:
+    """An exception that is no error of ours becomes LoadFailed with its type and text."""
+    bench = MemoryBench({"a": Cost(failures=[ValueError("odd")])}, budget=20)
+    with pytest.raises(LoadFailed, match="ValueError: odd"):
+        await bench.use("a")
+    bench.source.missing.add("a")
+    with pytest.raises(LoadFailed, match="missing"):
+        await bench.use("a")
+    bench.assert_quiet()
+
+
+# -- replacing ---------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_least_recently_used_makes_room() -> None:
+    """The newcomer replaces the longest unused; its load starts only after the victim's memory is back."""
+    bench = MemoryBench({n: Cost(10, 10, load_ms=10, unload_ms=30) for n in "abc"}, budget=20)
+    await bench.use("a")
+    await bench.use("b", hold_ms=1)
+    await bench.use("a", hold_ms=1)
+    start_ns = bench.clock.now_ns()
+    await bench.use("c")
+    assert bench.elapsed_ms(start_ns) == pytest.approx(40, abs=0.01)
+    assert bench.resident() == ["a", "c"]
+    assert bench.events.of("variant evicted")[0] == {
+        "build": "b", "bytes": 10, "used_bytes": 20, "applications": ["t/b"], "newcomer": "c",
+    }  # fmt: skip
+    assert bench.events.of("variant unloaded")[0]["bytes"] == 10
+    assert bench.memory.evictions == 1
+
+
+@story
+async def test_decision_is_recorded_with_its_input() -> None:
+    """What the policy saw and said goes to the decision sink, so that it can be replayed."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
+    await bench.use("a")
+    await bench.use("b")
+    ((kind, decision),) = bench.decisions.told
+    assert kind == "eviction"
+    assert getattr(decision["input"], "build_id", None) == "b"
+    assert getattr(decision["plan"], "victims", None) == ("a",)
+
+
+@story
+async def test_waits_for_a_pinned_build() -> None:
+    """All is in use: the newcomer waits, and goes on when the last pin goes."""
+    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10)
+    held = await bench.pin("a")
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert not newcomer.done()
+    assert bench.memory.is_resident("a")
+    start_ns = bench.clock.now_ns()
+    bench.memory.unpin(held)
+    await newcomer
+    assert bench.elapsed_ms(start_ns) == pytest.approx(15, abs=0.01)
+    assert bench.resident() == ["b"]
+
+
+@story
+async def test_waiting_for_pins_ends() -> None:
+    """Nobody lets go: after `wait_ms_max` it is out of memory, and whoever holds is not disturbed."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, wait_ms_max=1000)
+    held = await bench.pin("a")
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(OutOfMemory):
+        await bench.use("b")
+    assert bench.elapsed_ms(start_ns) == pytest.approx(1000, abs=1)
+    bench.memory.unpin(held)
+    bench.assert_quiet()
+
+
+@story
+async def test_deadline_ends_the_wait_of_one() -> None:
+    """The one with a deadline is told so at its deadline; the one without goes on and gets the build."""
+    bench = MemoryBench({"a": Cost(load_ms=100)}, budget=10)
+    patient = asyncio.create_task(bench.use("a"))
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(DeadlineExceeded) as caught:
+        await bench.use("a", deadline_ms=30)
+    assert bench.elapsed_ms(start_ns) == pytest.approx(30, abs=0.01)
+    assert caught.value.waited_ms == pytest.approx(30, abs=0.01)
+    await patient
+    bench.assert_quiet()
+
+
+@story
+async def test_nobody_waits_any_more() -> None:
+    """The only one who wanted the build gives up while it waits for room: the load is called off and evicts nobody later."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
+    held = await bench.pin("a")
+    with pytest.raises(DeadlineExceeded):
+        await bench.use("b", deadline_ms=20)
+    await settle()
+    bench.memory.unpin(held)
+    await settle()
+    assert bench.resident() == ["a"]
+    assert bench.processor.loads["b"] == 0
+    bench.assert_quiet()
+
+
+@story
+async def test_what_a_load_gives_back_goes_to_who_waits() -> None:
+    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever holds the build."""
+    cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
+    for failures, deadline_ms in cases:
+        bench = MemoryBench({"a": Cost(10, 20, load_ms=100, failures=failures), "b": Cost(10, load_ms=10)}, budget=20)
+        first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
+        await settle()
+        start_ns = bench.clock.now_ns()
+        await bench.use("b")
+        assert bench.elapsed_ms(start_ns) == pytest.approx(110, abs=0.01)
+        await asyncio.gather(first, return_exceptions=True)
+        bench.assert_quiet()
+
+
+@story
+async def test_policy_that_breaks_the_rules_is_caught() -> None:
+    """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
+
+    class Wrong:
+        """Gives this plan as soon as memory is full."""
+
+        def __init__(self, *victims: str) -> None:
+            self.victims = victims
+
+        def plan(self, problem: RoomProblem) -> RoomPlan:
+            if problem.free_bytes >= problem.need_bytes:
+                return RoomPlan((), 0, True, "it fits")
+            return RoomPlan(self.victims, 10, True, "wrong")
+
+    for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
+        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, policy=wrong)
+        held = await bench.pin("a")
+        await bench.use("b")
+        with pytest.raises(AssertionError, match=words):
+            await bench.use("c")
+        assert bench.resident() == ["a", "b"]
+        bench.memory.unpin(held)
+        bench.assert_quiet()
+
+
+@story
+async def test_policy_that_never_evicts() -> None:
+    """With nothing in use and no eviction there is nothing to wait for: refused at once."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, policy=NeverEvict())
+    await bench.use("a")
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(OutOfMemory):
+        await bench.use("b")
+    assert bench.elapsed_ms(start_ns) == 0
+    assert bench.resident() == ["a"]
+
+
+@story
+async def test_used_bytes_never_count_a_promise() -> None:
+    """While the newcomer waits for a slow unload, what is shown as used stays within the budget."""
+    bench = MemoryBench({n: Cost(10, unload_ms=50) for n in "ab"}, budget=10)
+    await bench.use("a")
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert (bench.memory.residency("a"), bench.memory.used_bytes) == (bench.memory.residency("a"), 10)
+    await newcomer
+    bench.assert_quiet()
+
+
+@story
+async def test_load_that_everybody_gave_up_on() -> None:
+    """It arrives all the same and is as good as used just now; if it fails, nobody complains about an error that nobody waits for."""
+    bench = MemoryBench({"a": Cost(10, load_ms=100), "b": Cost(10, load_ms=100, failures=[ValueError()])}, budget=20)
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    for name in "ab":
+        with pytest.raises(DeadlineExceeded):
+            await bench.use(name, deadline_ms=10)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 95_000_000)
+    assert [b["idle_ms"] for b in bench.memory.snapshot()["builds"] if b["state"] == "resident"] == [
+        pytest.approx(15, abs=0.1)
+    ]
+    gc.collect()
+    assert complaints == []
+    assert bench.memory.load_failures == 1
+    bench.assert_quiet()

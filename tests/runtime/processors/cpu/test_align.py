@@ -1,0 +1,136 @@
+"""Weights of a prepared form start where vector registers can read them."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from appliance.demo.zoo import toys
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.align import ALIGNMENT_BYTES, align
+from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+
+
+def dense_net(path: Path, widths: tuple[int, ...] = (33, 65, 47, 10)) -> Path:
+    """Dense layers of odd sizes, which a runtime packs anew; `x` FP32[N, 33] to `y`."""
+    random = np.random.default_rng(5)
+    nodes, weights, value = [], [], "x"
+    for i, (rows, columns) in enumerate(itertools.pairwise(widths)):
+        weight = (random.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
+        weights.append(numpy_helper.from_array(weight, f"w{i}"))
+        name = "y" if i == len(widths) - 2 else f"h{i}"
+        nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [name]))
+        value = name
+    graph = helper.make_graph(
+        nodes,
+        "dense",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", widths[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", widths[-1]])],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def starts_of(model: Path) -> list[int]:
+    """Every offset into the weights file that the model names, those of packed kernels too."""
+    found = []
+    for tensor in onnx.load(str(model), load_external_data=False).graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "offset":
+                found.append(int(entry.value))
+            elif entry.key.startswith("prepacked"):
+                found += [int(buffer.split(";")[0]) for buffer in entry.value.split("|")[1:]]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (dense_net, {"x": (3, 33)}),
+        (lambda path: toys.conv_net(path, 1.0), {"image": (2, 3, 40, 48)}),
+    ],
+    ids=["dense", "conv"],
+)  # fmt: skip
+def test_everything_starts_aligned_and_answers_the_same(
+    tmp_path: Path, make: Callable[[Path], Path], inputs: dict[str, tuple[int, ...]]
+) -> None:
+    """After preparing, all offsets are multiples of 64, and the answers are those of the plain file."""
+    source, target = make(tmp_path / "net.onnx"), tmp_path / "form"
+    target.mkdir()
+    sessions = OnnxSessions(1)
+    assert sessions.prepare(source, target)
+    starts = starts_of(target / "model.onnx")
+    assert starts
+    assert [start % ALIGNMENT_BYTES for start in starts] == [0] * len(starts)
+    form = prepared_form("b", target)
+    assert form is not None
+    random = np.random.default_rng(2)
+    fed = {name: random.standard_normal(shape).astype(np.float32) for name, shape in inputs.items()}
+    plain = sessions.run(sessions.load(PreparedForm("b", str(source), 0, optimised=False)), fed, None)
+    for name, got in sessions.run(sessions.load(form), fed, None).items():
+        np.testing.assert_allclose(got, plain[name], atol=1e-4)
+
+
+def external(model: Path, **entries: str) -> None:
+    """A model with one initializer `w` that is described so."""
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": "model.bin", **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    graph = helper.make_graph([], "g", [], [], [tensor])
+    onnx.save(helper.make_model(graph), model)
+
+
+def test_weights_move_with_their_bytes(tmp_path: Path) -> None:
+    """An odd offset, and a packed kernel with two buffers: each part lies where the model now says, byte by byte."""
+    content = bytes(range(1, 101))
+    (tmp_path / "model.bin").write_bytes(content)
+    external(tmp_path / "model.onnx", offset="3", length="16", prepacked_0="MatMul+1|21;30;77|51;7;88")
+    align(tmp_path / "model.onnx", tmp_path / "model.bin")
+    moved = (tmp_path / "model.bin").read_bytes()
+    entries = {
+        e.key: e.value
+        for e in onnx.load(str(tmp_path / "model.onnx"), load_external_data=False).graph.initializer[0].external_data
+    }
+    at = int(entries["offset"])
+    assert moved[at : at + 16] == content[3:19]
+    kernel, one, other = entries["prepacked_0"].split("|")
+    assert (kernel, one.split(";")[1:], other.split(";")[1:]) == ("MatMul+1", ["30", "77"], ["7", "88"])
+    for buffer, old in ((one, content[21:51]), (other, content[51:58])):
+        start = int(buffer.split(";")[0])
+        assert start % ALIGNMENT_BYTES == 0
+        assert moved[start : start + len(old)] == old
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"offset": "90", "length": "16"},
+        {"offset": "-1", "length": "16"},
+        {"offset": "0", "length": "-1"},
+        {"offset": "x", "length": "1"},
+        {"offset": "0", "length": "4", "prepacked_0": "K|0;400;1"},
+        {"offset": "0", "length": "4", "prepacked_0": "K|a;b;c"},
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, entries: dict[str, str]) -> None:
+    """Better no prepared form than one that reads elsewhere; the caller must not use the files."""
+    (tmp_path / "model.bin").write_bytes(b"x" * 100)
+    external(tmp_path / "model.onnx", **entries)
+    with pytest.raises(ValueError, match=r"lie outside|invalid literal"):
+        align(tmp_path / "model.onnx", tmp_path / "model.bin")
+
+
+def test_model_without_weights(tmp_path: Path) -> None:
+    """No weights file, or an empty one: nothing to move."""
+    external(tmp_path / "model.onnx", offset="0", length="4")
+    before = (tmp_path / "model.onnx").read_bytes()
+    align(tmp_path / "model.onnx", tmp_path / "model.bin")
+    (tmp_path / "model.bin").touch()
+    align(tmp_path / "model.onnx", tmp_path / "model.bin")
+    assert (tmp_path / "model.onnx").read_bytes() == before

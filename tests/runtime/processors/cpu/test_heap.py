@@ -1,0 +1,82 @@
+"""Trims of the C heap are few, and never forgotten."""
+
+import subprocess
+import sys
+import threading
+from itertools import count
+
+import pytest
+
+from appliance.runtime.processors.cpu.heap import Trimmer
+
+LONG_S = 30.0
+PAGES_OF_A_ROUND = 24 * 256
+
+
+class Trims:
+    """Counts what stands in for the trim."""
+
+    def __init__(self) -> None:
+        self._came = threading.Semaphore(0)
+
+    def __call__(self) -> None:
+        self._came.release()
+
+    def comes(self, wait_s: float) -> bool:
+        return self._came.acquire(timeout=wait_s)
+
+
+def test_first_one_comes_at_once() -> None:
+    """After a rest nobody waits."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=LONG_S)
+    assert not trims.comes(0.05)
+    trimmer.want()
+    assert trims.comes(10)
+    trimmer.close()
+
+
+def test_many_wishes_in_a_row_are_one_trim() -> None:
+    """During the rest nothing happens; after it all wishes are served by one trim."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=0.3)
+    trimmer.want()
+    assert trims.comes(10)
+    for _ in range(50):
+        trimmer.want()
+    assert not trims.comes(0.1)
+    assert trims.comes(10)
+    assert not trims.comes(0.5)
+    trimmer.close()
+
+
+@pytest.mark.parametrize(("patience_s", "comes"), [(LONG_S, False), (0.2, True)])
+def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: bool) -> None:
+    """Who runs all the time keeps the pages, as long as the patience lasts."""
+    trims, runs = Trims(), count()
+    trimmer = Trimmer(trims, runs=lambda: next(runs), rest_s=LONG_S, quiet_s=0.02, patience_s=patience_s)
+    trimmer.want()
+    assert trims.comes(10 if comes else 0.3) is comes
+    trimmer.close()
+
+
+def test_no_trim_after_the_end() -> None:
+    """Closing wakes the thread, and it ends."""
+    trims = Trims()
+    trimmer = Trimmer(trims, rest_s=LONG_S)
+    trimmer.close()
+    trimmer.want()
+    assert not trims.comes(0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
+def test_what_a_run_frees_serves_the_next_without_page_faults() -> None:
+    """24 MB in blocks of 1 MB: by itself the heap gives them back to the system every time."""
+
+    def faults(*arguments: str) -> int:
+        child = [sys.executable, "-m", "tests.runtime.processors.cpu.heap_child", *arguments]
+        return int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
+
+    if faults("plain") < PAGES_OF_A_ROUND:
+        pytest.skip("no heap of glibc")
+    assert faults() < PAGES_OF_A_ROUND // 10

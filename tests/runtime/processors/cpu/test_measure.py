@@ -1,0 +1,171 @@
+"""Measuring in a child process: plausible figures of real networks, and every way of failing ends in an error of ours."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+from onnx import TensorProto, helper
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu.measure import ChildMeasure
+
+CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
+MEGABYTES = 8.0
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> ChildMeasure:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return ChildMeasure([CPU], wall_s=60, nice=5, scratch=scratch)
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toys.conv_net(tmp_path_factory.mktemp("net") / "net.onnx", MEGABYTES)
+
+
+def form_of(path: Path) -> PreparedForm:
+    return PreparedForm("b", str(path), path.stat().st_size, optimised=False)
+
+
+def images(batch: int) -> MeasureCase:
+    return MeasureCase(batch, {"image": np.random.default_rng(0).standard_normal((batch, 3, 64, 64), np.float32)})
+
+
+def identity(path: Path, name: str, kind: int) -> Path:
+    """A graph that gives its one input back."""
+    graph = helper.make_graph(
+        [helper.make_node("Identity", [name], ["out"])],
+        "identity",
+        [helper.make_tensor_value_info(name, kind, ["N"])],
+        [helper.make_tensor_value_info("out", kind, ["N"])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.anyio
+async def test_figures_of_a_real_network(measure: ChildMeasure, net: Path) -> None:
+    """Sizes near the weights, a peak above them, and a batch of four takes longer than one."""
+    profile = await measure.profile(form_of(net), "cpu", [images(1), images(4)])
+    assert profile.processor == "cpu"
+    assert 0.8 * MEGABYTES * 1e6 < profile.resident_bytes < 4 * MEGABYTES * 1e6
+    assert profile.peak_bytes >= profile.resident_bytes
+    assert 0 < profile.load_ms < 20_000
+    assert profile.load_cold_ms > 0
+    one, four = profile.latencies
+    assert (one.batch, four.batch) == (1, 4)
+    assert 0 < one.p50_ms <= one.p99_ms
+    assert four.p50_ms > one.p50_ms
+
+
+@pytest.mark.anyio
+async def test_prepared_form_is_made_and_measured(measure: ChildMeasure, net: Path, tmp_path: Path) -> None:
+    """The child writes the form; measured through it, the network loads faster than it is optimised."""
+    target = tmp_path / "form"
+    target.mkdir()
+    form = await measure.prepare(str(net), str(target), "cpu")
+    assert form is not None
+    assert form.optimised
+    prepared = await measure.profile(form, "cpu", [images(1)])
+    plain = await measure.profile(form_of(net), "cpu", [images(1)])
+    assert prepared.load_ms < plain.load_ms
+
+
+@pytest.mark.anyio
+async def test_file_that_is_no_model(measure: ChildMeasure, tmp_path: Path) -> None:
+    """No form, and a failed load with the runtime's reason."""
+    path = tmp_path / "garbage.onnx"
+    path.write_bytes(b"garbage")
+    (tmp_path / "form").mkdir()
+    assert await measure.prepare(str(path), str(tmp_path / "form"), "cpu") is None
+    with pytest.raises(LoadFailed, match="measuring failed: "):
+        await measure.profile(form_of(path), "cpu", [images(1)])
+
+
+@pytest.mark.anyio
+async def test_inputs_that_the_network_refuses(measure: ChildMeasure, net: Path) -> None:
+    """A failed run is told apart from a failed load."""
+    wrong = MeasureCase(1, {"image": np.zeros((1, 4, 8, 8), np.float32)})
+    with pytest.raises(RunFailed):
+        await measure.profile(form_of(net), "cpu", [wrong])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "arr_0", "../../x", "a b/c:0", "größe"])
+async def test_inputs_of_any_name(measure: ChildMeasure, tmp_path: Path, name: str) -> None:
+    """Names are the model's: none of them may get in the way of carrying the inputs over."""
+    path = identity(tmp_path / "m.onnx", name, TensorProto.FLOAT)
+    profile = await measure.profile(form_of(path), "cpu", [MeasureCase(1, {name: np.ones(1, np.float32)})])
+    assert profile.latencies[0].p50_ms > 0
+
+
+@pytest.mark.anyio
+async def test_inputs_of_text(measure: ChildMeasure, tmp_path: Path) -> None:
+    """BYTES inputs are measured like others."""
+    path = identity(tmp_path / "m.onnx", "text", TensorProto.STRING)
+    case = MeasureCase(2, {"text": np.array(["ä", "long " * 50], np.object_)})
+    assert (await measure.profile(form_of(path), "cpu", [case])).latencies[0].batch == 2
+
+
+@pytest.mark.anyio
+async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
+    """It is killed, and the caller hears how long it was allowed."""
+    measure = ChildMeasure([CPU], wall_s=0.05, nice=0, scratch=tmp_path)
+    with pytest.raises(LoadFailed, match=r"longer than 0\.05 s"):
+        await measure.profile(form_of(net), "cpu", [images(1)])
+    assert children() == []
+    assert os.listdir(tmp_path) == []  # nor are its inputs left
+
+
+@pytest.mark.anyio
+async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
+    """There is no prepared form then; the plain file serves."""
+    measure = ChildMeasure([CPU], wall_s=0.05, nice=0, scratch=tmp_path)
+    (tmp_path / "form").mkdir()
+    assert await measure.prepare(str(net), str(tmp_path / "form"), "cpu") is None
+    assert children() == []
+
+
+@pytest.mark.anyio
+async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: Path) -> None:
+    """Whoever stops the import stops the child; the next measurement is not blocked."""
+    task = asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)]))
+    while not children():  # noqa: ASYNC110 - nobody announces a new process
+        await asyncio.sleep(0.01)  # noqa: TID251 - a real child needs real time
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert children() == []
+    await measure.profile(form_of(net), "cpu", [images(1)])
+
+
+@pytest.mark.anyio
+async def test_one_child_at_a_time(measure: ChildMeasure, net: Path) -> None:
+    """Two measurements side by side would disturb each other: the second waits."""
+    tasks = [asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)])) for _ in range(2)]
+    most = 0
+    while not all(task.done() for task in tasks):
+        most = max(most, len(children()))
+        await asyncio.sleep(0.01)  # noqa: TID251 - a real child needs real time
+    await asyncio.gather(*tasks)
+    assert most == 1
+
+
+def children() -> list[psutil.Process]:
+    """Living children of this process that measure."""
+    found = []
+    for child in psutil.Process().children():
+        try:
+            if "appliance.runtime.processors.cpu.measure" in child.cmdline():
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found

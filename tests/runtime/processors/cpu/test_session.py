@@ -1,0 +1,242 @@
+"""The CPU processor over ONNX Runtime, on real networks: right answers, memory given back, and damaged files refused."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, fingerprint, prepared_form
+
+MEGABYTES = 20.0
+RANDOM = np.random.default_rng(1)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> PreparedForm:
+    path = toys.conv_net(tmp_path_factory.mktemp("net") / "net.onnx", MEGABYTES)
+    return PreparedForm("net", str(path), path.stat().st_size, optimised=False)
+
+
+@pytest.fixture(scope="module")
+def prepared(plain: PreparedForm, tmp_path_factory: pytest.TempPathFactory) -> PreparedForm:
+    folder = tmp_path_factory.mktemp("prepared")
+    assert OnnxSessions(1).prepare(Path(plain.path), folder)
+    form = prepared_form("net", folder)
+    assert form is not None
+    return form
+
+
+@pytest.fixture
+def processor() -> Iterator[OnnxProcessor]:
+    made = OnnxProcessor("cpu", workers=4, threads_per_run=1, loads_parallel_max=2)
+    yield made
+    made.close()
+
+
+def image(batch: int = 1, side: int = 64) -> dict[str, np.ndarray]:
+    return {"image": RANDOM.standard_normal((batch, 3, side, side), np.float32)}
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("batch", "side"), [(1, 64), (3, 48)])
+def test_prepared_form_answers_the_same(plain: PreparedForm, prepared: PreparedForm, batch: int, side: int) -> None:
+    """Optimised, prepacked and mapped: within 1e-4 of the plain file, for sizes that preparing has not seen."""
+    sessions = OnnxSessions(1)
+    one, other = sessions.load(plain), sessions.load(prepared)
+    inputs = image(batch, side)
+    expected, got = sessions.run(one, inputs, None), sessions.run(other, inputs, None)
+    assert expected.keys() == got.keys() == {"probabilities"}
+    np.testing.assert_allclose(got["probabilities"], expected["probabilities"], atol=1e-4)
+    assert np.ptp(expected["probabilities"]) > 1e-6  # an answer that never changes would always agree
+
+
+@pytest.mark.anyio
+async def test_runs_at_once_on_one_session(processor: OnnxProcessor, prepared: PreparedForm) -> None:
+    """Sixteen runs over four threads: everybody gets the answer to their own input."""
+    handle = await processor.load(prepared)
+    inputs = [image() for _ in range(16)]
+    alone = [processor.sessions.run(handle, each, None)["probabilities"] for each in inputs]
+    together = await asyncio.gather(*(processor.run(handle, each, None) for each in inputs))
+    for expected, got in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(got["probabilities"], expected)
+    await processor.unload(handle)
+
+
+@pytest.mark.anyio
+async def test_requested_outputs(processor: OnnxProcessor, tmp_path: Path) -> None:
+    """By name, or all."""
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    handle = await processor.load(PreparedForm("add", str(path), 0, optimised=False))
+    inputs = {"A": np.ones((1, 4), np.float32), "B": np.ones((1, 4), np.float32)}
+    for outputs in (None, ["SUM"]):
+        assert (await processor.run(handle, inputs, outputs))["SUM"].tolist() == [[2.0] * 4]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, at_once: bool) -> None:
+    """What the runtime cannot compute comes back in its own words, and the session stays usable."""
+    handle = await processor.load(plain)
+    for inputs in ({"image": np.zeros((1, 4, 64, 64), np.float32)}, {}, {"image": np.zeros(3)}):
+        with pytest.raises(RunFailed) as caught:
+            await _run(processor, handle, inputs, at_once)
+        assert caught.value.variant_id == "net"
+        assert caught.value.reason
+    assert (await _run(processor, handle, image(), at_once))["probabilities"].shape == (1, 10)
+
+
+async def _run(processor: OnnxProcessor, handle: Any, inputs: Any, at_once: bool) -> Any:
+    return processor.run_at_once(handle, inputs, None) if at_once else await processor.run(handle, inputs, None)
+
+
+@pytest.mark.anyio
+async def test_loads_leave_the_event_loop_free(processor: OnnxProcessor, plain: PreparedForm) -> None:
+    """While a network is read and optimised, everything else goes on."""
+    loading = asyncio.ensure_future(processor.load(plain))
+    turns = 0
+    while not loading.done():
+        await asyncio.sleep(0)  # noqa: TID251 - counting turns of the real loop is the test
+        turns += 1
+    assert turns > 100
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm) -> None:
+    """A load often waits for the memory that an unload gives back: behind other loads it would be late for nothing."""
+    processor = OnnxProcessor("cpu", workers=1, threads_per_run=1, loads_parallel_max=1)
+    try:
+        handle = await processor.load(plain)
+        loads = [asyncio.ensure_future(processor.load(plain)) for _ in range(6)]
+        await processor.unload(handle)
+        assert not loads[-1].done()
+        for loaded in await asyncio.gather(*loads):
+            await processor.unload(loaded)
+    finally:
+        processor.close()
+
+
+def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
+    """After unloading, plain or mapped, five times each and with the outputs still held, the process is as small as before."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.runtime.processors.cpu.loading_child",
+        plain.path,
+        str(Path(prepared.path).parent),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    story: dict[str, list[float]] = json.loads(done.stdout)
+    (rest,) = story["rest"]
+    assert min(story["plain loaded"]) > rest + 0.8 * MEGABYTES  # it was really there
+    assert max(story["plain unloaded"]) < rest + 2
+    assert min(story["prepared loaded"]) > rest + 0.5 * MEGABYTES
+    assert max(story["prepared unloaded"]) < rest + 2
+    assert story["prepared unloaded"][-1] < story["prepared unloaded"][0] + 2  # and it does not creep
+
+
+@pytest.mark.anyio
+async def test_outputs_belong_to_the_caller(processor: OnnxProcessor, plain: PreparedForm) -> None:
+    """They stay right after the next run and after the unload."""
+    handle = await processor.load(plain)
+    first = (await processor.run(handle, image(), None))["probabilities"]
+    kept = first.copy()
+    await processor.run(handle, image(), None)
+    await processor.unload(handle)
+    np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.anyio
+async def test_run_after_unload_is_refused(processor: OnnxProcessor, plain: PreparedForm) -> None:
+    """A handle that was given back computes nothing, and says so."""
+    handle = await processor.load(plain)
+    await processor.unload(handle)
+    with pytest.raises(RunFailed):
+        await processor.run(handle, image(), None)
+
+
+# -- damaged files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x08\x0a" * 1000], ids=["empty", "text", "protobuf"])
+@pytest.mark.parametrize("optimised", [True, False])
+def test_garbage_is_a_failed_load(tmp_path: Path, content: bytes, optimised: bool) -> None:
+    """Nothing that lies in the file takes the process with it."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(LoadFailed) as caught:
+        OnnxSessions(1).load(PreparedForm("b", str(path), 0, optimised))
+    assert caught.value.build_id == "b"
+    assert len(caught.value.reason) <= 500
+
+
+def test_missing_file_is_a_failed_load(tmp_path: Path) -> None:
+    """A path to nothing."""
+    with pytest.raises(LoadFailed):
+        OnnxSessions(1).load(PreparedForm("b", str(tmp_path / "none.onnx"), 0, optimised=False))
+
+
+@pytest.mark.parametrize("part", ["model.onnx", "model.bin"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_half_a_prepared_form_does_not_load(prepared: PreparedForm, tmp_path: Path, part: str, share: float) -> None:
+    """Cut off anywhere, as after a power cut: refused instead of answering nonsense."""
+    for file in Path(prepared.path).parent.iterdir():
+        content = file.read_bytes()
+        (tmp_path / file.name).write_bytes(content[: int(share * len(content))] if file.name == part else content)
+    form = prepared_form("net", tmp_path)
+    assert form is not None
+    with pytest.raises(LoadFailed):
+        OnnxSessions(1).load(form)
+
+
+def test_prepared_form_without_its_weights_does_not_load(prepared: PreparedForm, tmp_path: Path) -> None:
+    """The graph alone is nothing."""
+    (tmp_path / "model.onnx").write_bytes(Path(prepared.path).read_bytes())
+    form = prepared_form("net", tmp_path)
+    assert form is not None
+    with pytest.raises(LoadFailed):
+        OnnxSessions(1).load(form)
+
+
+def test_no_prepared_form(tmp_path: Path) -> None:
+    """An empty folder, or none, has no form; nor can garbage be given one, and nothing is left of the attempt."""
+    assert prepared_form("b", tmp_path) is None
+    assert prepared_form("b", tmp_path / "none") is None
+    source = tmp_path / "source.onnx"
+    source.write_bytes(b"garbage")
+    target = tmp_path / "target"
+    target.mkdir()
+    assert not OnnxSessions(1).prepare(source, target)
+    assert list(target.iterdir()) == []
+
+
+def test_size_of_a_prepared_form(prepared: PreparedForm) -> None:
+    """Graph and weights together."""
+    assert prepared.optimised
+    assert prepared.size_bytes == sum(f.stat().st_size for f in Path(prepared.path).parent.iterdir())
+    assert prepared.size_bytes > 0.9 * MEGABYTES * 1e6
+
+
+# -- description -------------------------------------------------------------------------------------------------------
+
+
+def test_description(processor: OnnxProcessor) -> None:
+    """Constant, with the fingerprint that prepared forms are kept by."""
+    described = processor.describe()
+    assert (described.name, described.kind, described.workers, described.threads_per_run) == ("cpu", "cpu", 4, 1)
+    assert described.fingerprint == fingerprint(1) == processor.describe().fingerprint
+    assert fingerprint(2) != fingerprint(1)

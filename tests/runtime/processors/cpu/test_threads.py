@@ -1,0 +1,111 @@
+"""Worker threads: values and errors come back to the loop, callers may go away, and nothing is held."""
+
+import asyncio
+import os
+import sys
+import threading
+import weakref
+
+import pytest
+
+from appliance.runtime.processors.cpu.threads import WorkerThreads
+
+
+class Thing:
+    """Something that can be watched going away."""
+
+
+@pytest.mark.anyio
+async def test_value_and_error() -> None:
+    """What the function returns or raises is the outcome of the future; it ran on a thread of that name."""
+    threads = WorkerThreads("calc", 1)
+    assert await threads.submit(divmod, 7, 2) == (3, 1)
+    assert (await threads.submit(threading.current_thread)).name == "calc-0"
+    with pytest.raises(ZeroDivisionError):
+        await threads.submit(divmod, 7, 0)
+    assert await threads.submit(divmod, 9, 2) == (4, 1)
+    threads.close()
+
+
+@pytest.mark.anyio
+async def test_as_many_at_once_as_threads() -> None:
+    """Three calls that wait for one another can only end side by side."""
+    threads = WorkerThreads("calc", 3)
+    together = threading.Barrier(3, timeout=10)
+    assert sorted(await asyncio.gather(*(threads.submit(together.wait) for _ in range(3)))) == [0, 1, 2]
+    threads.close()
+
+
+@pytest.mark.anyio
+async def test_cancelled_call_still_runs() -> None:
+    """The caller has gone, the call is made all the same (it cannot be undone), and the thread serves the next one."""
+    threads = WorkerThreads("calc", 1)
+    go, done = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        go.wait(10)
+        done.set()
+        return "late"
+
+    future = threads.submit(slow)
+    future.cancel()
+    go.set()
+    assert await threads.submit(done.wait, 10)
+    assert future.cancelled()
+    threads.close()
+
+
+@pytest.mark.anyio
+async def test_nothing_is_held() -> None:
+    """A thread that waits for work keeps neither the last argument nor the last result alive."""
+    threads = WorkerThreads("calc", 1)
+    argument = Thing()
+    seen = weakref.ref(argument)
+    result = await threads.submit(lambda thing: Thing(), argument)
+    made = weakref.ref(result)
+    del argument, result
+    for _ in range(100):
+        if seen() is None and made() is None:
+            break
+        await asyncio.sleep(0.01)  # noqa: TID251 - a real thread needs real time
+    assert seen() is None
+    assert made() is None
+    threads.close()
+
+
+def test_loop_that_closed_meanwhile() -> None:
+    """The result of a call whose loop has gone is dropped; the thread lives on for the next loop."""
+    threads = WorkerThreads("calc", 1)
+    go = threading.Event()
+
+    async def leave() -> None:
+        threads.submit(go.wait, 10)
+
+    async def come() -> int:
+        return int(await threads.submit(len, "abc"))
+
+    asyncio.run(leave())
+    go.set()
+    assert asyncio.run(come()) == 3
+    threads.close()
+
+
+def test_close_ends_the_threads() -> None:
+    """After what is queued."""
+    threads = WorkerThreads("closing", 2)
+    threads.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("closing-"):
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux only")
+@pytest.mark.anyio
+async def test_threads_that_step_back() -> None:
+    """Their priority is lower by so much; that of this thread is as before."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    threads = WorkerThreads("calc", 1, nice=3)
+    assert await threads.submit(os.getpriority, os.PRIO_PROCESS, 0) == min(19, own + 3)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    threads.close()

@@ -1,0 +1,35 @@
+"""Room that is asked for in builds and answered about applications."""
+
+from appliance.policies.forecast.renewal import Renewal
+from appliance.policies.residency.floors import Floors
+from appliance.runtime.memory.room import ResidentBuild, RoomProblem
+from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.shares import Shares
+from tests.fakes.clock import run_virtual
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+from tests.fakes.sinks import Decisions
+
+
+def test_what_an_application_falls_to_stays_where_it_is_there_already() -> None:
+    """While the large variant came a request loaded the small one: the large one leaves for the newcomer, the small one is neither loaded again nor lost."""
+
+    async def story() -> None:
+        bench = EngineBench(100)
+        bench.add({"large": Cost(60), "small": Cost(20)}, name="both")
+        bench.add({"newcomer": Cost(70)}, name="other")
+        large, small, newcomer = (
+            bench.build(v, f"t/{m}") for v, m in (("large", "both"), ("small", "both"), ("newcomer", "other"))
+        )
+        zoos = Zoos(bench.catalogue)
+        expectations = Expectations(lambda name: Renewal(), alpha=1.0, delta_ns=1, history_ns=1)
+        room = RoomByApplication(
+            zoos, expectations, Shares(bench.catalogue, zoos, 100), Floors(), Decisions(), "floors"
+        )
+        resident = (ResidentBuild(large, 60, 1, False), ResidentBuild(small, 20, 0, False))
+        plan = room.plan(RoomProblem(5, newcomer, 70, 20, resident))
+        assert (plan.sufficient, plan.victims, plan.replacements) == (True, (large,), ())
+
+    run_virtual(story)

@@ -1,0 +1,107 @@
+"""Windows around predicted requests, and what is learnt from those that came (Edge-MultiAI §III-B)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from appliance.policies.forecast.base import Prediction
+from appliance.runtime.residency.demand import Expectations
+
+S = 10**9
+
+
+@dataclass(frozen=True)
+class At:
+    """Predicts the given times, whatever came."""
+
+    times_ns: tuple[int, ...]
+    name: str = "at"
+
+    def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
+        later = [t for t in self.times_ns if t > now_ns]
+        return Prediction(later[0], 0) if later else None
+
+
+def expecting(**times_s: float) -> Expectations:
+    made = Expectations(lambda name: At((int(times_s[name] * S),)), alpha=1.0, delta_ns=50 * S, history_ns=10 * S)
+    for name in times_s:
+        made.of(name)
+    return made
+
+
+def test_window_of_the_papers_example() -> None:
+    """Predicted at 1000, Δ 50, θ 30: maximalist from 920 to 1050, minimalist before and after (EM-06, EM-09)."""
+    all_ = expecting(a=1000)
+    one = all_.of("a")
+    assert all_.next_edge_ns(one, 30 * S) == 920 * S
+    assert not all_.step(one, 30 * S, 919 * S)
+    assert not one.is_maximalist
+    assert all_.step(one, 30 * S, 920 * S)
+    assert one.is_maximalist
+    assert all_.next_edge_ns(one, 30 * S) == 1050 * S + 1
+    assert not all_.step(one, 30 * S, 1050 * S)
+    assert one.is_maximalist
+    assert all_.step(one, 30 * S, 1050 * S + 1)
+    assert not one.is_maximalist
+
+
+def test_window_stays_open_when_the_request_came_early() -> None:
+    """A request inside its window does not close it: the variant is kept until t + Δ."""
+    all_ = expecting(a=1000)
+    one = all_.of("a")
+    all_.step(one, 0, 960 * S)
+    all_.arrived("a", 1001 * S)
+    all_.step(one, 0, 1010 * S)
+    assert one.is_maximalist
+    assert one.next_ns == 1000 * S
+
+
+def test_companion_is_more_probable_after_it_came_unexpectedly() -> None:
+    """b comes in every window of a: P(b | a) grows, P(c | a) does not (EM-19)."""
+    all_ = Expectations(
+        lambda name: At(tuple(range(100 * S, 3000 * S, 100 * S)) if name == "a" else ()),
+        alpha=1.0,
+        delta_ns=5 * S,
+        history_ns=10 * S,
+    )
+    for name in "abc":
+        all_.of(name)
+    before = all_.probability("b", "a")
+    for start in range(100, 2000, 100):
+        all_.step(all_.of("a"), 0, start * S)
+        all_.arrived("b", start * S + 1)
+        all_.step(all_.of("a"), 0, (start + 6) * S)
+        all_.of("a").predict((start + 6) * S)
+    assert all_.probability("b", "a") > 2 * before
+    assert all_.probability("c", "a") <= before
+
+
+def test_delta_follows_how_far_predictions_were_off() -> None:
+    """Requests 3 s off their prediction, always: Δ is 3 s and no longer the initial one (EM-07)."""
+    all_ = Expectations(lambda name: At(tuple(range(0, 3000 * S, 100 * S))), alpha=1.0, delta_ns=50 * S, history_ns=S)
+    for start in range(100, 1000, 100):
+        all_.arrived("a", start * S + 3 * S)
+    assert all_.delta_ns == 3 * S
+    assert all_.history_ns == 100 * S
+
+
+def test_windows_stay_narrow_where_a_share_is_set() -> None:
+    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and what predictions are off by is still known."""
+    all_ = Expectations(
+        lambda name: At(tuple(range(0, 300 * S, 10 * S))), alpha=1.0, delta_ns=S, history_ns=S, delta_share_max=0.1
+    )
+    for start in range(10, 200, 10):
+        all_.arrived("a", (start + 3) * S)
+    assert all_.delta_ns == S
+    assert all_.spread_ns("a") == 3 * S
+
+
+def test_a_late_request_stays_due_for_when_it_was() -> None:
+    """Policies see the time that has passed, not the one that was predicted anew, until that is five mean gaps ago."""
+    all_ = Expectations(lambda name: At((10 * S, 40 * S, 90 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
+    one = all_.of("a")
+    assert all_.step(one, 0, 9 * S)
+    assert all_.step(one, 0, 12 * S)
+    assert (one.is_maximalist, one.next_ns, one.predicted_ns) == (False, 10 * S, 40 * S)
+    all_.step(one, 0, 39 * S)
+    all_.step(one, 0, 42 * S)
+    assert one.next_ns == 90 * S

@@ -1,0 +1,86 @@
+"""Who holds how much of the memory, and whom a newcomer may not push out."""
+
+from appliance.domain.catalogue import Quota, Tenant
+from appliance.policies.residency.base import TenantShare
+from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.shares import Shares
+from tests.fakes.clock import run_virtual
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+BUDGET = 100
+
+
+def shares_of(**quotas: Quota) -> tuple[Shares, dict[str, str], EngineBench]:
+    """A catalogue with two models of 10 bytes for each tenant; and (tenant + number) → build."""
+    bench = EngineBench(BUDGET)
+    builds: dict[str, str] = {}
+    for tenant, quota in quotas.items():
+        for number in "12":
+            name = tenant + number
+            bench.add({f"v{name}": Cost(10)}, name=name, tenant=tenant, quota=quota)
+            builds[name] = bench.build(f"v{name}", f"{tenant}/{name}")
+    return Shares(bench.catalogue, Zoos(bench.catalogue), BUDGET), builds, bench
+
+
+def there(builds: dict[str, str], *names: str) -> list[ResidentBuild]:
+    """Resident builds, the longest unused first."""
+    return [ResidentBuild(builds[name], 10, at, False) for at, name in enumerate(names)]
+
+
+def test_the_lower_ceiling_holds_and_no_guarantee_is_above_it() -> None:
+    """A share of the budget counts as bytes of it; tenants without a share are no share, but they hold something."""
+
+    async def story() -> None:
+        quota = Quota(memory_guarantee_bytes=60, memory_ceiling_bytes=80, memory_share=0.5)
+        shares, builds, _ = shares_of(a=quota, b=Quota())
+        assert shares.all() == (TenantShare("a", 50, 50),)
+        assert shares.holdings(there(builds, "a1", "b1", "b2")) == [Holding("a", 10, 50, 50), Holding("b", 20, 0, None)]
+        assert shares.less(there(builds, "a1", "b1")) == (TenantShare("a", 40, 40),)
+
+    run_virtual(story)
+
+
+def test_a_changed_quota_is_seen() -> None:
+    """As soon as the catalogue has it; a tenant that goes has no share."""
+
+    async def story() -> None:
+        shares, _, bench = shares_of(a=Quota())
+        assert shares.all() == ()
+        bench.catalogue.put_tenant(Tenant("a", Quota(memory_ceiling_bytes=5)))
+        assert shares.all() == (TenantShare("a", 0, 5),)
+        bench.catalogue.remove_tenant("a")
+        assert shares.all() == ()
+
+    run_virtual(story)
+
+
+def test_guaranteed_builds_do_not_leave_for_others() -> None:
+    """What is above the guarantee may leave, the longest unused; for its own tenant's newcomer everything may."""
+
+    async def story() -> None:
+        shares, builds, _ = shares_of(a=Quota(memory_guarantee_bytes=10), b=Quota())
+        resident = there(builds, "a1", "a2", "b1")
+        assert shares.guaranteed(builds["b2"], resident) == {builds["a2"]}
+        assert shares.guaranteed(builds["a2"], resident) == set()
+        assert shares.guaranteed("", resident) == {builds["a2"]}
+
+    run_virtual(story)
+
+
+def test_above_its_ceiling_a_tenant_is_full() -> None:
+    """Exactly at it, it is not; what a newcomer replaces does not count; the surplus is what was used longest ago."""
+
+    async def story() -> None:
+        shares, builds, bench = shares_of(a=Quota(memory_ceiling_bytes=20), b=Quota())
+        resident = there(builds, "a1", "b1")
+        assert shares.full(builds["a2"], 10, resident) is None
+        assert shares.full(builds["a2"], 11, resident) == Holding("a", 10, 0, 20)
+        assert shares.full(builds["a2"], 11, resident, {builds["a1"]}) is None
+        assert shares.full(builds["b2"], 1000, resident) is None
+        assert shares.surplus(there(builds, "b1", "a1", "a2")) == []
+        bench.catalogue.put_tenant(Tenant("a", Quota(memory_ceiling_bytes=19)))
+        assert shares.surplus(there(builds, "b1", "a1", "a2")) == [builds["a1"]]
+
+    run_virtual(story)

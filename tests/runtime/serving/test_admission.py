@@ -1,0 +1,156 @@
+"""Quotas, deadlines, and whether tensors fit a variant."""
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Quota, TensorSpec
+from appliance.domain.errors import BadTensor, QuotaExceeded
+from appliance.domain.request import Request, Tensors
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.serving.admission import Admission, check_outputs, check_tensors
+from tests.fakes.engine import make_variant
+from tests.fakes.hand_clock import HandClock
+from tests.runtime.test_catalogue import fill
+
+
+def servable(*inputs: TensorSpec) -> Servable:
+    catalogue = Catalogue(MostAccurate())
+    fill(catalogue, "t", "m", [make_variant("t/m", "v", inputs=inputs)])
+    return catalogue.entry("t/m").servables["v"]
+
+
+def test_concurrent_requests_are_counted_by_tenant() -> None:
+    """The limit is the tenant's own; who leaves makes room."""
+    admission = Admission(HandClock(), 1000)
+    quota = Quota(concurrent_requests=1)
+    admission.enter("a", quota)
+    admission.enter("b", quota)
+    with pytest.raises(QuotaExceeded) as caught:
+        admission.enter("a", quota)
+    assert (caught.value.tenant, caught.value.quota) == ("a", "concurrent requests")
+    admission.leave("a")
+    admission.enter("a", quota)
+
+
+def test_refused_request_is_not_counted() -> None:
+    """A refusal takes no place and needs no leave."""
+    admission = Admission(HandClock(), 1000)
+    quota = Quota(concurrent_requests=1)
+    admission.enter("a", quota)
+    for _ in range(5):
+        with pytest.raises(QuotaExceeded):
+            admission.enter("a", quota)
+    admission.leave("a")
+    admission.enter("a", quota)
+
+
+def test_rate_allows_one_second_at_once() -> None:
+    """A burst of a second's worth passes, the next is told when to come back, and then may."""
+    clock = HandClock()
+    admission = Admission(clock, 1000)
+    quota = Quota(requests_per_s=4)
+    for _ in range(4):
+        admission.enter("a", quota)
+    with pytest.raises(QuotaExceeded) as caught:
+        admission.enter("a", quota)
+    assert caught.value.retry_after_s == pytest.approx(0.25)
+    clock.pass_s(0.25)
+    admission.enter("a", quota)
+    clock.pass_s(100)
+    for _ in range(4):
+        admission.enter("a", quota)
+    with pytest.raises(QuotaExceeded):
+        admission.enter("a", quota)
+
+
+def test_continuation_costs_no_token() -> None:
+    """The further steps of one call count as running, but not against the rate."""
+    admission = Admission(HandClock(), 1000)
+    quota = Quota(requests_per_s=1, concurrent_requests=3)
+    admission.enter("a", quota)
+    for _ in range(2):
+        admission.enter("a", quota, is_continuation=True)
+    with pytest.raises(QuotaExceeded, match="concurrent"):
+        admission.enter("a", quota, is_continuation=True)
+
+
+def test_rate_below_one_per_second() -> None:
+    """One in ten seconds is a rate too."""
+    clock = HandClock()
+    admission = Admission(clock, 1000)
+    quota = Quota(requests_per_s=0.1)
+    admission.enter("a", quota)
+    with pytest.raises(QuotaExceeded) as caught:
+        admission.enter("a", quota)
+    assert caught.value.retry_after_s == pytest.approx(10)
+    clock.pass_s(10)
+    admission.enter("a", quota)
+
+
+def test_rate_over_time_is_kept() -> None:
+    """Asking a hundred times a second for a minute gets 60 × the rate and the first burst, no more."""
+    clock = HandClock()
+    admission = Admission(clock, 1000)
+    allowed = 0
+    for _ in range(6000):
+        clock.pass_s(0.01)
+        try:
+            admission.enter("a", Quota(requests_per_s=5))
+            allowed += 1
+        except QuotaExceeded:
+            pass
+    assert 300 <= allowed <= 306
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "slo_ms", "expected_ms"), [(7, 50, 7), (None, 50, 50), (None, None, 1000), (7, None, 7)]
+)
+def test_deadline(own_ms: int | None, slo_ms: float | None, expected_ms: int) -> None:
+    """The request's own, else the SLO, else the box's limit; counted from arrival and set once."""
+    own_ns = None if own_ms is None else 100 + own_ms * NS_PER_MS
+    request = Request("t/a", "t", {}, arrival_ns=100, deadline_ns=own_ns)
+    admission = Admission(HandClock(), 1000)
+    for slo in (slo_ms, 1.0):
+        admission.set_deadline(request, slo)
+        assert request.deadline_ns == 100 + expected_ms * NS_PER_MS
+
+
+FREE = TensorSpec("x", "FP32", (-1, 3))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (7, 3), (0, 3)])
+def test_free_dimensions_take_any_size(shape: tuple[int, ...]) -> None:
+    """-1 fits every size."""
+    check_tensors({"x": np.zeros(shape, np.float32)}, servable(FREE))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({"x": np.zeros((1, 4), np.float32)}, r"\[1, 4\].*\[-1, 3\]"),
+        ({"x": np.zeros(3, np.float32)}, "shape"),
+        ({"x": np.zeros((1, 3), np.float64)}, "float64.*FP32"),
+        ({"z": np.zeros((1, 3), np.float32)}, "there is no input 'z'; this variant has n, x"),
+        ({"x": np.zeros((1, 3), np.float32)}, "missing input n"),
+        ({}, "missing input n, x"),
+    ],
+)
+def test_misfits_are_named(inputs: Tensors, words: str) -> None:
+    """The sentence says which tensor and what the variant takes."""
+    with pytest.raises(BadTensor, match=words):
+        check_tensors(inputs, servable(FREE, TensorSpec("n", "INT64", ())))
+
+
+def test_type_that_numpy_lacks_is_left_to_the_processor() -> None:
+    """BF16: the shape is checked, the type is not."""
+    check_tensors({"x": np.zeros(2, np.uint16)}, servable(TensorSpec("x", "BF16", (2,))))
+
+
+def test_outputs() -> None:
+    """Known ones and none pass, others are named."""
+    check_outputs(None, servable(FREE))
+    check_outputs(["y"], servable(FREE))
+    with pytest.raises(BadTensor, match="no output 'q'; this variant has y"):
+        check_outputs(["y", "q"], servable(FREE))

@@ -1,0 +1,97 @@
+"""Which build answers: the wanted one that is there, else the best that finds room, or the reason why none does."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.catalogue import TensorSpec
+from appliance.domain.errors import BadTensor, LoadFailed, OutOfMemory, UnknownVariant
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+@story
+async def test_resident_variant_answers_before_a_better_cold_one() -> None:
+    """A request that names no variant takes the best one in memory, and loads the best one if none is."""
+    bench = EngineBench()
+    app = bench.add({"best": Cost(), "small": Cost()})
+    async with bench.working():
+        await bench.availability.load(app, "small")
+        assert bench.engine.preferred(app, None).variant.name == "small"
+        assert (await bench.infer()).variant == "small"
+        assert (await bench.infer(variant="best")).variant == "best"
+        assert (await bench.infer()).variant == "best"
+
+
+@story
+async def test_warm_means_some_variant_is_there() -> None:
+    """A named cold variant is a warm start all the same when another one of the application is resident (EM-02)."""
+    bench = EngineBench()
+    app = bench.add({"best": Cost(), "small": Cost()})
+    async with bench.working():
+        await bench.availability.load(app, "small")
+        result = await bench.infer(variant="best")
+    assert result.warm
+    assert result.load_ns > 0
+
+
+@story
+async def test_smaller_variant_when_memory_is_out() -> None:
+    """The best one does not fit: the next one answers."""
+    bench = EngineBench(budget=20)
+    bench.add({"best": Cost(30), "small": Cost(10)})
+    async with bench.working():
+        assert (await bench.infer()).variant == "small"
+
+
+@story
+async def test_smaller_variant_when_memory_is_held() -> None:
+    """The best one would fit, but what is in the way stays in use: the next one answers."""
+    bench = EngineBench(budget=30, workers=2, wait_ms_max=50)
+    bench.add({"v": Cost(10, load_ms=0, run_ms=1000)}, name="other")
+    bench.add({"best": Cost(30), "small": Cost(10)})
+    async with bench.working():
+        other = asyncio.create_task(bench.infer(application="t/other"))
+        await bench.pause(1)
+        assert (await bench.infer()).variant == "small"
+        await other
+
+
+@story
+async def test_next_variant_when_a_load_fails() -> None:
+    """A damaged file costs its variant, not the request; when all fail, the caller hears why."""
+    bench = EngineBench()
+    bench.add({"best": Cost(), "small": Cost()})
+    bench.source.missing.add(bench.build("best"))
+    async with bench.working():
+        assert (await bench.infer()).variant == "small"
+        bench.source.missing.add(bench.build("small"))
+        await bench.memory.unload(bench.build("small"))
+        with pytest.raises(LoadFailed):
+            await bench.infer()
+    bench.assert_quiet()
+
+
+@story
+async def test_named_variant_has_no_substitute() -> None:
+    """Who names a variant gets it or the reason."""
+    bench = EngineBench(budget=20)
+    bench.add({"best": Cost(30), "small": Cost(10)})
+    async with bench.working():
+        with pytest.raises(OutOfMemory):
+            await bench.infer(variant="best")
+        with pytest.raises(UnknownVariant):
+            await bench.infer(variant="other")
+
+
+@story
+async def test_variant_that_takes_these_tensors() -> None:
+    """Of two variants the one whose inputs fit answers; when none does, the first says what is wrong."""
+    bench = EngineBench()
+    bench.add({"a": Cost()}, name="fixed", inputs=[TensorSpec("x", "FP32", (2,))])
+    bench.add({"b": Cost()})
+    async with bench.working():
+        with pytest.raises(BadTensor, match="'x' has shape"):
+            await bench.infer(application="t/fixed")
+        assert (await bench.infer()).variant == "b"

@@ -1,0 +1,160 @@
+"""The queue: most urgent first, bounded, and nothing late or abandoned is handed out."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
+from appliance.domain.request import Request
+from appliance.domain.states import RequestState
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.serving.queue import Job, Queue
+from tests.fakes.clock import run_virtual
+from tests.fakes.engine import make_variant
+from tests.fakes.hand_clock import HandClock
+from tests.runtime.test_catalogue import fill
+
+
+def a_servable() -> Servable:
+    catalogue = Catalogue(MostAccurate())
+    fill(catalogue, "t", "m", [make_variant("t/m", "v")])
+    return catalogue.entry("t/m").servables["v"]
+
+
+SERVABLE = a_servable()
+
+
+def job(name: str = "a", *, priority: int = 0, deadline_ns: int | None = None, expected_ns: int | None = None) -> Job:
+    """A job of application `name`; needs a running loop."""
+    request = Request(name, "t", {}, 0, priority=priority, deadline_ns=deadline_ns)
+    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    return Job(request, SERVABLE, Residency("b", 1, 1), answer, 0, expected_ns=expected_ns)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3)), max_size=12),
+)
+def test_order(wanted: list[tuple[int, int | None]]) -> None:
+    """Priority, then deadline (none is last), then arrival."""
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 100, 100)
+        far_ns = clock.now_ns() + 10**12
+        jobs = [job(priority=p, deadline_ns=None if d is None else far_ns + d) for p, d in wanted]
+        for each in jobs:
+            queue.put(each)
+        ordered = sorted(
+            range(len(jobs)), key=lambda i: (-wanted[i][0], 99 if wanted[i][1] is None else wanted[i][1] or 0, i)
+        )
+        assert [queue.take() for _ in jobs] == [jobs[i] for i in ordered]
+        assert queue.take() is None
+        assert len(queue) == 0
+
+    run_virtual(story)
+
+
+def test_bounds() -> None:
+    """One application may not fill the queue, and all together not beyond the total; taking makes room."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), len_max=2, total_max=3)
+        for _ in range(2):
+            queue.put(job("a"))
+        with pytest.raises(QueueFull) as caught:
+            queue.put(job("a"))
+        assert (caught.value.application_id, caught.value.queue_len_max) == ("a", 2)
+        queue.put(job("b"))
+        with pytest.raises(QueueFull):
+            queue.check_room("c")
+        assert queue.lengths() == {"a": 2, "b": 1}
+        queue.take()
+        queue.check_room("a")
+        assert queue.lengths() == {"a": 1, "b": 1}
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "expected_ms", "late"),
+    [(1, None, False), (0, None, False), (-1, None, True), (5, 5, False), (5, 6, True)],
+)
+def test_late_is_answered_not_handed_out(left_ms: int, expected_ms: int | None, late: bool) -> None:
+    """A job that would end after its deadline is answered with DeadlineExceeded instead of being run."""
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 10, 10)
+        expected_ns = None if expected_ms is None else expected_ms * 10**6
+        each = job(deadline_ns=clock.now_ns() + left_ms * 10**6, expected_ns=expected_ns)
+        queue.put(each)
+        taken = queue.take()
+        if late:
+            assert taken is None
+            assert each.state is RequestState.EXPIRED
+            assert isinstance(each.answer.exception(), DeadlineExceeded)
+        else:
+            assert taken is each
+            assert not each.answer.done()
+
+    run_virtual(story)
+
+
+def test_abandoned_is_passed_over() -> None:
+    """The caller has gone: the next one is handed out, and the place is free."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), 10, 10)
+        gone, there = job(), job()
+        queue.put(gone)
+        queue.put(there)
+        gone.answer.cancel()
+        assert queue.take() is there
+        assert gone.state is RequestState.FAILED
+        assert queue.lengths() == {}
+
+    run_virtual(story)
+
+
+def test_idle_workers_begin_one_by_one() -> None:
+    """Each job goes to one idle worker, at once; one that has withdrawn is passed over; a worker that comes late takes what waits."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), 10, 10)
+        begun: list[tuple[str, Job]] = []
+        workers = [lambda each, name=name: begun.append((name, each)) for name in "abc"]
+        for worker in workers:
+            queue.offer(worker)
+        queue.withdraw(workers[0])
+        queue.withdraw(workers[0])
+        jobs = [job() for _ in range(3)]
+        for each in jobs:
+            queue.put(each)
+        assert begun == [("b", jobs[0]), ("c", jobs[1])]
+        queue.offer(workers[0])
+        assert begun[2:] == [("a", jobs[2])]
+        assert len(queue) == 0
+
+    run_virtual(story)
+
+
+def test_refuse_all() -> None:
+    """Everybody who waits is told; the queue is empty and usable."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), 10, 10)
+        waiting, gone = job(), job()
+        queue.put(waiting)
+        queue.put(gone)
+        gone.answer.cancel()
+        queue.refuse_all()
+        assert isinstance(waiting.answer.exception(), ShuttingDown)
+        assert (waiting.state, gone.state) == (RequestState.FAILED, RequestState.FAILED)
+        assert (len(queue), queue.lengths(), queue.take()) == (0, {}, None)
+
+    run_virtual(story)

@@ -1,0 +1,131 @@
+"""A worker: one run at a time, every job answered, its time counted."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from appliance.clock import LoopClock
+from appliance.domain.errors import RunFailed, ShuttingDown
+from appliance.domain.request import Tensors
+from appliance.domain.states import RequestState
+from appliance.runtime.memory.build import Residency
+from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.worker import Worker
+from tests.fakes.clock import run_virtual, settle
+from tests.fakes.processor import Cost, FakeProcessor, Handle
+from tests.runtime.serving.test_queue import job
+
+
+class WorkerBench:
+    """A worker with a queue and a processor on which build `b` is resident."""
+
+    def __init__(self, processor_of: type[FakeProcessor] = FakeProcessor) -> None:
+        self.clock = LoopClock()
+        self.processor = processor_of(self.clock, {"b": Cost(run_ms=10)})
+        self.queue = Queue(self.clock, 100, 100)
+        self.released: list[Residency] = []
+        self.worker = Worker(self.clock, self.processor, self.queue, self.released.append)
+
+    def put(self) -> Job:
+        each = job()
+        each.request.inputs = {"x": np.ones(1, np.float32)}
+        each.residency.handle = Handle("b")
+        self.queue.put(each)
+        return each
+
+
+class Failing(FakeProcessor):
+    """Refuses every run."""
+
+    async def run(self, handle: Handle, inputs: Tensors, outputs: object) -> dict[str, object]:
+        raise RunFailed(variant_id="b", reason="no")
+
+
+def test_serves_one_after_another() -> None:
+    """Three jobs take three times the run time; runs and busy time are counted."""
+
+    async def story() -> None:
+        bench = WorkerBench()
+        jobs = [bench.put() for _ in range(3)]
+        work = asyncio.create_task(bench.worker.work())
+        answers = await asyncio.gather(*(each.answer for each in jobs))
+        assert [a["y"].tolist() for a in answers] == [[2.0]] * 3
+        assert [each.state for each in jobs] == [RequestState.DONE] * 3
+        assert jobs[2].started_ns - jobs[0].started_ns == pytest.approx(20e6, abs=1000)
+        assert bench.worker.runs == 3
+        assert bench.worker.busy_ns == pytest.approx(30e6, abs=1000)
+        assert bench.released == []
+        work.cancel()
+
+    run_virtual(story)
+
+
+def test_failure_is_an_answer() -> None:
+    """The processor's refusal is the job's answer; the worker serves on."""
+
+    async def story() -> None:
+        bench = WorkerBench(Failing)
+        jobs = [bench.put() for _ in range(2)]
+        work = asyncio.create_task(bench.worker.work())
+        for each in jobs:
+            with pytest.raises(RunFailed):
+                await each.answer
+            assert each.state is RequestState.FAILED
+        assert not work.done()
+        work.cancel()
+
+    run_virtual(story)
+
+
+def test_abandoned_run_releases_its_build() -> None:
+    """The caller left the build to the worker: it is released when the run is over, not before."""
+
+    async def story() -> None:
+        bench = WorkerBench()
+        each = bench.put()
+        work = asyncio.create_task(bench.worker.work())
+        await settle()
+        each.answer.cancel()
+        each.is_abandoned = True
+        await settle()
+        assert bench.released == []
+        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 11_000_000)
+        assert bench.released == [each.residency]
+        work.cancel()
+
+    run_virtual(story)
+
+
+def test_cancelled_as_the_run_ends() -> None:
+    """The caller went away in the very moment of the answer and has not woken: it releases the build itself."""
+
+    async def story() -> None:
+        bench = WorkerBench()
+        each = bench.put()
+        work = asyncio.create_task(bench.worker.work())
+        await settle()
+        each.answer.cancel()
+        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 11_000_000)
+        assert bench.released == []
+        assert each.state is RequestState.DONE
+        work.cancel()
+
+    run_virtual(story)
+
+
+def test_stopped_worker_answers_its_job() -> None:
+    """The box stops during a run: the caller is told so."""
+
+    async def story() -> None:
+        bench = WorkerBench()
+        each = bench.put()
+        work = asyncio.create_task(bench.worker.work())
+        await settle()
+        work.cancel()
+        with pytest.raises(ShuttingDown):
+            await each.answer
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    run_virtual(story)
