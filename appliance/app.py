@@ -24,12 +24,15 @@ from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError
+from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store.forecasts import ForecastFile
 from appliance.modelstore.store.housekeeping import Housekeeping
-from appliance.modelstore.store.repository import Change
+from appliance.modelstore.store.records import Change, ChangeFeed
+from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
 from appliance.policies.residency import EVICTION_POLICIES
@@ -110,16 +113,17 @@ class Appliance:
         processor = _processor(settings.processors[0], settings)  # before any thread: it settles how the heap is shared
         stack.callback(processor.close)
         description = processor.describe()
-        store = await asyncio.to_thread(Store.open, settings.state_dir, clock)
-        stack.callback(store.close)
-        store.attach(asyncio.get_running_loop())
+        folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
+        stack.callback(folder.close)
+        builds = Builds(folder.path / "prepared", folder.blobs, [description])
+        store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
+        await asyncio.to_thread(store.recover)
         _write_decisions(stack, decisions, store)
-        builds = Builds(settings.state_dir / "prepared", store.blobs, [description])
         forecasts = ForecastFile(settings.state_dir / "forecasters.json")
         around = Surroundings(
             clock=clock,
             processor=processor,
-            builds=builds,
+            builds=ServedBuilds(builds, store.models),
             telemetry=telemetry,
             events=telemetry,
             decisions=decisions,
@@ -133,14 +137,14 @@ class Appliance:
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
         importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
-        store.on_delete.append(core.availability.retire_model)
+        deletion = ModelDeletion(store.models, [importer.cancel, core.availability.retire_model])
         uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
         media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
-        store.on_change = Follower(core, keyring)
+        store.feed.subscribe(Follower(core, keyring))
         await self._fill(store, core.catalogue, keyring, builds)
-        await ensure_admin_key(settings.state_dir, store, clock)
+        await ensure_admin_key(settings.state_dir, store.keys, clock)
         loops = [core.resider.run(), core.forecasting.run(), core.breathing.run(), importer.run()]
         chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
         chores.every_night(core.forecasting.choose_all, "choose forecasters")
@@ -151,6 +155,7 @@ class Appliance:
             store=store,
             uploads=uploads,
             importer=importer,
+            deletion=deletion,
             catalogue=core.catalogue,
             availability=core.availability,
             engine=core.engine,
@@ -197,14 +202,14 @@ class Appliance:
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         chores.start()
         stack.callback(chores.stop)
-        tasks.append(asyncio.create_task(core.availability.prefetch(await store.resident()), name="warm up"))
+        tasks.append(asyncio.create_task(core.availability.prefetch(await store.residents.load()), name="warm up"))
         tasks.append(asyncio.create_task(self._remember(store, core.memory), name="remember residents"))
 
         async def stop() -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await store.save_resident(core.memory.resident_set())
+            await store.residents.save(core.memory.resident_set())
 
         stack.push_async_callback(stop)
 
@@ -215,7 +220,7 @@ class Appliance:
             await self.clock.sleep_until_ns(self.clock.now_ns() + _REMEMBER_EVERY_S * 10**9)
             current = memory.resident_set()
             if saved is None or set(current) != set(saved):
-                await store.save_resident(current)
+                await store.residents.save(current)
                 saved = current
 
 
@@ -289,12 +294,12 @@ def _figures(settings: Settings) -> Figures:
 
 def _write_decisions(stack: AsyncExitStack, decisions: DecisionLog, store: Store) -> None:
     """In the background until the stop, which waits for the last ones."""
-    writing = asyncio.create_task(decisions.run(store), name="decisions")
+    writing = asyncio.create_task(decisions.run(store.decisions), name="decisions")
 
     async def stop() -> None:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        await decisions.close(store)
+        await decisions.close(store.decisions)
 
     stack.push_async_callback(stop)
 

@@ -10,6 +10,7 @@ from appliance.api.http.limits import InFlight
 from appliance.api.media import MediaPool
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
+from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
@@ -33,6 +34,7 @@ class Box:
     store: Store
     uploads: Uploads
     importer: Importer
+    deletion: ModelDeletion
     catalogue: Catalogue
     availability: Availability
     engine: Engine

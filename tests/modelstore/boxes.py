@@ -13,9 +13,11 @@ from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import variant_id
 from appliance.domain.states import JobState
+from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
-from appliance.modelstore.store.store import Change, Store
+from appliance.modelstore.store.state_folder import StateFolder
+from appliance.modelstore.store.store import Change, ChangeFeed, Store
 from appliance.modelstore.store.uploads import Uploads
 from tests.fakes.measure import FakeMeasure
 from tests.fakes.sinks import Events
@@ -45,6 +47,7 @@ class Parts:
     builds: Builds
     measure: FakeMeasure
     importer: Importer
+    deletion: ModelDeletion
     clock: CalendarClock
     events: Events
     changes: list[Change] = field(default_factory=list)
@@ -61,7 +64,7 @@ class Parts:
     async def until(self, id: str, is_so: Callable[[JobRecord], bool]) -> JobRecord:
         """The job once `is_so`."""
         while True:
-            job = await self.store.job(id)
+            job = await self.store.jobs.get(id)
             if is_so(job):
                 return job
             assert job.state not in ENDED, f"it ended first: {job}"
@@ -85,14 +88,16 @@ async def parts(
 ) -> AsyncIterator[Parts]:
     """Open a state folder; `runs` starts the importer."""
     clock = CalendarClock()
-    store = await asyncio.to_thread(Store.open, state_dir, clock, reserve_bytes=0)
-    store.attach(asyncio.get_running_loop())
+    folder = await asyncio.to_thread(StateFolder.open, state_dir, reserve_bytes=0)
     measure = measure or FakeMeasure()
-    builds, events = Builds(state_dir / "prepared", store.blobs, [processor]), Events()
+    builds, events = Builds(state_dir / "prepared", folder.blobs, [processor]), Events()
+    store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
+    await asyncio.to_thread(store.recover)
     builds.start((await store.snapshot()).models)
     importer = Importer(store, builds, measure, [processor], events, polite(options or ImportOptions()))
-    made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, clock, events)
-    store.on_change = made.changes.append
+    deletion = ModelDeletion(store.models, [importer.cancel])
+    made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, deletion, clock, events)
+    store.feed.subscribe(made.changes.append)
     task = asyncio.create_task(importer.run()) if runs else None
     try:
         yield made
@@ -108,7 +113,7 @@ async def stored_model(
 ) -> Variant:
     """A model with one variant whose content is `body`."""
     model = f"{tenant}/{name}"
-    await store.accept_import(f"job-{tenant}-{name}", ImportRequest(tenant, name, "unused"))
+    await store.imports.accept(f"job-{tenant}-{name}", ImportRequest(tenant, name, "unused"))
     return await stored_variant(store, folder, model, "fp32", body)
 
 
@@ -127,7 +132,7 @@ async def stored_variant(store: Store, folder: Path, model: str, name: str, body
         inputs=(TensorSpec("x", "FP32", (-1, 3)),),
         outputs=(TensorSpec("y", "FP32", (-1, 1)),),
     )
-    return await store.put_variant(variant, staged)
+    return await store.models.put_variant(variant, staged)
 
 
 async def stream(*blocks: bytes) -> AsyncIterator[bytes]:

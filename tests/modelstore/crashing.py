@@ -47,7 +47,7 @@ async def _client(box: Parts, number: int, body: bytes, chance: random.Random, n
         if chance.random() < 0.3:
             note("deleting", job.model_id)
             try:
-                await box.store.delete_model(job.model_id)
+                await box.deletion.delete(job.model_id)
             except ApplianceError as error:
                 note("refused", error)
             note("deleted", job.model_id)

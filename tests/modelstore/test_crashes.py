@@ -69,7 +69,7 @@ async def check(box: Parts, journal: Path) -> None:
         assert box.store.blobs.path(sha256).exists()  # verified by its hash
     assert {path.name for path in (state / "blobs").rglob("*") if path.is_file()} == contents
     assert list((state / "quarantine").iterdir()) == []
-    known = {job.id: job for job in await box.store.jobs(limit=10_000)}
+    known = {job.id: job for job in await box.store.jobs.page(limit=10_000)}
     unfinished = {id for id, job in known.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
     assert {path.name for path in (state / "scratch").iterdir()} <= unfinished
     for id, model in jobs.items():
@@ -95,7 +95,7 @@ def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
 
     async def finish() -> None:
         async with parts(state) as box:
-            for job in await box.store.jobs(limit=10_000):
+            for job in await box.store.jobs.page(limit=10_000):
                 ended = await box.ended(job.id)
                 assert ended.state is not JobState.FAILED, ended.error
             await check(box, journal)

@@ -16,39 +16,39 @@ FILE_NAME = "admin.key"
 class Keys(Protocol):
     """What of the store is needed here."""
 
-    async def all_keys(self) -> list[KeyRecord]: ...
+    async def all(self) -> list[KeyRecord]: ...
 
-    async def create_key(self, key: KeyRecord) -> KeyRecord: ...
+    async def create(self, key: KeyRecord) -> KeyRecord: ...
 
-    async def revoke_key(self, id: str) -> None: ...
+    async def revoke(self, id: str) -> None: ...
 
 
-async def ensure_admin_key(state_dir: Path, store: Keys, clock: Clock) -> None:
+async def ensure_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> None:
     """See to it that some admin key opens the box.
 
     With an admin key in the store nothing happens: an owner who took the file away meant it. Else the key in the file counts (a store
     that was restored or begun anew), and without a file a new one is written there, readable by its owner only.
     """
-    if any(key.role is Role.ADMIN for key in await store.all_keys()):
+    if any(key.role is Role.ADMIN for key in await keys.all()):
         return
     path = state_dir / FILE_NAME
     key = await asyncio.to_thread(_read, path)
     if not key:
         key = new_key()
         await asyncio.to_thread(_write, path, key)
-    await store.create_key(_record(key, clock))
+    await keys.create(_record(key, clock))
 
 
-async def rotate_admin_key(state_dir: Path, store: Keys, clock: Clock) -> str:
+async def rotate_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> str:
     """Write a new admin key to the file and revoke the one that stood there; returns the new key."""
     path = state_dir / FILE_NAME
     old = await asyncio.to_thread(_read, path)
     key = new_key()
-    await store.create_key(_record(key, clock))
+    await keys.create(_record(key, clock))
     await asyncio.to_thread(_write, path, key)
-    for record in await store.all_keys():
+    for record in await keys.all():
         if old and record.sha256 == digest_of(old):
-            await store.revoke_key(record.id)
+            await keys.revoke(record.id)
     return key
 
 

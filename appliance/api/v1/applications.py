@@ -41,7 +41,7 @@ async def create_application(order: ApplicationOrder, box: TheBox, principal: Me
     In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
     """
     model = box.catalogue.resolve_model(principal.tenant, order.model)
-    application = await box.store.create_application(
+    application = await box.store.applications.create(
         Application(
             application_id(principal.tenant, order.name),
             principal.tenant,
@@ -92,13 +92,13 @@ async def change_application(
     fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
     if model := fields.pop("model", None):
         fields["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
-    return shape_of(box, await box.store.update_application(replace(old, **fields)))
+    return shape_of(box, await box.store.applications.update(replace(old, **fields)))
 
 
 @router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))
 async def delete_application(application: ApplicationName, box: TheBox, principal: Member) -> Deleted:
     """The name stops answering; the model stays."""
-    await box.store.delete_application(own_application(box, principal, application).id)
+    await box.store.applications.delete(own_application(box, principal, application).id)
     return Deleted(deleted=application)
 
 

@@ -49,7 +49,7 @@ async def list_decisions(
     """
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
-    records = await box.store.decisions(
+    records = await box.store.decisions.page(
         None if principal.is_admin else principal.tenant,
         kind=kind,
         application=application,

@@ -30,7 +30,7 @@ HEARTBEAT_LOOKS = 15
 @router.get("", summary="List jobs", responses=problems(Forbidden))
 async def list_jobs(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[JobShape]:
     """The tenant's imports, newest first."""
-    jobs = await box.store.jobs(principal.tenant, before=cursor, limit=limit + 1)
+    jobs = await box.store.jobs.page(principal.tenant, before=cursor, limit=limit + 1)
     return page(jobs, limit, lambda job: job.id, shape_of)
 
 
@@ -64,7 +64,7 @@ async def _frames(box: Box, job: JobRecord) -> AsyncIterator[bytes]:
         return
     quiet = 0
     async for _ in beating(box.telemetry.subscribe(), LOOK_S):
-        known, job = job, await box.store.job(job.id)
+        known, job = job, await box.store.jobs.get(job.id)
         quiet = quiet + 1 if job == known else 0
         if job != known:
             yield frame(shape_of(job).model_dump(mode="json"), event="job")
@@ -75,7 +75,7 @@ async def _frames(box: Box, job: JobRecord) -> AsyncIterator[bytes]:
 
 
 async def _own(box: Box, principal: Principal, job: str) -> JobRecord:
-    record = await box.store.job(job)
+    record = await box.store.jobs.get(job)
     if record.tenant != principal.tenant:
         raise UnknownJob(name=job)
     return record

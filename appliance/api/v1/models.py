@@ -145,7 +145,7 @@ async def delete_model(model: ModelName, box: TheBox, principal: Member) -> Dele
 
     A model that another tenant's application uses stays (409).
     """
-    await box.store.delete_model(own_model(box, principal, model).id)
+    await box.deletion.delete(own_model(box, principal, model).id)
     return Deleted(deleted=model)
 
 
@@ -207,7 +207,7 @@ async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, pr
     found = own_model(box, principal, model)
     if variant not in [one.name for one in found.variants]:
         raise UnknownVariant(name=variant)
-    await box.store.delete_variant(variant_id(found.id, variant))
+    await box.store.models.delete_variant(variant_id(found.id, variant))
     return Deleted(deleted=variant)
 
 

@@ -43,7 +43,7 @@ async def create_tenant(order: TenantOrder, box: TheBox, _: Admin) -> TenantShap
 
     Next: make a key for its developer with `POST /v1/tenants/{tenant}/keys`. Needs an admin key.
     """
-    tenant = await box.store.create_tenant(Tenant(order.name, _quota(box, order.quota)), box.shares.budget_bytes)
+    tenant = await box.store.tenants.create(Tenant(order.name, _quota(box, order.quota)), box.shares.budget_bytes)
     return TenantShape.model_validate(tenant)
 
 
@@ -52,7 +52,7 @@ async def list_tenants(box: TheBox, principal: Member, cursor: Cursor = "", limi
     """An admin sees all tenants by name; a tenant's key sees its own."""
     if not principal.is_admin:
         return page([box.catalogue.tenant(principal.tenant)], limit, _name, TenantShape.model_validate)
-    return page(await box.store.tenants(cursor, limit + 1), limit, _name, TenantShape.model_validate)
+    return page(await box.store.tenants.page(cursor, limit + 1), limit, _name, TenantShape.model_validate)
 
 
 @router.get("/{tenant}", summary="Show a tenant", responses=problems(UnknownTenant))
@@ -72,14 +72,14 @@ async def change_tenant(tenant: TenantName, change: TenantChange, box: TheBox, _
     Below a lowered memory ceiling, models leave that are in use with their last running request. A guarantee for which the budget
     has no room beside those of the others is refused (409).
     """
-    changed = await box.store.update_tenant(Tenant(tenant, _quota(box, change.quota)), box.shares.budget_bytes)
+    changed = await box.store.tenants.update(Tenant(tenant, _quota(box, change.quota)), box.shares.budget_bytes)
     return TenantShape.model_validate(changed)
 
 
 @router.delete("/{tenant}", summary="Delete a tenant", responses=problems(Forbidden, UnknownTenant, InUse))
 async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
     """Removes the tenant with its keys, applications and job history. Delete its models first. Needs an admin key."""
-    await box.store.delete_tenant(tenant)
+    await box.store.tenants.delete(tenant)
     return Deleted(deleted=tenant)
 
 
@@ -99,7 +99,7 @@ async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal
     if order.role is Role.ADMIN and not (principal.is_admin and tenant == DEFAULT_TENANT):
         raise Forbidden(action="make admin keys; an admin makes them in the tenant 'default'")
     key = new_key()
-    record = await box.store.create_key(_record(box, tenant, order, key))
+    record = await box.store.keys.create(_record(box, tenant, order, key))
     return NewKeyShape(**KeyShape.model_validate(record).model_dump(), key=key)
 
 
@@ -109,7 +109,7 @@ async def list_keys(
 ) -> Page[KeyShape]:
     """Keys of a tenant with role, expiry and label; never the secret."""
     _visible(box, principal, tenant)
-    keys = await box.store.keys(tenant, cursor, limit + 1)
+    keys = await box.store.keys.page(tenant, cursor, limit + 1)
     return page(keys, limit, lambda key: key.id, KeyShape.model_validate)
 
 
@@ -117,10 +117,10 @@ async def list_keys(
 async def revoke_key(tenant: TenantName, key: KeyId, box: TheBox, principal: Member) -> Deleted:
     """The key stops working at once, also the one that you are using."""
     _visible(box, principal, tenant)
-    record = await box.store.key(key)
+    record = await box.store.keys.get(key)
     if record.tenant != tenant or (record.role is Role.ADMIN and not principal.is_admin):
         raise UnknownKey(name=key)
-    await box.store.revoke_key(key)
+    await box.store.keys.revoke(key)
     return Deleted(deleted=key)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.domain.catalogue import TaskSpec
 from appliance.domain.errors import ApplianceError, BadInput
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
@@ -60,8 +59,6 @@ class Importer:
         self._cancelled: set[str] = set()
         self._idle = asyncio.Event()
         self._idle.set()
-        store.on_delete.append(self.cancel)
-        store.on_removed.append(builds.forget)
 
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
@@ -70,12 +67,14 @@ class Importer:
         """
         source = Path(request.source)
         size_bytes = await asyncio.to_thread(_size_of, source)
-        await self._store.require_quota(request.tenant, 0 if await self._store.is_upload(source) else size_bytes)
+        await self._store.stored_bytes.require(
+            request.tenant, 0 if await self._store.stored_bytes.is_upload(source) else size_bytes
+        )
         id = f"{int(self._store.clock.wall_now().timestamp() * 1000):012x}-{secrets.token_hex(4)}"
         folder = self._scratch / id
         try:
             await asyncio.to_thread(_take_over, source, folder)
-            job = await self._store.accept_import(id, request)
+            job = await self._store.imports.accept(id, request)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(remove, folder))
             raise
@@ -83,10 +82,6 @@ class Importer:
         Progress(self._store, self._events, job).announce(job)
         await self._enqueue(job, request)
         return job
-
-    async def add_own_variant(self, tenant: str, model: str, name: str, path: Path, file_name: str = "") -> JobRecord:
-        """Accept a tenant's own variant `name` of the existing model `model`, beside the made ones. Raises: as `submit`."""
-        return await self.submit(ImportRequest(tenant, model, str(path), file_name, TaskSpec(), variant=name))
 
     async def cancel(self, model_id: str) -> None:
         """End the jobs of a model; returns when nothing works on it any more."""
@@ -114,9 +109,9 @@ class Importer:
     # -- the queue -----------------------------------------------------------------------------------------------------
 
     async def _resume(self) -> None:
-        for job, request in await self._store.unfinished_jobs():
+        for job, request in await self._store.jobs.unfinished():
             if job.id not in self._requests:
-                queued = await self._store.update_job(job.id, state=JobState.QUEUED)
+                queued = await self._store.jobs.update(job.id, state=JobState.QUEUED)
                 log.info("import resumed", job_id=job.id, model_id=job.model_id)
                 await self._enqueue(queued, request)
 
@@ -136,7 +131,7 @@ class Importer:
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)
             progress.announce(
-                await self._store.update_job(
+                await self._store.jobs.update(
                     id, state=JobState.DONE, stage="done", percent=100.0, message=message, error=error
                 )
             )
@@ -169,7 +164,7 @@ class Importer:
     async def _withdraw(self, id: str, reason: str, state: JobState) -> None:
         while True:
             try:
-                job = await self._store.withdraw_import(id, reason, state)
+                job = await self._store.imports.withdraw(id, reason, state)
             except Exception as error:  # a full or failing disk; the other jobs go on meanwhile
                 log.warning("job cannot be written down", job_id=id, reason=f"{type(error).__name__}: {error}")
                 await self._store.clock.sleep_until_ns(self._store.clock.now_ns() + RETRY_NS)
@@ -205,10 +200,10 @@ class Importer:
     async def _measure_again(self, content_sha256: str) -> None:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
         path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
-        for variant, task, axes in await self._store.variants_of(content_sha256):
+        for variant, task, axes in await self._store.models.variants_of(content_sha256):
             profile = await profiled(self._tools, variant, axes, task, path)
             measured = replace(variant, profile=profile)
-            await self._store.put_variant(measured)
+            await self._store.models.put_variant(measured)
             self._tools.builds.put(measured)
             log.info("variant measured again", variant_id=variant.id)
 

@@ -75,7 +75,7 @@ class Builds:
                 )
 
     async def forget(self, contents: Collection[str]) -> None:
-        """Drop the builds of contents that have left the disk; fits `Contents.on_removed`."""
+        """Drop the builds of contents that have left the disk; fits `OnRemoved`."""
         gone = [build for build in self._builds.values() if build.content_sha256 in contents]
         for build in gone:
             del self._builds[build.id]

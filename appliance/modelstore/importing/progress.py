@@ -63,7 +63,7 @@ class Progress:
     async def _tell(self, *, percent: float, message: str, stage: str | None = None) -> None:
         self._told = max(self._told, percent)
         self.announce(
-            await self._store.update_job(
+            await self._store.jobs.update(
                 self.job.id, state=JobState.RUNNING, stage=stage, percent=percent, message=message
             )
         )

@@ -42,7 +42,7 @@ class ImportRun:
             await self._whole_zoo(unpacked)
         else:
             await self._own_variant(unpacked, self._request.variant)
-        model = await self._store.model(self._model_id)
+        model = await self._store.models.get(self._model_id)
         made = [one for one in model.variants if self._request.variant in (None, one.name)]
         if not any(one.servable for one in made):
             raise BadModel(reason=made[0].reason if made else "no variant could be made")
@@ -91,13 +91,13 @@ class ImportRun:
 
     async def _is_over(self, precision: Precision, originals: list[str]) -> bool:
         """Whether a precision failed as a whole, or has every rung that the original has."""
-        variants = {one.name: one for one in (await self._store.model(self._model_id)).variants}
+        variants = {one.name: one for one in (await self._store.models.get(self._model_id)).variants}
         expected = {name.replace(Precision.FP32.value, precision.value, 1) for name in originals}
         return variants[precision.value].state is VariantState.FAILED or expected <= variants.keys()
 
     async def _own_variant(self, unpacked: Unpacked, name: str) -> None:
         """A tenant's own variant: interchangeable with what is there, and measured like any other."""
-        model = await self._store.model(self._model_id)
+        model = await self._store.models.get(self._model_id)
         original = next((one for one in model.variants if one.servable and one.content_sha256), None)
         inspection = reference = await self._inspect(unpacked, model.task)
         if original is not None:
@@ -136,14 +136,14 @@ class ImportRun:
 
     async def _keep_task(self, task: TaskSpec, unpacked: Unpacked) -> None:
         """Store what serving needs besides the graph."""
-        model = await self._store.model(self._model_id)
+        model = await self._store.models.get(self._model_id)
         if task != model.task:
-            await self._store.update_model(self._model_id, task=task)
+            await self._store.models.update(self._model_id, task=task)
         missing = {name: Path(path) for name, path in unpacked.assets.items() if name not in model.assets}
         if missing:
             stage = self._store.blobs.stage
             staged = {name: await asyncio.to_thread(stage, [path]) for name, path in missing.items()}
-            await self._store.put_assets(self._model_id, staged)
+            await self._store.models.put_assets(self._model_id, staged)
 
     def _maker(self, unpacked: Unpacked, inspection: Inspection, task: TaskSpec, reference: Inspection) -> VariantMaker:
         tenant, folder = self._request.tenant, self._folder

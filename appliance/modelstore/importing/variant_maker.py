@@ -99,11 +99,11 @@ class VariantMaker:
         id = variant_id(self._subject.model_id, name)
         model_id = self._subject.model_id
         variant = Variant(id, model_id, name, precision, "", 0, (), (), VariantState.FAILED, reason=reason)
-        await self._store.put_variant(variant)
+        await self._store.models.put_variant(variant)
 
     async def finished(self, *, or_servable: bool = False) -> Collection[str]:
         """Names of variants that need no more work: failed for good, or profiled (or at least servable)."""
-        model = await self._store.model(self._subject.model_id)
+        model = await self._store.models.get(self._subject.model_id)
         return {
             one.name
             for one in model.variants
@@ -146,12 +146,12 @@ class VariantMaker:
     @asynccontextmanager
     async def _content(self, made: MadeVariant) -> AsyncIterator[_Content]:
         """Bring a made file into the blobs, unpublished until its first row. Raises: StorageFull, QuotaExceeded."""
-        model = await self._store.model(self._subject.model_id)
+        model = await self._store.models.get(self._subject.model_id)
         stored = next((one for one in model.variants if one.name == made.name and one.servable), None)
         if stored is not None:  # the original, which was put in early
             yield _Content(stored.content_sha256, Path(made.path), None)
             return
-        await self._store.require_quota(self._subject.tenant, made.size_bytes)
+        await self._store.stored_bytes.require(self._subject.tenant, made.size_bytes)
         inspection = self._subject.inspection
         is_inspected = made.path == inspection.model
         files = [Path(one) for one in inspection.files] if is_inspected else await asyncio.to_thread(_files, made.path)
@@ -163,18 +163,18 @@ class VariantMaker:
 
     async def _put(self, variant: Variant, content: _Content) -> None:
         """Write a variant with its verdict, and the verdicts that it changes for others."""
-        model = await self._store.model(self._subject.model_id)
+        model = await self._store.models.get(self._subject.model_id)
         others = [one for one in model.variants if one.id != variant.id]
         judged = verdicts([*others, variant], self._tools.options.accuracy_floor)
         if mine := judged.get(variant.id):
             variant = replace(variant, state=mine.state, reason=mine.reason)
         staged, content.staged = content.staged, None
-        await self._store.put_variant(variant, staged, self._subject.inspection.axes)
+        await self._store.models.put_variant(variant, staged, self._subject.inspection.axes)
         self._tools.builds.put(variant)
         for other in others:
             found = judged.get(other.id)
             if found and (found.state, found.reason) != (other.state, other.reason):
-                await self._store.set_variant_state(other.id, found.state, found.reason)
+                await self._store.models.set_variant_state(other.id, found.state, found.reason)
 
     def _variant(self, made: MadeVariant, sha256: str, accuracy: Accuracy | None, profile: Profile | None) -> Variant:
         model_id = self._subject.model_id

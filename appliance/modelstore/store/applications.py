@@ -5,7 +5,7 @@ from sqlmodel import Session, col, select
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownModel
 from appliance.domain.names import checked_name
-from appliance.modelstore.store.repository import PAGE, Change, Changes, Repository
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, ModelRow
 from appliance.modelstore.store.tenants import tenant_row
 
@@ -38,10 +38,13 @@ def check_usable(session: Session, application: Application) -> None:
         raise UnknownModel(name=application.model_id)
 
 
-class Applications(Repository):
+class Applications:
     """A tenant's registered uses of models."""
 
-    async def create_application(self, application: Application) -> Application:
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def create(self, application: Application) -> Application:
         """Raises: BadName, UnknownTenant, UnknownModel (also when the model is another tenant's and not shared), AlreadyExists."""
         checked_name(application.name, "application")
 
@@ -49,13 +52,13 @@ class Applications(Repository):
             tenant_row(session, application.tenant)
             return application, [add_application(session, application)]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
-    async def application(self, id: str) -> Application:
+    async def get(self, id: str) -> Application:
         """Raises: UnknownApplication."""
-        return await self._read(lambda session: application_row(session, id).to_application())
+        return await self._records.read(lambda session: application_row(session, id).to_application())
 
-    async def applications(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Application]:
+    async def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Application]:
         """A tenant's own by id, those after the id `after`."""
         query = (
             select(ApplicationRow)
@@ -63,9 +66,9 @@ class Applications(Repository):
             .order_by(col(ApplicationRow.id))
             .limit(limit)
         )
-        return await self._read(lambda session: [row.to_application() for row in session.exec(query)])
+        return await self._records.read(lambda session: [row.to_application() for row in session.exec(query)])
 
-    async def update_application(self, application: Application) -> Application:
+    async def update(self, application: Application) -> Application:
         """Replace everything but its identity. Raises: UnknownApplication, UnknownModel."""
 
         def work(session: Session) -> tuple[Application, Changes]:
@@ -74,13 +77,13 @@ class Applications(Repository):
             row.take(application)
             return application, [Change("application", application.id, application)]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
-    async def delete_application(self, id: str) -> None:
+    async def delete(self, id: str) -> None:
         """Raises: UnknownApplication."""
 
         def work(session: Session) -> tuple[None, Changes]:
             session.delete(application_row(session, id))
             return None, [Change("application", id, None)]
 
-        await self._write(work)
+        await self._records.write(work)

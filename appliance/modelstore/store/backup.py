@@ -32,7 +32,7 @@ from appliance.modelstore.store.disk import (
     sync_folder,
 )
 from appliance.modelstore.store.migrations import current_revision, is_known
-from appliance.modelstore.store.store import DATABASE
+from appliance.modelstore.store.state_folder import DATABASE
 
 FORMAT = 1
 MANIFEST = "manifest.json"

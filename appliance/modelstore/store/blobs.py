@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,14 +40,17 @@ class Staged:
     size_bytes: int
 
 
+class ContentDamaged(LoadFailed):
+    """A content is missing or not what it was; `build_id` is its digest."""
+
+
 class Blobs:
-    """The folder `blobs/`, with `ab/abcd…` for each content. `on_damaged` is called, in the caller's thread, with the digest."""
+    """The folder `blobs/`, with `ab/abcd…` for each content."""
 
     def __init__(self, folder: Path, quarantine: Path, reserve_bytes: int = 0) -> None:
         self.folder = folder
         self.quarantine = quarantine
         self.reserve_bytes = reserve_bytes
-        self.on_damaged: Callable[[str], None] | None = None
         self._verified: set[str] = set()
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +100,7 @@ class Blobs:
     def path(self, sha256: str) -> Path:
         """The file to load, verified once per process.
 
-        Raises: LoadFailed when it is missing or damaged (then it is quarantined and `on_damaged` is told).
+        Raises: ContentDamaged when it is missing or damaged; then it is quarantined.
         """
         final = self._final(sha256)
         if sha256 in self._verified and final.exists():
@@ -108,9 +111,7 @@ class Blobs:
             self._verified.add(sha256)
             return _first_file(final)
         self.put_away(sha256)
-        if self.on_damaged is not None:
-            self.on_damaged(sha256)
-        raise LoadFailed(build_id=sha256, reason=problem)
+        raise ContentDamaged(build_id=sha256, reason=problem)
 
     def files(self, sha256: str) -> tuple[Path, ...]:
         """All files of a blob, the one to load first. Raises: LoadFailed."""

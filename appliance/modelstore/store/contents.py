@@ -7,10 +7,8 @@ from typing import TypeVar
 
 from sqlmodel import Session, col, select
 
-from appliance.clock import Clock
 from appliance.modelstore.store.blobs import Blobs, Staged
-from appliance.modelstore.store.database import Database
-from appliance.modelstore.store.repository import Changes, Repository
+from appliance.modelstore.store.records import Changes, Records
 from appliance.modelstore.store.tables import AssetRow, BlobRow, ModelRow, VariantRow
 
 T = TypeVar("T")
@@ -41,18 +39,18 @@ def contents_of(session: Session, model_id: str) -> list[str]:
     return sorted({sha256 for sha256 in (*variants, *assets) if sha256})
 
 
-class Contents(Repository):
+class Contents:
     """Blobs under the protection of the writer thread."""
 
-    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
-        super().__init__(database, clock)
+    def __init__(self, records: Records, blobs: Blobs, on_removed: OnRemoved | None = None) -> None:
+        """`on_removed` is awaited with the digests of contents that have left the disk."""
+        self._records = records
         self.blobs = blobs
-        self.on_removed: list[OnRemoved] = []
-        """Awaited with the digests of contents that have left the disk."""
+        self._on_removed = on_removed
 
-    async def _write_with(self, staged: Collection[Staged], work: Callable[[Session], tuple[T, Changes]]) -> T:
+    async def write_with(self, staged: Collection[Staged], work: Callable[[Session], tuple[T, Changes]]) -> T:
         """Publish content and commit `work` in one step; when that fails, the content goes again. Raises: StorageFull."""
-        now = self.clock.wall_now()
+        now = self._records.clock.wall_now()
 
         def publish(session: Session) -> tuple[T, Changes]:
             for one in staged:
@@ -60,10 +58,10 @@ class Contents(Repository):
             return work(session)
 
         try:
-            return await self._write(publish)
+            return await self._records.write(publish)
         except BaseException:
             if staged:
-                await asyncio.shield(self._remove_files([one.sha256 for one in staged], staged))
+                await asyncio.shield(self.remove_files([one.sha256 for one in staged], staged))
             raise
 
     def _publish(self, session: Session, staged: Staged, now: datetime.datetime) -> None:
@@ -74,7 +72,7 @@ class Contents(Repository):
             )
             session.flush()
 
-    async def _remove_files(self, contents: Collection[str], staged: Collection[Staged] = ()) -> None:
+    async def remove_files(self, contents: Collection[str], staged: Collection[Staged] = ()) -> None:
         """Remove content that has no row; on the writer thread, so that no import can publish the same content meanwhile."""
 
         def work(session: Session) -> list[str]:
@@ -85,11 +83,10 @@ class Contents(Repository):
                 self.blobs.remove(sha256)
             return gone
 
-        if (contents or staged) and (gone := await self.database.write(work)):
-            for hook in self.on_removed:
-                await hook(gone)
+        if (contents or staged) and (gone := await self._records.database.write(work)) and self._on_removed is not None:
+            await self._on_removed(gone)
 
-    async def content_rows(self, tenant: str) -> dict[str, int]:
+    async def of_tenant(self, tenant: str) -> dict[str, int]:
         """Digest to bytes of what a tenant's models hold, each once."""
 
         def work(session: Session) -> dict[str, int]:
@@ -98,4 +95,4 @@ class Contents(Repository):
             rows = session.exec(select(BlobRow).where(col(BlobRow.sha256).in_(found)))
             return {row.sha256: row.size_bytes for row in rows}
 
-        return await self._read(work)
+        return await self._records.read(work)

@@ -8,17 +8,20 @@ import orjson
 from sqlmodel import Session, col, delete, exists, insert, select, text
 
 from appliance.domain.decisions import DecisionRecord
-from appliance.modelstore.store.repository import PAGE, Repository
+from appliance.modelstore.store.records import PAGE, Records
 from appliance.modelstore.store.tables import DecisionApplicationRow, DecisionRow, TenantRow
 
 _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = 'decision'")
 """The highest id that there ever was, kept by SQLite; none before the first."""
 
 
-class Decisions(Repository):
+class Decisions:
     """Decisions by id; ids grow with time and are never used again."""
 
-    async def add_decisions(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
         """Append in order, and remove the oldest beyond `rows_max`, in one transaction. Raises: StorageFull."""
 
         if not records:
@@ -36,9 +39,9 @@ class Decisions(Repository):
             oldest = first + len(records) - rows_max
             connection.execute(delete(DecisionRow).where(col(DecisionRow.id) < oldest))
 
-        await self.database.write(work)
+        await self._records.database.write(work)
 
-    async def decisions(
+    async def page(
         self,
         tenant: str | None = None,
         *,
@@ -62,7 +65,7 @@ class Decisions(Repository):
             if application is not None:
                 link = link.where(DecisionApplicationRow.application == application)
             query = query.where(exists(link))
-        return await self._read(lambda session: _records(session, session.exec(query).all()))
+        return await self._records.read(lambda session: _records(session, session.exec(query).all()))
 
 
 def _row(id: int, record: DecisionRecord) -> dict[str, Any]:

@@ -46,5 +46,5 @@ class Housekeeping:
 
     async def forget_jobs(self) -> None:
         """Drop jobs that ended long ago."""
-        if count := await self._store.forget_jobs(self._store.clock.wall_now() - self._jobs_kept):
+        if count := await self._store.jobs.forget(self._store.clock.wall_now() - self._jobs_kept):
             log.info("jobs forgotten", count=count)

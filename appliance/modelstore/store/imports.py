@@ -8,23 +8,28 @@ from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import application_id, checked_name, model_id, variant_id
 from appliance.domain.states import JOB_MOVES, JobState, move
 from appliance.modelstore.store.applications import add_application
-from appliance.modelstore.store.jobs import UNFINISHED, Jobs, new_job_row
-from appliance.modelstore.store.models import Models, add_model, model_row, remove_model
-from appliance.modelstore.store.repository import Change, Changes
+from appliance.modelstore.store.contents import Contents
+from appliance.modelstore.store.jobs import UNFINISHED, new_job_row
+from appliance.modelstore.store.models import add_model, model_row, remove_model
+from appliance.modelstore.store.records import Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, JobRow, ModelRow, VariantRow
 
 
-class Imports(Models, Jobs):
+class Imports:
     """What the importer writes besides variants."""
 
-    async def accept_import(self, id: str, request: ImportRequest) -> JobRecord:
+    def __init__(self, records: Records, contents: Contents) -> None:
+        self._records = records
+        self._contents = contents
+
+    async def accept(self, id: str, request: ImportRequest) -> JobRecord:
         """Create the job, and for a new model the model and its application, in one transaction.
 
         Raises: BadName, UnknownTenant, AlreadyExists (model, application or variant of that name), UnknownModel (own variant).
         """
         checked_name(request.name, "model")
         model = model_id(request.tenant, request.name)
-        now = self.clock.wall_now()
+        now = self._records.clock.wall_now()
 
         def work(session: Session) -> tuple[JobRecord, Changes]:
             if request.variant is None:
@@ -37,7 +42,7 @@ class Imports(Models, Jobs):
             record = row.to_job()
             return record, [*changes, Change("job", id, record)]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
     def _accept_model(self, session: Session, request: ImportRequest) -> list[Change]:
         model = model_id(request.tenant, request.name)
@@ -50,7 +55,7 @@ class Imports(Models, Jobs):
                     name=request.name,
                     task=request.task,
                     shared=request.shared,
-                    created_at=self.clock.wall_now(),
+                    created_at=self._records.clock.wall_now(),
                 ),
             )
         ]
@@ -63,7 +68,7 @@ class Imports(Models, Jobs):
             changes.append(add_application(session, application))
         return changes
 
-    async def withdraw_import(self, id: str, error: str, state: JobState = JobState.FAILED) -> JobRecord:
+    async def withdraw(self, id: str, error: str, state: JobState = JobState.FAILED) -> JobRecord:
         """End a job that brought nothing: its model and application go again when no variant was made, so the name is free."""
 
         def work(session: Session) -> tuple[tuple[JobRecord, list[str]], Changes]:
@@ -80,11 +85,11 @@ class Imports(Models, Jobs):
                 contents = remove_model(session, row.model_id)
                 changes.append(Change("model", row.model_id, None))
             row.state = move(JOB_MOVES, JobState(row.state), state).value
-            row.error, row.updated_at = error, self.clock.wall_now()
+            row.error, row.updated_at = error, self._records.clock.wall_now()
             return (row.to_job(), contents), [*changes, Change("job", id, row.to_job())]
 
-        record, contents = await self._write(work)
-        await self._remove_files(contents)
+        record, contents = await self._records.write(work)
+        await self._contents.remove_files(contents)
         return record
 
 

@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 from appliance.domain.errors import UnknownJob
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JOB_MOVES, JobState, move
-from appliance.modelstore.store.repository import PAGE, Change, Changes, Repository
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import JobRow
 
 UNFINISHED = (JobState.QUEUED.value, JobState.RUNNING.value)
@@ -38,14 +38,17 @@ def new_job_row(id: str, model: str, request: ImportRequest, now: datetime.datet
     )
 
 
-class Jobs(Repository):
+class Jobs:
     """Jobs by id; ids sort by time of creation, newest last."""
 
-    async def job(self, id: str) -> JobRecord:
-        """Raises: UnknownJob."""
-        return await self._read(lambda session: job_row(session, id).to_job())
+    def __init__(self, records: Records) -> None:
+        self._records = records
 
-    async def jobs(
+    async def get(self, id: str) -> JobRecord:
+        """Raises: UnknownJob."""
+        return await self._records.read(lambda session: job_row(session, id).to_job())
+
+    async def page(
         self, tenant: str | None = None, *, model_id: str | None = None, before: str = "", limit: int = PAGE
     ) -> list[JobRecord]:
         """Newest first, those older than the job `before`; of one tenant, of one model, or of all."""
@@ -56,14 +59,14 @@ class Jobs(Repository):
             query = query.where(JobRow.model_id == model_id)
         if before:
             query = query.where(col(JobRow.id) < before)
-        return await self._read(lambda session: [row.to_job() for row in session.exec(query)])
+        return await self._records.read(lambda session: [row.to_job() for row in session.exec(query)])
 
-    async def unfinished_jobs(self) -> list[tuple[JobRecord, ImportRequest]]:
+    async def unfinished(self) -> list[tuple[JobRecord, ImportRequest]]:
         """What is queued or was running, oldest first, with what was asked for."""
         query = select(JobRow).where(col(JobRow.state).in_(UNFINISHED)).order_by(col(JobRow.id))
-        return await self._read(lambda session: [(row.to_job(), row.request) for row in session.exec(query)])
+        return await self._records.read(lambda session: [(row.to_job(), row.request) for row in session.exec(query)])
 
-    async def update_job(
+    async def update(
         self,
         id: str,
         *,
@@ -74,7 +77,7 @@ class Jobs(Repository):
         error: str | None = None,
     ) -> JobRecord:
         """Change what is given; the percentage never falls. Raises: UnknownJob."""
-        now = self.clock.wall_now()
+        now = self._records.clock.wall_now()
 
         def work(session: Session) -> tuple[JobRecord, Changes]:
             row = job_row(session, id)
@@ -88,9 +91,9 @@ class Jobs(Repository):
             record = row.to_job()
             return record, [Change("job", id, record)]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
-    async def forget_jobs(self, before: datetime.datetime) -> int:
+    async def forget(self, before: datetime.datetime) -> int:
         """Remove finished jobs last changed before a time; returns how many."""
 
         def work(session: Session) -> tuple[int, Changes]:
@@ -100,4 +103,4 @@ class Jobs(Repository):
                 session.delete(row)
             return len(rows), [Change("job", row.id, None) for row in rows]
 
-        return await self._write(work)
+        return await self._records.write(work)

@@ -1,22 +1,17 @@
 """Models and variants in the store, from acceptance to deletion, together with their content."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlmodel import Session, col, select
 
-from appliance.clock import Clock
 from appliance.domain.catalogue import Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
-from appliance.modelstore.store.blobs import Blobs, Staged
+from appliance.modelstore.store.blobs import Staged
 from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
-from appliance.modelstore.store.database import Database
-from appliance.modelstore.store.repository import PAGE, Change, Changes
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantRow
 from appliance.modelstore.store.tenants import tenant_row
-
-OnDelete = Callable[[str], Awaitable[None]]
 
 
 def model_row(session: Session, id: str) -> ModelRow:
@@ -82,19 +77,18 @@ def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Chang
     return model_change(session, variant.model_id)
 
 
-class Models(Contents):
-    """Models with their variants. `on_delete` hooks are awaited between the end of new requests and the removal of the rows."""
+class Models:
+    """Models with their variants."""
 
-    def __init__(self, database: Database, clock: Clock, blobs: Blobs) -> None:
-        super().__init__(database, clock, blobs)
-        self.on_delete: list[OnDelete] = []
-        self._deletions: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, records: Records, contents: Contents) -> None:
+        self._records = records
+        self._contents = contents
 
-    async def model(self, id: str) -> Model:
+    async def get(self, id: str) -> Model:
         """Raises: UnknownModel."""
-        return await self._read(lambda session: load_models(session, [model_row(session, id)])[0])
+        return await self._records.read(lambda session: load_models(session, [model_row(session, id)])[0])
 
-    async def models(
+    async def page(
         self, tenant: str | None = None, after: str = "", limit: int = PAGE, *, with_shared: bool = False
     ) -> list[Model]:
         """By id, those after the id `after`: a tenant's own (and what others share with all), or everyone's."""
@@ -103,9 +97,9 @@ class Models(Contents):
             own = col(ModelRow.tenant) == tenant
             query = query.where(own | col(ModelRow.shared) if with_shared else own)
         query = query.order_by(col(ModelRow.id)).limit(limit)
-        return await self._read(lambda session: load_models(session, session.exec(query)))
+        return await self._records.read(lambda session: load_models(session, session.exec(query)))
 
-    async def update_model(self, id: str, *, task: TaskSpec | None = None, shared: bool | None = None) -> Model:
+    async def update(self, id: str, *, task: TaskSpec | None = None, shared: bool | None = None) -> Model:
         """Change what is given. Raises: UnknownModel; InUse when sharing ends while others' applications use it."""
 
         def work(session: Session) -> tuple[Model, Changes]:
@@ -118,7 +112,7 @@ class Models(Contents):
             assert isinstance(change.value, Model)
             return change.value, [change]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
     async def put_assets(self, id: str, files: Mapping[str, Staged]) -> Model:
         """Add or replace files that serving needs beside the graph. Raises: UnknownModel, StorageFull."""
@@ -135,7 +129,7 @@ class Models(Contents):
             assert isinstance(change.value, Model)
             return change.value, [change]
 
-        return await self._write_with(list(files.values()), work)
+        return await self._contents.write_with(list(files.values()), work)
 
     # -- variants ------------------------------------------------------------------------------------------------------
 
@@ -148,7 +142,7 @@ class Models(Contents):
                 raise UnknownVariant(name=id)
             return row.to_variant()
 
-        return await self._read(work)
+        return await self._records.read(work)
 
     async def variants_of(self, content_sha256: str) -> list[tuple[Variant, TaskSpec, Axes]]:
         """Every servable variant of a content with what profiling it takes."""
@@ -158,7 +152,7 @@ class Models(Contents):
             found = [(row.to_variant(), model.task, row.axes or {}) for row, model in session.exec(query)]
             return [one for one in found if one[0].servable]
 
-        return await self._read(work)
+        return await self._records.read(work)
 
     async def put_variant(
         self, variant: Variant, content: Staged | None = None, axes: Mapping[str, tuple[str, ...]] | None = None
@@ -174,7 +168,7 @@ class Models(Contents):
         def work(session: Session) -> tuple[Variant, Changes]:
             return variant, [save_variant(session, variant, None if axes is None else dict(axes))]
 
-        return await self._write_with([content] if content else [], work)
+        return await self._contents.write_with([content] if content else [], work)
 
     async def set_variant_state(self, id: str, state: VariantState, reason: str = "") -> Variant:
         """Raises: UnknownVariant. An illegal move is our own mistake and asserts."""
@@ -188,7 +182,7 @@ class Models(Contents):
             row.reason = reason
             return row.to_variant(), [model_change(session, row.model_id)]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
     async def fail_content(self, sha256: str, reason: str) -> list[str]:
         """Mark every variant of a content as failed; returns their ids."""
@@ -201,7 +195,7 @@ class Models(Contents):
                 model_change(session, id) for id in sorted({row.model_id for row in rows})
             ]
 
-        return await self._write(work)
+        return await self._records.write(work)
 
     async def delete_variant(self, id: str) -> None:
         """Remove one variant; its content goes when no other variant uses it. Raises: UnknownVariant."""
@@ -214,27 +208,18 @@ class Models(Contents):
             session.delete(row)
             return drop_unused(session, [content] if content else []), [model_change(session, model)]
 
-        await self._remove_files(await self._write(work))
+        await self._contents.remove_files(await self._records.write(work))
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    async def delete_model(self, id: str) -> None:
-        """Stop new requests, wait for running ones (`on_delete` hooks), then remove rows and content.
+    async def begin_deletion(self, id: str) -> None:
+        """Hide a model and its applications from everybody; the deletion goes through, at the next start at the latest.
 
-        Once acknowledged in the database it goes through, at the next start at the latest, also when the caller is cancelled.
         Raises: UnknownModel; InUse while another tenant's application uses it.
         """
-        task = self._deletions.get(id)
-        if task is None:
-            task = asyncio.create_task(self._delete_model(id), name=f"delete {id}")
-            self._deletions[id] = task
-            task.add_done_callback(lambda _done: self._deletions.pop(id, None))
-        await asyncio.shield(task)
+        now = self._records.clock.wall_now()
 
-    async def _delete_model(self, id: str) -> None:
-        now = self.clock.wall_now()
-
-        def mark(session: Session) -> tuple[None, Changes]:
+        def work(session: Session) -> tuple[None, Changes]:
             row = model_row(session, id)
             _refuse_if_used_by_others(session, row)
             row.deleted_at = now
@@ -243,10 +228,11 @@ class Models(Contents):
                 session.delete(application)
             return None, [*(Change("application", one.id, None) for one in applications), Change("model", id, None)]
 
-        await self._write(mark)
-        for hook in self.on_delete:
-            await hook(id)
-        await self._remove_files(await self._write(lambda session: (remove_model(session, id), [])))
+        await self._records.write(work)
+
+    async def finish_deletion(self, id: str) -> None:
+        """Remove its rows and content, once nothing works on it any more."""
+        await self._contents.remove_files(await self._records.write(lambda session: (remove_model(session, id), [])))
 
 
 def remove_model(session: Session, id: str) -> list[str]:

@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, QuotaExceeded, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.disk import CHUNK_BYTES, full_disk_is_typed, hash_of, require_free, sync_folder
-from appliance.modelstore.store.repository import PAGE
+from appliance.modelstore.store.records import PAGE
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.tables import UploadRow
 from appliance.modelstore.store.tenants import tenant_row
@@ -31,7 +31,7 @@ class Uploads:
     def __init__(self, store: Store, *, bytes_max: int, idle: timedelta = IDLE) -> None:
         self.folder = store.state_dir / "uploads"
         self._store = store
-        self._database = store.database
+        self._database = store.records.database
         self._clock = store.clock
         self._bytes_max = bytes_max
         self._idle = idle
@@ -50,7 +50,7 @@ class Uploads:
             raise BadInput(reason="length is a number of bytes, 0 or more")
         if length is not None and length > self._bytes_max:
             raise TooLarge(what="the upload", limit_bytes=self._bytes_max)
-        await self._store.require_quota(tenant, length or 0)
+        await self._store.stored_bytes.require(tenant, length or 0)
         require_free(self.folder, length or 0, self._store.blobs.reserve_bytes)
         now = self._clock.wall_now()
         row = UploadRow(
@@ -178,10 +178,10 @@ class Uploads:
 
     async def _room(self, record: UploadRecord) -> int | None:
         """Bytes that the quota leaves for a piece; None = no limit. An announced length was reserved at the start."""
-        quota = (await self._store.tenant(record.tenant)).quota.stored_bytes
+        quota = (await self._store.tenants.get(record.tenant)).quota.stored_bytes
         if quota is None or record.length is not None:
             return None
-        return max(0, quota - await self._store.stored_bytes(record.tenant))
+        return max(0, quota - await self._store.stored_bytes.of_tenant(record.tenant))
 
     async def _touch(self, id: str) -> None:
         """Put off the expiry."""

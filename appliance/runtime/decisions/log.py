@@ -33,7 +33,7 @@ log = get_log("decisions")
 class DecisionStore(Protocol):
     """Where decisions are kept; the store of the box."""
 
-    async def add_decisions(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
         """Append in order and remove the oldest beyond `rows_max`. Raises: StorageFull ..."""
         ...
 
@@ -94,7 +94,7 @@ class DecisionLog(DecisionRing):
         offset = self._wall_clock.wall_now() - datetime.timedelta(microseconds=self._wall_clock.now_ns() / 1000)
         try:
             records = await asyncio.to_thread(_records, batch, offset)
-            await store.add_decisions(records, self._rows_max)
+            await store.add(records, self._rows_max)
         except Exception as error:
             self.dropped += len(batch)
             log.warning("decisions lost", count=len(batch), reason=repr(error))

@@ -12,7 +12,7 @@ from tests.fakes.hand_clock import HandClock
 
 
 async def admin_digests(store: Store) -> list[bytes]:
-    return [key.sha256 for key in await store.all_keys() if key.role is Role.ADMIN]
+    return [key.sha256 for key in await store.keys.all() if key.role is Role.ADMIN]
 
 
 def test_first_start_leaves_a_key_for_the_owner_only(tmp_path: Path) -> None:
@@ -20,11 +20,11 @@ def test_first_start_leaves_a_key_for_the_owner_only(tmp_path: Path) -> None:
 
     async def story() -> None:
         store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         key = (tmp_path / "admin.key").read_text().strip()
         assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
         assert await admin_digests(store) == [digest_of(key)]
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         assert (tmp_path / "admin.key").read_text().strip() == key
         assert await admin_digests(store) == [digest_of(key)]
         store.close()
@@ -37,9 +37,9 @@ def test_a_file_taken_away_on_purpose_stays_away(tmp_path: Path) -> None:
 
     async def story() -> None:
         store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         (tmp_path / "admin.key").unlink()
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         assert not (tmp_path / "admin.key").exists()
         store.close()
 
@@ -51,11 +51,11 @@ def test_without_any_admin_key_a_new_one_is_made(tmp_path: Path) -> None:
 
     async def story() -> None:
         store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         (tmp_path / "admin.key").unlink()
-        for key in await store.all_keys():
-            await store.revoke_key(key.id)
-        await ensure_admin_key(tmp_path, store, HandClock())
+        for key in await store.keys.all():
+            await store.keys.revoke(key.id)
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         assert await admin_digests(store) == [digest_of((tmp_path / "admin.key").read_text().strip())]
         store.close()
 
@@ -68,7 +68,7 @@ def test_a_store_begun_anew_takes_the_key_of_the_file(tmp_path: Path) -> None:
     async def story() -> None:
         (tmp_path / "admin.key").write_text("ea_from-before\n")
         store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         assert await admin_digests(store) == [digest_of("ea_from-before")]
         store.close()
 
@@ -80,9 +80,9 @@ def test_rotation_replaces_the_key_of_the_file(tmp_path: Path) -> None:
 
     async def story() -> None:
         store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store, HandClock())
+        await ensure_admin_key(tmp_path, store.keys, HandClock())
         old = (tmp_path / "admin.key").read_text().strip()
-        new = await rotate_admin_key(tmp_path, store, HandClock())
+        new = await rotate_admin_key(tmp_path, store.keys, HandClock())
         assert new != old
         assert (tmp_path / "admin.key").read_text().strip() == new
         assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600

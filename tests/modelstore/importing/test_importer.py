@@ -33,6 +33,11 @@ def asked(source: Path, name: str = "net", tenant: str = "default", **more: obje
     return ImportRequest(tenant, name, str(source), source.name, **fields)  # type: ignore[arg-type]
 
 
+def own_variant(name: str, source: Path) -> ImportRequest:
+    """A tenant's own variant of its model `net`."""
+    return ImportRequest("default", "net", str(source), source.name, variant=name)
+
+
 def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
@@ -62,10 +67,10 @@ def test_an_import_from_start_to_end(tmp_path: Path) -> None:
             job = await box.importer.submit(asked(source, precisions=(Precision.INT8,)))
             assert not source.exists()
             assert (job.state, job.model_id) == (JobState.QUEUED, "default/net")
-            assert [one.id for one in await box.store.applications("default")] == ["default/net"]
+            assert [one.id for one in await box.store.applications.page("default")] == ["default/net"]
             ended = await done(box, job)
             assert (ended.stage, ended.percent, ended.error) == ("done", 100.0, "")
-            model = await box.store.model("default/net")
+            model = await box.store.models.get("default/net")
             assert {one.precision for one in model.variants} == {Precision.FP32, Precision.INT8}
             assert model.variants[0].name == "fp32"
             assert all(one.servable and one.profile and one.accuracy for one in model.variants)
@@ -91,7 +96,7 @@ def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
             box.measure.gate.clear()
             job = await box.importer.submit(asked(net(tmp_path)))
             await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
-            (variant,) = (await box.store.model("default/net")).variants
+            (variant,) = (await box.store.models.get("default/net")).variants
             assert (variant.name, variant.state, variant.profile) == ("fp32", VariantState.READY, None)
             form = await box.builds.open_build(build_id(variant.content_sha256, "cpu"))
             assert not form.optimised
@@ -114,8 +119,8 @@ def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, bod
             assert job.error
             assert "mistake" not in job.error
             with pytest.raises(UnknownModel):
-                await box.store.model("default/net")
-            assert await box.store.applications("default") == []
+                await box.store.models.get("default/net")
+            assert await box.store.applications.page("default") == []
             assert files_in(box.store.state_dir / "scratch") == []
             assert files_in(box.store.state_dir / "blobs") == []
             await done(box, await box.importer.submit(asked(net(tmp_path))))
@@ -128,7 +133,7 @@ def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
-            await box.store.create_tenant(Tenant("poor", Quota(stored_bytes=10)))
+            await box.store.tenants.create(Tenant("poor", Quota(stored_bytes=10)))
             await box.importer.submit(asked(net(tmp_path, "first.onnx")))
             source = net(tmp_path)
             attempts: list[tuple[ImportRequest, type[Exception]]] = [
@@ -152,7 +157,7 @@ def test_an_upload_counts_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
             body = net(tmp_path).read_bytes()
-            await box.store.create_tenant(Tenant("harbour", Quota(stored_bytes=len(body) + 5000)))
+            await box.store.tenants.create(Tenant("harbour", Quota(stored_bytes=len(body) + 5000)))
             record = await box.uploads.create("harbour", len(body))
             await box.uploads.append(record.id, 0, stream(body))
             path = await box.uploads.finish(record.id)
@@ -170,11 +175,11 @@ def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
         async with parts(tmp_path / "state") as box:
             source = net(tmp_path)
             quota = Quota(stored_bytes=source.stat().st_size + 5000)
-            await box.store.create_tenant(Tenant("harbour", quota))
+            await box.store.tenants.create(Tenant("harbour", quota))
             job = await done(
                 box, await box.importer.submit(asked(source, tenant="harbour", precisions=(Precision.INT8,)))
             )
-            states = {one.name: one.state for one in (await box.store.model("harbour/net")).variants}
+            states = {one.name: one.state for one in (await box.store.models.get("harbour/net")).variants}
             assert states["fp32"] is VariantState.READY
             assert states["int8"] is VariantState.FAILED
             assert "quota" in job.error
@@ -191,11 +196,11 @@ def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> Non
             box.measure.gate.clear()
             job = await box.importer.submit(asked(net(tmp_path)))
             await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
-            (before,) = (await box.store.model("default/net")).variants
+            (before,) = (await box.store.models.get("default/net")).variants
         async with parts(state) as box:
             ended = await done(box, job)
             assert ended.id == job.id
-            after = (await box.store.model("default/net")).variants
+            after = (await box.store.models.get("default/net")).variants
             assert after[0].content_sha256 == before.content_sha256
             assert after[0].profile is not None
             contents = {one.content_sha256 for one in after}
@@ -215,9 +220,9 @@ def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> No
             job = await box.importer.submit(asked(net(tmp_path), precisions=precisions))
             await box.until(job.id, lambda now: now.stage == "fp16")
         async with parts(state) as box:
-            before = {one.name: one for one in (await box.store.model("default/net")).variants}
+            before = {one.name: one for one in (await box.store.models.get("default/net")).variants}
             await done(box, job)
-            after = {one.name: one for one in (await box.store.model("default/net")).variants}
+            after = {one.name: one for one in (await box.store.models.get("default/net")).variants}
             assert any(name.startswith("fp16") for name in after.keys() - before.keys())
             assert {name: one.content_sha256 for name, one in after.items() if name in before} == {
                 name: one.content_sha256 for name, one in before.items()
@@ -235,7 +240,7 @@ def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
         async with parts(tmp_path / "state") as box:
             request = asked(toys.tiny_add(tmp_path / "add.onnx"), task=TaskSpec(), precisions=(Precision.INT8,))
             job = await done(box, await box.importer.submit(request))
-            variants = {one.name: one for one in (await box.store.model("default/net")).variants}
+            variants = {one.name: one for one in (await box.store.models.get("default/net")).variants}
             assert variants["fp32"].state is VariantState.READY
             assert variants["int8"].state is VariantState.FAILED
             assert variants["int8"].reason in job.error
@@ -286,13 +291,13 @@ def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
             await box.until(running.id, lambda now: now.stage.startswith("fp32 accuracy"))
             waiting = await box.importer.submit(asked(net(tmp_path, "b.onnx", 4), "b"))
             other = await box.importer.submit(asked(net(tmp_path, "c.onnx", 5), "c"))
-            await box.store.delete_model("default/b")
-            await box.store.delete_model("default/a")
+            await box.deletion.delete("default/b")
+            await box.deletion.delete("default/a")
             for job in (running, waiting):
-                assert (await box.store.job(job.id)).state is JobState.CANCELLED
+                assert (await box.store.jobs.get(job.id)).state is JobState.CANCELLED
             box.measure.gate.set()
             await done(box, other)
-            assert [one.name for one in await box.store.models()] == ["c"]
+            assert [one.name for one in await box.store.models.page()] == ["c"]
             assert files_in(box.store.state_dir / "scratch") == []
             assert len(files_in(box.store.state_dir / "blobs")) == 1
 
@@ -304,7 +309,7 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path / "state", options=ImportOptions(jobs_parallel_max=2)) as box:
-            await box.store.create_tenant(Tenant("harbour"))
+            await box.store.tenants.create(Tenant("harbour"))
             box.measure.gate.clear()
             jobs = [
                 await box.importer.submit(asked(net(tmp_path, f"{tenant}.onnx"), tenant=tenant))
@@ -315,10 +320,10 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
             box.measure.gate.set()
             for job in jobs:
                 await done(box, job)
-            models = [await box.store.model(f"{tenant}/net") for tenant in ("default", "harbour")]
+            models = [await box.store.models.get(f"{tenant}/net") for tenant in ("default", "harbour")]
             assert models[0].variants[0].content_sha256 == models[1].variants[0].content_sha256
             assert len(files_in(box.store.state_dir / "blobs")) == 1
-            await box.store.delete_model("default/net")
+            await box.deletion.delete("default/net")
             assert box.store.blobs.path(models[1].variants[0].content_sha256).exists()
 
     asyncio.run(story())
@@ -329,13 +334,13 @@ def test_tenants_take_turns(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
-            await box.store.create_tenant(Tenant("harbour"))
+            await box.store.tenants.create(Tenant("harbour"))
             broken = tmp_path / "broken"
             for name, tenant in (("a", "default"), ("b", "default"), ("c", "default"), ("d", "harbour")):
                 broken.write_bytes(b"broken")
                 await box.importer.submit(asked(broken, name, tenant))
             task = asyncio.create_task(box.importer.run())
-            for job in await box.store.jobs():
+            for job in await box.store.jobs.page():
                 await box.ended(job.id)
             task.cancel()
             await asyncio.wait([task])
@@ -359,7 +364,7 @@ def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
             )
             job = await box.importer.submit(asked(source, task=TaskSpec(), precisions=None))
             await done(box, job)
-            model = await box.store.model("default/net")
+            model = await box.store.models.get("default/net")
             assert (model.task.kind, model.task.labels) == (TaskKind.IMAGE_CLASSIFICATION, ("cat", "dog"))
             assert box.store.blobs.path(model.assets["tokenizer.json"]).read_bytes() == b"{}"
             assert {one.precision for one in model.variants} == {Precision.FP32}
@@ -374,14 +379,14 @@ def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> No
         async with parts(tmp_path / "state") as box:
             await done(box, await box.importer.submit(asked(net(tmp_path))))
             other = net(tmp_path, "other.onnx", seed=9)
-            await done(box, await box.importer.add_own_variant("default", "net", "pruned", other))
-            own = (await box.store.model("default/net")).variants[-1]
+            await done(box, await box.importer.submit(own_variant("pruned", other)))
+            own = (await box.store.models.get("default/net")).variants[-1]
             assert (own.name, own.precision, own.servable) == ("pruned", Precision.OWN, True)
             assert own.profile is not None
             assert own.accuracy is not None
             assert own.accuracy.against == "fp32"
             with pytest.raises(AlreadyExists):
-                await box.importer.add_own_variant("default", "net", "pruned", net(tmp_path, "third.onnx"))
+                await box.importer.submit(own_variant("pruned", net(tmp_path, "third.onnx")))
 
     asyncio.run(story())
 
@@ -392,12 +397,12 @@ def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
             await done(box, await box.importer.submit(asked(net(tmp_path))))
-            before = await box.store.model("default/net")
-            job = await box.importer.add_own_variant("default", "net", "own", toys.tiny_add(tmp_path / "add.onnx"))
+            before = await box.store.models.get("default/net")
+            job = await box.importer.submit(own_variant("own", toys.tiny_add(tmp_path / "add.onnx")))
             ended = await box.ended(job.id)
             assert ended.state is JobState.FAILED
             assert "same inputs as the model: image" in ended.error
-            assert await box.store.model("default/net") == before
+            assert await box.store.models.get("default/net") == before
 
     asyncio.run(story())
 
@@ -409,7 +414,7 @@ def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
         async with parts(tmp_path / "state") as box:
             box.measure.breaks_prepared = True
             await done(box, await box.importer.submit(asked(net(tmp_path))))
-            variant = (await box.store.model("default/net")).variants[0]
+            variant = (await box.store.models.get("default/net")).variants[0]
             assert variant.state is VariantState.READY
             assert variant.profile is not None
             assert not (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
@@ -425,7 +430,7 @@ def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
             box.measure.breaks_all = True
             job = await box.ended((await box.importer.submit(asked(net(tmp_path)))).id)
             assert job.state is JobState.FAILED
-            variants: tuple[Variant, ...] = (await box.store.model("default/net")).variants
+            variants: tuple[Variant, ...] = (await box.store.models.get("default/net")).variants
             assert {one.state for one in variants} == {VariantState.FAILED}
             assert "exit status -11" in variants[0].reason
             assert "exit status -11" in job.error
@@ -440,7 +445,7 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
         state = tmp_path / "state"
         async with parts(state) as box:
             await done(box, await box.importer.submit(asked(net(tmp_path))))
-            before = (await box.store.model("default/net")).variants[0]
+            before = (await box.store.models.get("default/net")).variants[0]
         async with parts(state, processor=replace(CPU, fingerprint="library 2")) as box:
             id = build_id(before.content_sha256, "cpu")
 
@@ -449,7 +454,7 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
 
             await box.settled(is_prepared)
             assert box.measure.profiled
-            assert len(await box.store.jobs()) == 1
+            assert len(await box.store.jobs.page()) == 1
 
     asyncio.run(story())
 
@@ -467,7 +472,7 @@ def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: 
             assert "disk" in job.error
             assert files_in(small_disk / "scratch") == []
             assert files_in(small_disk / "blobs") == []
-            assert await box.store.models() == []
+            assert await box.store.models.page() == []
             ballast.unlink()
             await done(box, await box.importer.submit(asked(toys.conv_net(tmp_path / "small.onnx", 0.1), "small")))
 

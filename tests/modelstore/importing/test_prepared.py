@@ -138,7 +138,7 @@ def test_forms_go_with_their_content(tmp_path: Path) -> None:
             variant = await stored_model(box.store, tmp_path)
             box.builds.put(variant)
             await box.builds.keep(await prepared(box, variant))
-            await box.store.delete_model("default/m")
+            await box.deletion.delete("default/m")
             assert not list((tmp_path / "prepared").rglob("model.onnx"))
             with pytest.raises(LoadFailed):
                 await box.builds.open_build(id_of(variant))

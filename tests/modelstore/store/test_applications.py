@@ -19,18 +19,18 @@ def test_applications_live_and_change(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             await stored_model(box.store, tmp_path)
-            assert await box.store.create_application(DOOR) == DOOR
+            assert await box.store.applications.create(DOOR) == DOOR
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            assert await store.application("default/door") == DOOR
+            assert await store.applications.get("default/door") == DOOR
             changed = replace(DOOR, latency_slo_ms=None, weight=1.0, shared=False)
-            await store.update_application(changed)
-            assert [one.name for one in await store.applications("default")] == ["door", "m"]
-            assert await store.applications("default", limit=1) == [changed]
-            assert [one.name for one in await store.applications("default", after="default/door")] == ["m"]
-            await store.delete_application("default/door")
+            await store.applications.update(changed)
+            assert [one.name for one in await store.applications.page("default")] == ["door", "m"]
+            assert await store.applications.page("default", limit=1) == [changed]
+            assert [one.name for one in await store.applications.page("default", after="default/door")] == ["m"]
+            await store.applications.delete("default/door")
             with pytest.raises(UnknownApplication):
-                await store.application("default/door")
+                await store.applications.get("default/door")
 
     asyncio.run(story())
 
@@ -43,16 +43,16 @@ def test_what_cannot_be_done_to_applications(tmp_path: Path) -> None:
             store = box.store
             await stored_model(store, tmp_path)
             with pytest.raises(AlreadyExists):
-                await store.create_application(replace(DOOR, id="default/m", name="m"))
+                await store.applications.create(replace(DOOR, id="default/m", name="m"))
             with pytest.raises(BadName):
-                await store.create_application(replace(DOOR, name="a/b"))
+                await store.applications.create(replace(DOOR, name="a/b"))
             with pytest.raises(UnknownTenant):
-                await store.create_application(replace(DOOR, id="x/door", tenant="x"))
+                await store.applications.create(replace(DOOR, id="x/door", tenant="x"))
             with pytest.raises(UnknownModel):
-                await store.create_application(replace(DOOR, model_id="default/none"))
+                await store.applications.create(replace(DOOR, model_id="default/none"))
             with pytest.raises(UnknownApplication):
-                await store.update_application(DOOR)
-            assert [one.id for one in await store.applications("default")] == ["default/m"]
+                await store.applications.update(DOOR)
+            assert [one.id for one in await store.applications.page("default")] == ["default/m"]
 
     asyncio.run(story())
 
@@ -64,16 +64,16 @@ def test_others_models_may_be_used_only_while_shared(tmp_path: Path) -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             await stored_model(store, tmp_path)
-            await store.create_tenant(Tenant("harbour"))
+            await store.tenants.create(Tenant("harbour"))
             guest = Application("harbour/door", "harbour", "door", "default/m")
             with pytest.raises(UnknownModel):
-                await store.create_application(guest)
-            await store.update_model("default/m", shared=True)
-            await store.create_application(guest)
-            for attempt in (store.update_model("default/m", shared=False), store.delete_model("default/m")):
+                await store.applications.create(guest)
+            await store.models.update("default/m", shared=True)
+            await store.applications.create(guest)
+            for attempt in (store.models.update("default/m", shared=False), box.deletion.delete("default/m")):
                 with pytest.raises(InUse):
                     await attempt
-            await store.delete_application("harbour/door")
-            assert not (await store.update_model("default/m", shared=False)).shared
+            await store.applications.delete("harbour/door")
+            assert not (await store.models.update("default/m", shared=False)).shared
 
     asyncio.run(story())

@@ -35,9 +35,9 @@ def filled(state: Path, folder: Path) -> None:
 
     async def story() -> None:
         async with parts(state, runs=False) as box:
-            await box.store.create_tenant(Tenant("harbour"))
+            await box.store.tenants.create(Tenant("harbour"))
             key = KeyRecord("k", "harbour", Role.DEVICE, b"x" * 32, NOW)
-            await box.store.create_key(key)
+            await box.store.keys.create(key)
             await stored_model(box.store, folder, body=b"weights" * 1000)
             await stored_variant(box.store, folder, "default/m", "int8", b"small")
             upload = await box.uploads.create("default")
@@ -83,7 +83,7 @@ def test_there_and_back(tmp_path: Path) -> None:
             assert await box.uploads.sweep() != []
             assert (await box.ended("job-default-m")).state is JobState.FAILED
             # Its variants may be measured anew by now, on this machine; they are the same files.
-            assert _files(await box.store.model("default/m")) == _files(before.models[0])
+            assert _files(await box.store.models.get("default/m")) == _files(before.models[0])
 
     asyncio.run(story())
     assert (again / "admin.key").read_text() == "secret"
@@ -101,7 +101,7 @@ def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
             for number in range(10_000):
                 await stored_model(box.store, tmp_path, f"m{number}", str(number).encode() * 1000)
                 if number > 2:
-                    await box.store.delete_model(f"default/m{number - 2}")
+                    await box.deletion.delete(f"default/m{number - 2}")
 
     async def story() -> None:
         running = asyncio.Event()

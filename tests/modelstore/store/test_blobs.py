@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from appliance.domain.errors import LoadFailed, StorageFull
-from appliance.modelstore.store.blobs import Blobs
+from appliance.modelstore.store.blobs import Blobs, ContentDamaged
 
 MIB = 2**20
 
@@ -79,7 +79,7 @@ def test_several_files_are_one_blob(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("files", [("model.onnx",), ("model.onnx", "model.bin")])
 def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]) -> None:
-    """A flipped bit is noticed, the content put away, and whoever listens is told; a second look says it is missing."""
+    """A flipped bit is noticed, the content put away, and the error names it; a second look says it is missing."""
     sources = [written(tmp_path / name, name.encode() * 10) for name in files]
     ref = blobs_in(tmp_path).put(*sources)
     place = tmp_path / "blobs" / ref.sha256[:2] / ref.sha256
@@ -87,12 +87,10 @@ def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]
     body = bytearray(victim.read_bytes())
     body[3] ^= 1
     victim.write_bytes(body)
-    told: list[str] = []
     blobs = blobs_in(tmp_path)
-    blobs.on_damaged = told.append
-    with pytest.raises(LoadFailed, match="damaged"):
+    with pytest.raises(ContentDamaged, match="damaged") as found:
         blobs.path(ref.sha256)
-    assert told == [ref.sha256]
+    assert found.value.build_id == ref.sha256
     assert (tmp_path / "quarantine" / ref.sha256).exists()
     with pytest.raises(LoadFailed, match="missing"):
         blobs.path(ref.sha256)

@@ -99,9 +99,9 @@ def test_a_request_survives_the_database(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            await box.store.accept_import("1", request)
+            await box.store.imports.accept("1", request)
         async with parts(tmp_path, runs=False) as box:
-            ((_job, stored),) = await box.store.unfinished_jobs()
+            ((_job, stored),) = await box.store.jobs.unfinished()
             assert stored == request
 
     asyncio.run(story())

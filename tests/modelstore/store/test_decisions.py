@@ -25,10 +25,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("museum"))
+            await store.tenants.create(Tenant("museum"))
             first, second = decided("default/a", "museum/b"), decided("default/c")
-            await store.add_decisions([first, second], 100)
-            newest, oldest = await store.decisions()
+            await store.decisions.add([first, second], 100)
+            newest, oldest = await store.decisions.page()
             assert newest.id > oldest.id > 0
             assert [replace(record, id=0) for record in (oldest, newest)] == [first, second]
 
@@ -41,17 +41,17 @@ def test_filters_and_paging(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("museum"))
+            await store.tenants.create(Tenant("museum"))
             records = [decided("default/a"), decided("museum/b", "default/a"), decided("museum/b", kind="other")]
-            await store.add_decisions(records, 100)
-            assert len(await store.decisions("museum")) == 2
-            assert len(await store.decisions("default")) == 2
-            assert [r.concerned for r in await store.decisions("museum", application="default/a")] == []
-            assert len(await store.decisions(application="default/a")) == 2
-            assert [r.kind for r in await store.decisions("museum", kind="other")] == ["other"]
+            await store.decisions.add(records, 100)
+            assert len(await store.decisions.page("museum")) == 2
+            assert len(await store.decisions.page("default")) == 2
+            assert [r.concerned for r in await store.decisions.page("museum", application="default/a")] == []
+            assert len(await store.decisions.page(application="default/a")) == 2
+            assert [r.kind for r in await store.decisions.page("museum", kind="other")] == ["other"]
             seen: list[int] = []
             before = None
-            while page := await store.decisions(before=before, limit=1):
+            while page := await store.decisions.page(before=before, limit=1):
                 before = page[0].id
                 seen.append(before)
             assert seen == sorted(seen, reverse=True)
@@ -67,10 +67,10 @@ def test_oldest_go(tmp_path: Path) -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             for i in range(5):
-                await store.add_decisions([decided(f"default/a{i}{k}") for k in range(4)], 10)
-            kept = await store.decisions()
+                await store.decisions.add([decided(f"default/a{i}{k}") for k in range(4)], 10)
+            kept = await store.decisions.page()
             assert [record.id for record in kept] == list(range(20, 10, -1))
-            assert await store.decisions(application="default/a00") == []
+            assert await store.decisions.page(application="default/a00") == []
 
     asyncio.run(story())
 
@@ -81,13 +81,13 @@ def test_tenants_that_went_meanwhile(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("museum"))
-            await store.add_decisions([decided("museum/b")], 100)
-            await store.delete_tenant("museum")
-            await store.add_decisions([decided("museum/b", "default/a")], 100)
-            await store.create_tenant(Tenant("museum"))
-            assert await store.decisions("museum") == []
-            assert [record.concerned for record in await store.decisions()] == [(("default/a", "default"),), ()]
+            await store.tenants.create(Tenant("museum"))
+            await store.decisions.add([decided("museum/b")], 100)
+            await store.tenants.delete("museum")
+            await store.decisions.add([decided("museum/b", "default/a")], 100)
+            await store.tenants.create(Tenant("museum"))
+            assert await store.decisions.page("museum") == []
+            assert [record.concerned for record in await store.decisions.page()] == [(("default/a", "default"),), ()]
 
     asyncio.run(story())
 
@@ -98,8 +98,8 @@ def test_none_is_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.add_decisions([decided("default/a")], 1)
-            await store.add_decisions([], 1)
-            assert len(await store.decisions()) == 1
+            await store.decisions.add([decided("default/a")], 1)
+            await store.decisions.add([], 1)
+            assert len(await store.decisions.page()) == 1
 
     asyncio.run(story())

@@ -17,16 +17,16 @@ def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
             for name in ("old", "new", "open"):
-                await box.store.accept_import(name, ImportRequest("default", name, "unused"))
-            await box.store.withdraw_import("old", "done with", JobState.FAILED)
+                await box.store.imports.accept(name, ImportRequest("default", name, "unused"))
+            await box.store.imports.withdraw("old", "done with", JobState.FAILED)
             box.clock.now += datetime.timedelta(days=2)
-            await box.store.withdraw_import("new", "done with", JobState.FAILED)
+            await box.store.imports.withdraw("new", "done with", JobState.FAILED)
             box.clock.now += datetime.timedelta(days=29)
             await Housekeeping(box.store, box.uploads, jobs_kept_days=30).forget_jobs()
-            assert (await box.store.job("new")).state is JobState.FAILED
-            assert (await box.store.job("open")).state is JobState.QUEUED
+            assert (await box.store.jobs.get("new")).state is JobState.FAILED
+            assert (await box.store.jobs.get("open")).state is JobState.QUEUED
             try:
-                await box.store.job("old")
+                await box.store.jobs.get("old")
             except UnknownJob:
                 return
             raise AssertionError("the old job is still there")

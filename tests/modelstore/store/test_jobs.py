@@ -23,15 +23,15 @@ def test_progress_is_kept_and_never_falls(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            job = await store.accept_import("1", asked())
+            job = await store.imports.accept("1", asked())
             assert (job.state, job.stage, job.percent, job.model_id) == (JobState.QUEUED, "queued", 0.0, "default/m")
-            await store.update_job("1", state=JobState.RUNNING, stage="inspect", percent=40.0)
-            job = await store.update_job("1", percent=30.0, message="going on")
+            await store.jobs.update("1", state=JobState.RUNNING, stage="inspect", percent=40.0)
+            job = await store.jobs.update("1", percent=30.0, message="going on")
             assert (job.state, job.stage, job.percent, job.message) == (JobState.RUNNING, "inspect", 40.0, "going on")
             assert job.updated_at > job.created_at
-            assert await store.job("1") == job
+            assert await store.jobs.get("1") == job
             with pytest.raises(UnknownJob):
-                await store.update_job("2", percent=1.0)
+                await store.jobs.update("2", percent=1.0)
 
     asyncio.run(story())
 
@@ -42,13 +42,13 @@ def test_jobs_are_listed_newest_first(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("harbour"))
+            await store.tenants.create(Tenant("harbour"))
             for id, name, tenant in (("1", "a", "default"), ("2", "b", "default"), ("3", "c", "harbour")):
-                await store.accept_import(id, asked(name, tenant))
-            assert [job.id for job in await store.jobs()] == ["3", "2", "1"]
-            assert [job.id for job in await store.jobs("default", limit=1)] == ["2"]
-            assert [job.id for job in await store.jobs("default", before="2")] == ["1"]
-            assert [job.id for job in await store.jobs(model_id="harbour/c")] == ["3"]
+                await store.imports.accept(id, asked(name, tenant))
+            assert [job.id for job in await store.jobs.page()] == ["3", "2", "1"]
+            assert [job.id for job in await store.jobs.page("default", limit=1)] == ["2"]
+            assert [job.id for job in await store.jobs.page("default", before="2")] == ["1"]
+            assert [job.id for job in await store.jobs.page(model_id="harbour/c")] == ["3"]
 
     asyncio.run(story())
 
@@ -59,7 +59,7 @@ def test_what_is_accepted_takes_its_names_at_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.accept_import("1", asked())
+            await store.imports.accept("1", asked())
             attempts: list[tuple[ImportRequest, type[Exception]]] = [
                 (asked(), AlreadyExists),
                 (ImportRequest("default", "other", "", application="m"), AlreadyExists),
@@ -71,9 +71,9 @@ def test_what_is_accepted_takes_its_names_at_once(tmp_path: Path) -> None:
             ]
             for request, error in attempts:
                 with pytest.raises(error):
-                    await store.accept_import("2", request)
-            assert [job.id for job in await store.jobs()] == ["1"]
-            assert [one.id for one in await store.applications("default")] == ["default/m"]
+                    await store.imports.accept("2", request)
+            assert [job.id for job in await store.jobs.page()] == ["1"]
+            assert [one.id for one in await store.applications.page("default")] == ["default/m"]
 
     asyncio.run(story())
 
@@ -84,9 +84,9 @@ def test_an_import_may_come_without_an_application(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.accept_import("1", ImportRequest("default", "a", "", application=""))
-            await store.accept_import("2", ImportRequest("default", "b", "", application="door", shared=True))
-            (door,) = await store.applications("default")
+            await store.imports.accept("1", ImportRequest("default", "a", "", application=""))
+            await store.imports.accept("2", ImportRequest("default", "b", "", application="door", shared=True))
+            (door,) = await store.applications.page("default")
             assert (door.name, door.model_id, door.shared) == ("door", "default/b", True)
 
     asyncio.run(story())
@@ -98,17 +98,17 @@ def test_an_import_that_brought_nothing_frees_its_name(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.accept_import("1", asked())
+            await store.imports.accept("1", asked())
             box.changes.clear()
-            job = await store.withdraw_import("1", "it is no model")
+            job = await store.imports.withdraw("1", "it is no model")
             assert (job.state, job.error) == (JobState.FAILED, "it is no model")
             assert [(one.kind, one.id) for one in box.changes] == [
                 ("application", "default/m"),
                 ("model", "default/m"),
                 ("job", "1"),
             ]
-            assert await store.withdraw_import("1", "again") == job
-            await store.accept_import("2", asked())
+            assert await store.imports.withdraw("1", "again") == job
+            await store.imports.accept("2", asked())
 
     asyncio.run(story())
 
@@ -120,11 +120,11 @@ def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             for id in ("1", "2", "3"):
-                await store.accept_import(id, asked(f"m{id}"))
-            await store.withdraw_import("1", "failed")
+                await store.imports.accept(id, asked(f"m{id}"))
+            await store.imports.withdraw("1", "failed")
             box.clock.now += timedelta(days=2)
-            await store.withdraw_import("2", "failed")
-            assert await store.forget_jobs(box.clock.now - timedelta(days=1)) == 1
-            assert [job.id for job in await store.jobs()] == ["3", "2"]
+            await store.imports.withdraw("2", "failed")
+            assert await store.jobs.forget(box.clock.now - timedelta(days=1)) == 1
+            assert [job.id for job in await store.jobs.page()] == ["3", "2"]
 
     asyncio.run(story())

@@ -10,6 +10,7 @@ from appliance.domain.catalogue import Accuracy, Model, Tenant
 from appliance.domain.errors import StorageFull, UnknownModel, UnknownVariant
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import VariantState
+from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.store.store import Change
 from tests.modelstore.boxes import MIB, Parts, parts, stored_model, stored_variant
 
@@ -24,15 +25,18 @@ def test_models_are_listed_by_page(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("harbour"))
+            await store.tenants.create(Tenant("harbour"))
             for name, tenant in (("a", "default"), ("b", "default"), ("c", "harbour")):
                 await stored_model(store, tmp_path, name, tenant=tenant)
-            await store.update_model("default/b", shared=True)
-            assert [one.id for one in await store.models()] == ["default/a", "default/b", "harbour/c"]
-            assert [one.id for one in await store.models(limit=2)] == ["default/a", "default/b"]
-            assert [one.id for one in await store.models("harbour")] == ["harbour/c"]
-            assert [one.id for one in await store.models("harbour", with_shared=True)] == ["default/b", "harbour/c"]
-            assert [one.id for one in await store.models("default", after="default/a")] == ["default/b"]
+            await store.models.update("default/b", shared=True)
+            assert [one.id for one in await store.models.page()] == ["default/a", "default/b", "harbour/c"]
+            assert [one.id for one in await store.models.page(limit=2)] == ["default/a", "default/b"]
+            assert [one.id for one in await store.models.page("harbour")] == ["harbour/c"]
+            assert [one.id for one in await store.models.page("harbour", with_shared=True)] == [
+                "default/b",
+                "harbour/c",
+            ]
+            assert [one.id for one in await store.models.page("default", after="default/a")] == ["default/b"]
 
     asyncio.run(story())
 
@@ -48,10 +52,10 @@ def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
             measured = replace(
                 second, accuracy=Accuracy(0.5, "top-1", "labels", 9, "nine cats"), height=224, batch_max=8
             )
-            await store.put_variant(measured)
-            model = await store.model("default/m")
+            await store.models.put_variant(measured)
+            model = await store.models.get("default/m")
             assert [one.name for one in model.variants] == ["fp32", "aaa"]
-            assert model.variants[1] == measured == await store.variant("default/m:aaa")
+            assert model.variants[1] == measured == await store.models.variant("default/m:aaa")
             assert box.changes[-1] == Change("model", "default/m", model)
 
     asyncio.run(story())
@@ -65,13 +69,13 @@ def test_states_follow_the_table(tmp_path: Path) -> None:
             store = box.store
             await stored_model(store, tmp_path)
             id = "default/m:fp32"
-            assert (await store.set_variant_state(id, VariantState.SHELVED, "no use")).reason == "no use"
-            assert (await store.set_variant_state(id, VariantState.READY)).reason == ""
-            await store.set_variant_state(id, VariantState.FAILED, "broken")
+            assert (await store.models.set_variant_state(id, VariantState.SHELVED, "no use")).reason == "no use"
+            assert (await store.models.set_variant_state(id, VariantState.READY)).reason == ""
+            await store.models.set_variant_state(id, VariantState.FAILED, "broken")
             with pytest.raises(AssertionError, match="illegal move"):
-                await store.set_variant_state(id, VariantState.READY)
+                await store.models.set_variant_state(id, VariantState.READY)
             with pytest.raises(UnknownVariant):
-                await store.set_variant_state("default/m:none", VariantState.READY)
+                await store.models.set_variant_state("default/m:none", VariantState.READY)
 
     asyncio.run(story())
 
@@ -81,20 +85,16 @@ def test_content_goes_with_its_last_variant(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            store, gone = box.store, []
-
-            async def removed(contents: object) -> None:
-                gone.append(contents)
-
-            store.on_removed.append(removed)
+            store = box.store
             first = await stored_model(store, tmp_path, "a", b"same")
-            await stored_model(store, tmp_path, "b", b"same")
-            await store.delete_model("default/a")
+            box.builds.put(await stored_model(store, tmp_path, "b", b"same"))
+            assert len(box.builds.unprepared()) == 1
+            await box.deletion.delete("default/a")
             assert blob_files(box) == {first.content_sha256}
-            await store.delete_variant("default/b:fp32")
+            await store.models.delete_variant("default/b:fp32")
             assert blob_files(box) == set()
-            assert gone == [[first.content_sha256]]
-            assert (await store.model("default/b")).variants == ()
+            assert box.builds.unprepared() == []
+            assert (await store.models.get("default/b")).variants == ()
 
     asyncio.run(story())
 
@@ -108,12 +108,12 @@ def test_assets_are_content_too(tmp_path: Path) -> None:
             await stored_model(store, tmp_path, body=b"12345")
             (tmp_path / "tokenizer.json").write_bytes(b"{}")
             staged = store.blobs.stage([tmp_path / "tokenizer.json"])
-            model = await store.put_assets("default/m", {"tokenizer.json": staged})
+            model = await store.models.put_assets("default/m", {"tokenizer.json": staged})
             assert model.assets == {"tokenizer.json": staged.sha256}
-            assert await store.model("default/m") == model
+            assert await store.models.get("default/m") == model
             assert store.blobs.path(staged.sha256).read_bytes() == b"{}"
-            assert await store.stored_bytes("default") == 7
-            await store.delete_model("default/m")
+            assert await store.stored_bytes.of_tenant("default") == 7
+            await box.deletion.delete("default/m")
             assert blob_files(box) == set()
 
     asyncio.run(story())
@@ -124,22 +124,23 @@ def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            store, told, running = box.store, [], asyncio.Event()
+            store, running = box.store, asyncio.Event()
+            told: list[tuple[str, list[tuple[str, object]]]] = []
 
             async def retire(id: str) -> None:
                 told.append((id, [(one.kind, one.value) for one in box.changes]))
                 await running.wait()
 
-            store.on_delete.append(retire)
+            deleting = ModelDeletion(store.models, [retire])
             variant = await stored_model(store, tmp_path)
             box.changes.clear()
-            deletion = asyncio.create_task(store.delete_model("default/m"))
-            again = asyncio.create_task(store.delete_model("default/m"))
+            deletion = asyncio.create_task(deleting.delete("default/m"))
+            again = asyncio.create_task(deleting.delete("default/m"))
             await asyncio.wait([deletion], timeout=0.2)
             assert told == [("default/m", [("application", None), ("model", None)])]
             assert blob_files(box) == {variant.content_sha256}
             with pytest.raises(UnknownModel):
-                await store.model("default/m")
+                await store.models.get("default/m")
             assert (await store.snapshot()).models == []
             running.set()
             await asyncio.gather(deletion, again)
@@ -159,9 +160,8 @@ def test_a_deletion_goes_on_without_its_caller(tmp_path: Path) -> None:
             async def retire(id: str) -> None:
                 await running.wait()
 
-            box.store.on_delete.append(retire)
             await stored_model(box.store, tmp_path)
-            caller = asyncio.create_task(box.store.delete_model("default/m"))
+            caller = asyncio.create_task(ModelDeletion(box.store.models, [retire]).delete("default/m"))
             await asyncio.wait([caller], timeout=0.1)
             caller.cancel()
             await asyncio.wait([caller])
@@ -207,13 +207,13 @@ def test_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> N
         async with parts(small_disk, runs=False) as box:
             store = box.store
             first = await stored_model(store, tmp_path, "a", b"a" * MIB)
-            await store.accept_import("2", ImportRequest("default", "b", ""))
+            await store.imports.accept("2", ImportRequest("default", "b", ""))
             with pytest.raises(StorageFull):
                 await stored_variant(store, tmp_path, "default/b", "fp32", b"b" * 2 * MIB)
             assert blob_files(box) == {first.content_sha256}
-            assert isinstance(await store.model("default/a"), Model)
+            assert isinstance(await store.models.get("default/a"), Model)
             assert store.blobs.path(first.content_sha256).stat().st_size == MIB
-            await store.delete_model("default/a")
+            await box.deletion.delete("default/a")
             await stored_variant(store, tmp_path, "default/b", "fp32", b"b" * 2 * MIB)
 
     asyncio.run(story())

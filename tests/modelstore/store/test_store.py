@@ -11,7 +11,9 @@ from sqlmodel import Session
 from appliance.clock import SystemClock
 from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
 from appliance.domain.errors import InUse, LoadFailed, QuotaExceeded
+from appliance.domain.names import build_id
 from appliance.domain.states import VariantState
+from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.tables import ModelRow
 from tests.modelstore.boxes import parts, stored_model, stored_variant, stream
@@ -72,7 +74,7 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
         else:
             place.write_bytes(b"will be Damaged" if harm == "flip" else b"will")
         async with parts(tmp_path, runs=False) as box:
-            model = await box.store.model("default/m")
+            model = await box.store.models.get("default/m")
             assert model.variants[0].state is VariantState.FAILED
             assert "upload it again" in model.variants[0].reason
             assert model.variants[1] == good
@@ -82,19 +84,20 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
 
 
 def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
-    """A loader thread meets a flipped bit: the load fails, and the variant is marked by way of the event loop."""
+    """A load meets a flipped bit: it fails, and the variant is marked before the load's caller is told."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             variant = await stored_model(box.store, tmp_path, body=b"good")
+            box.builds.put(variant)
             place_of(tmp_path, variant.content_sha256).write_bytes(b"goof")
             with pytest.raises(LoadFailed):
-                await asyncio.to_thread(box.store.blobs.path, variant.content_sha256)
-
-            async def is_marked() -> bool:
-                return (await box.store.variant(variant.id)).state is VariantState.FAILED
-
-            await box.settled(is_marked)
+                await ServedBuilds(box.builds, box.store.models).open_build(build_id(variant.content_sha256, "cpu"))
+            marked = await box.store.models.variant(variant.id)
+            assert (marked.state, marked.reason) == (
+                VariantState.FAILED,
+                "its content on disk is damaged; upload it again",
+            )
 
     asyncio.run(story())
 
@@ -137,7 +140,7 @@ def test_an_acknowledged_deletion_is_finished_at_start(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             variant = await stored_model(box.store, tmp_path)
-            await box.store.database.write(mark)
+            await box.store.records.database.write(mark)
         async with parts(tmp_path, runs=False) as box:
             snapshot = await box.store.snapshot()
             assert (snapshot.models, snapshot.applications) == ([], [])
@@ -152,17 +155,17 @@ def test_stored_bytes_count_each_content_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("harbour", Quota(stored_bytes=100)))
+            await store.tenants.create(Tenant("harbour", Quota(stored_bytes=100)))
             for name in ("a", "b"):
                 await stored_model(store, tmp_path, name, b"x" * 30, tenant="harbour")
             await stored_model(store, tmp_path, "c", b"y" * 500)
-            assert await store.stored_bytes("harbour") == 30
+            assert await store.stored_bytes.of_tenant("harbour") == 30
             await box.uploads.create("harbour", length=40)
-            assert await store.stored_bytes("harbour") == 70
-            await store.require_quota("harbour", 30)
+            assert await store.stored_bytes.of_tenant("harbour") == 70
+            await store.stored_bytes.require("harbour", 30)
             with pytest.raises(QuotaExceeded):
-                await store.require_quota("harbour", 31)
-            await store.require_quota("default", 2**50)
+                await store.stored_bytes.require("harbour", 31)
+            await store.stored_bytes.require("default", 2**50)
 
     asyncio.run(story())
 
@@ -172,10 +175,10 @@ def test_the_resident_set_comes_back_in_order(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            assert await box.store.resident() == []
-            await box.store.save_resident(["a", "b", "c"])
-            await box.store.save_resident(["c", "a"])
+            assert await box.store.residents.load() == []
+            await box.store.residents.save(["a", "b", "c"])
+            await box.store.residents.save(["c", "a"])
         async with parts(tmp_path, runs=False) as box:
-            assert await box.store.resident() == ["c", "a"]
+            assert await box.store.residents.load() == ["c", "a"]
 
     asyncio.run(story())

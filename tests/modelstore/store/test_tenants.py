@@ -25,14 +25,14 @@ def test_tenants_live_and_change(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store, harbour = box.store, Tenant("harbour", Quota(stored_bytes=5))
-            assert await store.create_tenant(harbour) == harbour
-            assert await store.tenant("harbour") == harbour
+            assert await store.tenants.create(harbour) == harbour
+            assert await store.tenants.get("harbour") == harbour
             changed = Tenant("harbour", Quota(memory_share=0.5))
-            await store.update_tenant(changed)
-            assert await store.tenants() == [Tenant("default"), changed]
-            assert await store.tenants(after="default", limit=1) == [changed]
-            await store.delete_tenant("harbour")
-            assert await store.tenants() == [Tenant("default")]
+            await store.tenants.update(changed)
+            assert await store.tenants.page() == [Tenant("default"), changed]
+            assert await store.tenants.page(after="default", limit=1) == [changed]
+            await store.tenants.delete("harbour")
+            assert await store.tenants.page() == [Tenant("default")]
             assert box.changes == [
                 Change("tenant", "harbour", harbour),
                 Change("tenant", "harbour", changed),
@@ -49,18 +49,18 @@ def test_what_cannot_be_done_to_tenants(tmp_path: Path) -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             with pytest.raises(BadName):
-                await store.create_tenant(Tenant("No Good"))
+                await store.tenants.create(Tenant("No Good"))
             with pytest.raises(AlreadyExists):
-                await store.create_tenant(Tenant("default"))
-            for attempt in (store.tenant("x"), store.update_tenant(Tenant("x")), store.delete_tenant("x")):
+                await store.tenants.create(Tenant("default"))
+            for attempt in (store.tenants.get("x"), store.tenants.update(Tenant("x")), store.tenants.delete("x")):
                 with pytest.raises(UnknownTenant):
                     await attempt
-            await store.create_tenant(Tenant("busy"))
+            await store.tenants.create(Tenant("busy"))
             await stored_model(store, tmp_path, tenant="busy")
             for name in ("busy", "default"):
                 with pytest.raises(InUse):
-                    await store.delete_tenant(name)
-            assert {one.name for one in await store.tenants()} == {"default", "busy"}
+                    await store.tenants.delete(name)
+            assert {one.name for one in await store.tenants.page()} == {"default", "busy"}
 
     asyncio.run(story())
 
@@ -72,18 +72,18 @@ def test_a_tenant_takes_keys_and_applications_along(tmp_path: Path) -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             await stored_model(store, tmp_path)
-            await store.update_model("default/m", shared=True)
-            await store.create_tenant(Tenant("harbour"))
-            await store.create_key(key("k1"))
-            await store.create_application(Application("harbour/door", "harbour", "door", "default/m"))
+            await store.models.update("default/m", shared=True)
+            await store.tenants.create(Tenant("harbour"))
+            await store.keys.create(key("k1"))
+            await store.applications.create(Application("harbour/door", "harbour", "door", "default/m"))
             box.changes.clear()
-            await store.delete_tenant("harbour")
+            await store.tenants.delete("harbour")
             assert [(change.kind, change.id, change.value) for change in box.changes] == [
                 ("key", "k1", None),
                 ("application", "harbour/door", None),
                 ("tenant", "harbour", None),
             ]
-            assert await store.all_keys() == []
+            assert await store.keys.all() == []
 
     asyncio.run(story())
 
@@ -93,10 +93,10 @@ def test_keys_come_back_after_a_restart(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            await box.store.create_tenant(Tenant("harbour"))
-            await box.store.create_key(key("k1"))
+            await box.store.tenants.create(Tenant("harbour"))
+            await box.store.keys.create(key("k1"))
         async with parts(tmp_path, runs=False) as box:
-            assert await box.store.key("k1") == key("k1")
+            assert await box.store.keys.get("k1") == key("k1")
             assert (await box.store.snapshot()).keys == [key("k1")]
 
     asyncio.run(story())
@@ -108,20 +108,20 @@ def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
-            await store.create_tenant(Tenant("harbour"))
+            await store.tenants.create(Tenant("harbour"))
             for id in ("k1", "k2", "k3"):
-                await store.create_key(key(id))
-            await store.create_key(key("other", "default"))
-            assert [one.id for one in await store.keys("harbour", limit=2)] == ["k1", "k2"]
-            assert [one.id for one in await store.keys("harbour", after="k2")] == ["k3"]
+                await store.keys.create(key(id))
+            await store.keys.create(key("other", "default"))
+            assert [one.id for one in await store.keys.page("harbour", limit=2)] == ["k1", "k2"]
+            assert [one.id for one in await store.keys.page("harbour", after="k2")] == ["k3"]
             with pytest.raises(AlreadyExists):
-                await store.create_key(key("k1"))
+                await store.keys.create(key("k1"))
             with pytest.raises(UnknownTenant):
-                await store.create_key(key("k9", "nobody"))
-            await store.revoke_key("k2")
-            for attempt in (store.revoke_key("k2"), store.key("k2")):
+                await store.keys.create(key("k9", "nobody"))
+            await store.keys.revoke("k2")
+            for attempt in (store.keys.revoke("k2"), store.keys.get("k2")):
                 with pytest.raises(UnknownKey):
                     await attempt
-            assert [one.id for one in await store.all_keys()] == ["k1", "k3", "other"]
+            assert [one.id for one in await store.keys.all()] == ["k1", "k3", "other"]
 
     asyncio.run(story())

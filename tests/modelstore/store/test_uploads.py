@@ -201,7 +201,7 @@ def test_the_quota_counts_what_is_announced(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            await box.store.create_tenant(Tenant("harbour", Quota(stored_bytes=100)))
+            await box.store.tenants.create(Tenant("harbour", Quota(stored_bytes=100)))
             await stored_model(box.store, tmp_path, body=b"x" * 30, tenant="harbour")
             announced = await box.uploads.create("harbour", 50)
             with pytest.raises(QuotaExceeded):

@@ -26,7 +26,7 @@ class Shelf:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def add_decisions(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
         await self.gate.wait()
         if self.is_full:
             raise StorageFull()

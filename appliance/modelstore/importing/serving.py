@@ -1,0 +1,26 @@
+"""Builds as serving opens them: damage that a load finds is written down, so that people see which variant needs to be uploaded again."""
+
+from appliance.domain.hardware import PreparedForm
+from appliance.log import get as get_log
+from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.store.blobs import ContentDamaged
+from appliance.modelstore.store.models import Models
+
+log = get_log("store")
+
+
+class ServedBuilds:
+    """Port `VariantSource` over the table of builds."""
+
+    def __init__(self, builds: Builds, models: Models) -> None:
+        self._builds = builds
+        self._models = models
+
+    async def open_build(self, build_id: str) -> PreparedForm:
+        """As `Builds.open_build`. Raises: LoadFailed."""
+        try:
+            return await self._builds.open_build(build_id)
+        except ContentDamaged as damage:
+            log.error("content damaged", sha256=damage.build_id)
+            await self._models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")
+            raise

@@ -1,0 +1,76 @@
+"""Keys in the store: who may open the box, as whom, and until when."""
+
+from sqlmodel import Session, col, select
+
+from appliance.domain.access import KeyRecord
+from appliance.domain.errors import AlreadyExists, UnknownKey
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records
+from appliance.modelstore.store.tables import KeyRow
+from appliance.modelstore.store.tenants import tenant_row
+
+
+class Keys:
+    """Keys by id; of the key itself only its SHA-256 is kept."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def create(self, key: KeyRecord) -> KeyRecord:
+        """Raises: UnknownTenant, AlreadyExists."""
+
+        def work(session: Session) -> tuple[KeyRecord, Changes]:
+            tenant_row(session, key.tenant)
+            same = select(KeyRow.id).where((KeyRow.id == key.id) | (KeyRow.sha256 == key.sha256))
+            if session.exec(same).first() is not None:
+                raise AlreadyExists(name=key.id)
+            session.add(
+                KeyRow(
+                    id=key.id,
+                    tenant=key.tenant,
+                    role=key.role.value,
+                    sha256=key.sha256,
+                    applications=key.applications,
+                    created_at=key.created_at,
+                    expires_at=key.expires_at,
+                    label=key.label,
+                )
+            )
+            return key, [Change("key", key.id, key)]
+
+        return await self._records.write(work)
+
+    async def get(self, id: str) -> KeyRecord:
+        """Raises: UnknownKey."""
+
+        def work(session: Session) -> KeyRecord:
+            row = session.get(KeyRow, id)
+            if row is None:
+                raise UnknownKey(name=id)
+            return row.to_key()
+
+        return await self._records.read(work)
+
+    async def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[KeyRecord]:
+        """Keys of a tenant by id, those after `after`."""
+        query = (
+            select(KeyRow).where(KeyRow.tenant == tenant, col(KeyRow.id) > after).order_by(col(KeyRow.id)).limit(limit)
+        )
+        return await self._records.read(lambda session: [row.to_key() for row in session.exec(query)])
+
+    async def all(self) -> list[KeyRecord]:
+        """Every key of the box, by id."""
+        return await self._records.read(
+            lambda session: [row.to_key() for row in session.exec(select(KeyRow).order_by(col(KeyRow.id)))]
+        )
+
+    async def revoke(self, id: str) -> None:
+        """Raises: UnknownKey."""
+
+        def work(session: Session) -> tuple[None, Changes]:
+            row = session.get(KeyRow, id)
+            if row is None:
+                raise UnknownKey(name=id)
+            session.delete(row)
+            return None, [Change("key", id, None)]
+
+        await self._records.write(work)
