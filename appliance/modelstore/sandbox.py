@@ -8,12 +8,11 @@ import ctypes
 import errno
 import os
 import resource
-import signal
 from dataclasses import dataclass
 
+from appliance.child import die_with_parent
 from appliance.domain.errors import ApplianceError, BadModel, StorageFull
 
-PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 CPU_GRACE_S = 5
 """Between SIGXCPU, which ends the process with a plain cause, and SIGKILL, for one that ignores it."""
@@ -40,9 +39,8 @@ def enter(limits: ChildLimits, parent: int) -> None:
 
     Raises: SystemExit when the parent is gone already.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    die_with_parent()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit("the parent has ended")
     os.umask(0o077)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from appliance.domain.catalogue import TaskSpec, TensorSpec, Variant
+from appliance.domain.catalogue import TaskSpec, Variant
 from appliance.domain.hardware import MeasureCase
-from appliance.tasks.datatypes import dtype_of
+from appliance.tasks.synthetic import synthetic_tensor
 
 Axes = Mapping[str, tuple[str, ...]]
 """Role of each axis of each input: batch, channel, height, width, sequence, or empty."""
@@ -40,12 +40,11 @@ def inputs(variant: Variant, axes: Axes, task: TaskSpec, batch: int, length: int
     """Tensors for all inputs."""
     rng = np.random.default_rng(SEED)
     sizes = {"batch": batch, "channel": 3, "sequence": length} | _sides(variant, axes, task)
-    states = {state.input for state in task.state}
     made: dict[str, np.ndarray] = {}
     for tensor in variant.inputs:
         roles = axes.get(tensor.name, ("",) * len(tensor.shape))
         shape = [dim if dim >= 0 else sizes.get(role, length) for dim, role in zip(tensor.shape, roles, strict=True)]
-        made[tensor.name] = _tensor(tensor, shape, task, rng, is_state=tensor.name in states)
+        made[tensor.name] = synthetic_tensor(tensor, shape, roles, task, rng)
     return made
 
 
@@ -70,21 +69,3 @@ def _sides(variant: Variant, axes: Axes, task: TaskSpec) -> dict[str, int]:
     usual = WIDTH_OF_LINES if "height" not in free else SIDE
     width = variant.width or (image and image.width) or usual
     return {"height": height, "width": width}
-
-
-def _tensor(
-    tensor: TensorSpec, shape: list[int], task: TaskSpec, rng: np.random.Generator, *, is_state: bool
-) -> np.ndarray:
-    dtype = dtype_of(tensor.datatype)
-    if tensor.name in task.constants:
-        return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
-    if is_state:
-        return np.zeros(shape, dtype)
-    if tensor.datatype == "BYTES":
-        return np.full(shape, "text", dtype)
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    name = tensor.name.lower()
-    if "type" in name or "segment" in name:
-        return np.zeros(shape, dtype)
-    return np.ones(shape, dtype) if "mask" in name or dtype.kind == "b" else rng.integers(1, 100, shape).astype(dtype)

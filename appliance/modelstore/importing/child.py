@@ -5,18 +5,17 @@ order and reads JSON lines. The child has its own process group, a scrubbed envi
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, Unpack, overload
 
 import appliance
+from appliance.child import Ended, run_child
 from appliance.domain import errors
 from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
 from appliance.modelstore.orders import (
@@ -53,8 +52,6 @@ class How(TypedDict):
 
 
 STAGES_PROGRAM = "appliance.modelstore.stages.program"
-LINE_BYTES_MAX = 16 * 2**20
-STDERR_TAIL_BYTES = 8192
 PACKAGE_PARENT = str(Path(appliance.__file__).resolve().parents[1])
 
 
@@ -111,71 +108,48 @@ class _Child:
         self.limits = limits
         self.on_progress = on_progress
         self.answer: dict[str, Any] | None = None
-        self.stderr_tail = b""
 
     async def run(self, program: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-s", "-m", program, self.stage),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=folder,
-            env=_environment(folder),
-            start_new_session=True,
-            limit=LINE_BYTES_MAX,
-        )
+        limits = {name: getattr(self.limits, name) for name in self.limits.__dataclass_fields__}
+        order = json.dumps({"order": arguments, "limits": limits, "parent": os.getpid()}).encode()
         try:
-            async with asyncio.timeout(self.limits.wall_s):
-                await asyncio.gather(
-                    self._write(process, arguments), self._read_answer(process), self._read_stderr(process)
-                )
-                await process.wait()
+            ended = await run_child(
+                program,
+                [self.stage],
+                order,
+                wall_s=self.limits.wall_s,
+                on_line=self._take,
+                folder=folder,
+                environment=_environment(folder),
+            )
         except TimeoutError:
             raise _refusal(self.stage, f"took longer than {self.limits.wall_s:.0f} s") from None
         except ValueError:  # a line beyond the limit, or no JSON: the child no longer runs our program
             raise _refusal(self.stage, BROKEN) from None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.shield(process.wait())
-        return self._result(process.returncode or 0)
+        return self._result(ended)
 
-    async def _write(self, process: asyncio.subprocess.Process, arguments: Mapping[str, Any]) -> None:
-        assert process.stdin is not None
-        limits = {name: getattr(self.limits, name) for name in self.limits.__dataclass_fields__}
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died already; its exit status says why
-            process.stdin.write(json.dumps({"order": arguments, "limits": limits, "parent": os.getpid()}).encode())
-            await process.stdin.drain()
-            process.stdin.close()
+    def _take(self, line: bytes) -> None:
+        """Raises: ValueError for what is no message of ours."""
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError(message)
+        if "progress" not in message:
+            self.answer = message
+        elif self.on_progress is not None:
+            self.on_progress(min(1.0, max(0.0, float(message["progress"]))), str(message.get("message", ""))[:200])
 
-    async def _read_answer(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            message = json.loads(line)
-            if not isinstance(message, dict):
-                raise ValueError(message)
-            if "progress" not in message:
-                self.answer = message
-            elif self.on_progress is not None:
-                self.on_progress(min(1.0, max(0.0, float(message["progress"]))), str(message.get("message", ""))[:200])
-
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        while block := await process.stderr.read(STDERR_TAIL_BYTES):
-            self.stderr_tail = (self.stderr_tail + block)[-STDERR_TAIL_BYTES:]
-
-    def _result(self, status: int) -> dict[str, Any]:
+    def _result(self, ended: Ended) -> dict[str, Any]:
         answer = self.answer or {}
         if "error" in answer:
             raise _typed(answer["error"]) or _refusal(self.stage, BROKEN)
         result = answer.get("result")
         if isinstance(result, dict):
             return result
-        raise _refusal(self.stage, self._cause(status))
+        raise _refusal(self.stage, self._cause(ended))
 
-    def _cause(self, status: int) -> str:
+    def _cause(self, ended: Ended) -> str:
         """Why a child ended without an answer, for the tenant."""
-        tail = self.stderr_tail.decode(errors="replace")
+        tail, status = ended.stderr, ended.status
         if "bad_alloc" in tail or "MemoryError" in tail:
             return memory_reason(self.limits)
         if -status == signal.SIGXCPU:

@@ -1,7 +1,4 @@
-"""Inputs for trial runs: what each axis means, and synthetic tensors that a model of that interface accepts.
-
-Pictures are smooth noise in the range that the task's pre-processing gives, token ids are small, masks are ones, states zeros.
-"""
+"""Inputs for trial runs: what each axis of a graph's inputs means, and which sizes are worth trying."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +9,7 @@ import onnx
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.modelstore.orders import Extent
 from appliance.modelstore.stages import graph as facts
-from appliance.tasks.datatypes import dtype_of
+from appliance.tasks.synthetic import synthetic_tensor
 
 BATCH_SYMBOLS = frozenset({"n", "b", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
 SIDES = (224, 320, 256, 640, 128, 64)
@@ -81,48 +78,12 @@ def synthetic(
 ) -> dict[str, np.ndarray]:
     """Tensors for all inputs."""
     rng = np.random.default_rng(seed)
-    return {tensor.name: _tensor(tensor, axes[tensor.name], task, extent, rng) for tensor in inputs}
-
-
-def _tensor(
-    tensor: TensorSpec, roles: tuple[str, ...], task: TaskSpec, extent: Extent, rng: np.random.Generator
-) -> np.ndarray:
     sizes = {"batch": extent.batch, "height": extent.height, "width": extent.width, "channel": 3}
-    shape = [dim if dim >= 0 else sizes.get(role, extent.length) for dim, role in zip(tensor.shape, roles, strict=True)]
-    dtype = dtype_of(tensor.datatype)
-    if tensor.name in task.constants:
-        return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
-    if tensor.name in {state.input for state in task.state}:
-        return np.zeros(shape, dtype)
-    if tensor.datatype == "BYTES":
-        return np.full(shape, "text", dtype)
-    if {"height", "width"} <= set(roles):
-        return _picture(shape, roles, task.image or ImageSpec(), dtype, rng)
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return _integers(tensor.name.lower(), shape, rng).astype(dtype)
-
-
-def _integers(name: str, shape: list[int], rng: np.random.Generator) -> np.ndarray:
-    if "mask" in name:
-        return np.ones(shape, np.int64)
-    if "type" in name or "segment" in name:
-        return np.zeros(shape, np.int64)
-    return rng.integers(1, 100, shape)
-
-
-def _picture(
-    shape: list[int], roles: tuple[str, ...], image: ImageSpec, dtype: np.dtype[np.generic], rng: np.random.Generator
-) -> np.ndarray:
-    """Blocks of noise of several sizes: closer to what a convolution net sees than white noise."""
-    channel, height, width = roles.index("channel"), shape[roles.index("height")], shape[roles.index("width")]
-    pixels = np.zeros((shape[0], shape[channel], height, width))
-    for block in (1, 4, 16, 64):
-        coarse = rng.uniform(0, 255, (shape[0], shape[channel], -(-height // block), -(-width // block)))
-        pixels += coarse.repeat(block, 2).repeat(block, 3)[:, :, :height, :width] / 4
-    if dtype.kind in "iu":
-        scaled = np.rint(pixels)
-    else:
-        mean, std = (np.resize(np.asarray(row), shape[channel]).reshape(1, -1, 1, 1) for row in (image.mean, image.std))
-        scaled = (pixels - mean) / std
-    return np.ascontiguousarray(np.moveaxis(scaled, 1, channel)).astype(dtype)
+    made: dict[str, np.ndarray] = {}
+    for tensor in inputs:
+        roles = axes[tensor.name]
+        shape = [
+            dim if dim >= 0 else sizes.get(role, extent.length) for dim, role in zip(tensor.shape, roles, strict=True)
+        ]
+        made[tensor.name] = synthetic_tensor(tensor, shape, roles, task, rng)
+    return made

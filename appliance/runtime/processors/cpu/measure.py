@@ -5,11 +5,9 @@ output. Sizes are ΔPss (mapped weights make RSS lie), the peak is the high-wate
 """
 
 import asyncio
-import ctypes
 import gc
 import json
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from appliance.child import die_with_parent, run_child
 from appliance.clock import SystemClock
 from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.errors import LoadFailed, RunFailed
@@ -29,7 +28,6 @@ from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is the build's own."""
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
-_PR_SET_PDEATHSIG = 1
 _CLOCK = SystemClock()
 
 
@@ -72,31 +70,22 @@ class ChildMeasure:
         return Profile(processor=processor, latencies=latencies, **answer)
 
     async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
+        lines: list[bytes] = []
         async with self._turn:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "appliance.runtime.processors.cpu.measure",
-                str(self._nice),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
             try:
-                async with asyncio.timeout(self._wall_s):
-                    out, err = await process.communicate(json.dumps(order).encode())
+                ended = await run_child(
+                    "appliance.runtime.processors.cpu.measure",
+                    [str(self._nice)],
+                    json.dumps(order).encode(),
+                    wall_s=self._wall_s,
+                    on_line=lines.append,
+                )
             except TimeoutError:
                 raise LoadFailed(build_id=build_id, reason=f"measuring took longer than {self._wall_s:g} s") from None
-            finally:
-                if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    await process.wait()
-        if process.returncode != 0:
-            reason = err.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+        if ended.status != 0:
+            reason = ended.stderr.strip().splitlines()[-1:] or [f"exit status {ended.status}"]
             raise LoadFailed(build_id=build_id, reason=f"measuring failed: {reason[0][:300]}")
-        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(lines[-1])
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
@@ -115,8 +104,7 @@ def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
 
 def main() -> None:
     """One order in, one answer out."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     os.nice(int(sys.argv[1]))
     order = json.loads(sys.stdin.read())
     set_up()

@@ -1,0 +1,54 @@
+"""Synthetic tensors that a network of a known interface accepts: for trial runs at import, for profiling and for replayed load.
+
+Pictures are smooth noise in the range that the task's pre-processing gives, token ids are small, masks are ones, states zeros.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
+from appliance.tasks.datatypes import dtype_of
+
+
+def synthetic_tensor(
+    tensor: TensorSpec, shape: Sequence[int], roles: Sequence[str], task: TaskSpec, rng: np.random.Generator
+) -> np.ndarray:
+    """One input of `shape`. `roles`: batch, channel, height, width, sequence, or empty, an axis each; () where they are unknown."""
+    dtype = dtype_of(tensor.datatype)
+    if tensor.name in task.constants:
+        return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
+    if tensor.name in {state.input for state in task.state}:
+        return np.zeros(shape, dtype)
+    if tensor.datatype == "BYTES":
+        return np.full(shape, "text", dtype)
+    if {"channel", "height", "width"} <= set(roles):
+        return _picture(shape, roles, task.image or ImageSpec(), dtype, rng)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return np.ones(shape, dtype) if dtype.kind == "b" else _integers(tensor.name.lower(), shape, rng).astype(dtype)
+
+
+def _integers(name: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    if "mask" in name:
+        return np.ones(shape, np.int64)
+    if "type" in name or "segment" in name:
+        return np.zeros(shape, np.int64)
+    return rng.integers(1, 100, shape)
+
+
+def _picture(
+    shape: Sequence[int], roles: Sequence[str], image: ImageSpec, dtype: np.dtype[np.generic], rng: np.random.Generator
+) -> np.ndarray:
+    """Blocks of noise of several sizes: closer to what a convolution net sees than white noise."""
+    channel, height, width = roles.index("channel"), shape[roles.index("height")], shape[roles.index("width")]
+    pixels = np.zeros((shape[0], shape[channel], height, width))
+    for block in (1, 4, 16, 64):
+        coarse = rng.uniform(0, 255, (shape[0], shape[channel], -(-height // block), -(-width // block)))
+        pixels += coarse.repeat(block, 2).repeat(block, 3)[:, :, :height, :width] / 4
+    if dtype.kind in "iu":
+        scaled = np.rint(pixels)
+    else:
+        mean, std = (np.resize(np.asarray(row), shape[channel]).reshape(1, -1, 1, 1) for row in (image.mean, image.std))
+        scaled = (pixels - mean) / std
+    return np.ascontiguousarray(np.moveaxis(scaled, 1, channel)).astype(dtype)
