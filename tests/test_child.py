@@ -61,7 +61,7 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         with pytest.raises(TimeoutError):
             await run_child(
-                "ordered", ["hang"], b"{}", wall_s=5, on_line=take, folder=tmp_path, environment=environment
+                "ordered", ["hang"], b"{}", wall_s=8, on_line=take, folder=tmp_path, environment=environment
             )
 
     asyncio.run(story())

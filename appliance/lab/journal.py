@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from appliance.domain.events import EventSink
 from appliance.lab.loop import START_NS, VirtualClock
-from appliance.runtime.ports import EventSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the importer needs from others. `app` fills both; the shapes are those of `runtime.ports`, which this package may not import."""
+"""What the importer needs from the processors, which this package may not import: `app` fills it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,9 +20,3 @@ class Measure(Protocol):
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
         """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed a check."""
         ...
-
-
-class EventSink(Protocol):
-    """Takes events for `/v1/events`, logs and tests; never blocks."""
-
-    def emit(self, event: str, **facts: object) -> None: ...

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
+from appliance.domain.events import EventSink
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.memory import Trend
@@ -13,7 +14,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import Breathing
-from appliance.runtime.ports import DecisionSink, EventSink, Processor, VariantSource
+from appliance.runtime.ports import DecisionSink, Processor, VariantSource
 from appliance.runtime.residency.arbiter import RoomByApplication
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Background, Forecasting

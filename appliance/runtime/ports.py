@@ -1,14 +1,13 @@
 """What the engine needs from others, declared by the side that calls.
 
 Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever
-emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`.
+emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
-from appliance.domain.catalogue import Profile
-from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 
 
@@ -58,28 +57,7 @@ class VariantSource(Protocol):
         ...
 
 
-class Measure(Protocol):
-    """Measures one build in a process of its own, with the same processor and options as serving."""
-
-    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
-        """Resident and peak bytes (ΔPss), load times with cold and warm page cache, latency by batch.
-
-        Raises: LoadFailed, RunFailed.
-        """
-        ...
-
-    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
-        """Write the prepared form of the ONNX file `source` into `target_dir`; None when this processor has none or it failed a check."""
-        ...
-
-
 class DecisionSink(Protocol):
     """Takes decisions with their inputs; never blocks."""
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None: ...
-
-
-class EventSink(Protocol):
-    """Takes events for `/v1/events`, logs and tests; never blocks."""
-
-    def emit(self, event: str, **facts: object) -> None: ...

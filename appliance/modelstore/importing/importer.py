@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.errors import ApplianceError, BadInput
+from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
@@ -23,7 +24,7 @@ from appliance.modelstore.importing.profiling import profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
-from appliance.modelstore.ports import EventSink, Measure
+from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
 from appliance.modelstore.store.store import Store
 

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+from appliance.domain.events import EventSink
 from appliance.domain.jobs import JobRecord
 from appliance.domain.states import JobState
-from appliance.modelstore.ports import EventSink
 from appliance.modelstore.store.store import Store
 
 STEP_PERCENT = 2.0

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import CeilingReached, OutOfMemory, ShuttingDown
+from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
@@ -13,7 +14,7 @@ from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.room import Holding, Replacement, ResidentBuild, RoomPlan, RoomPolicy, RoomProblem
 from appliance.runtime.memory.unloads import Departures
-from appliance.runtime.ports import DecisionSink, EventSink
+from appliance.runtime.ports import DecisionSink
 
 _S = ResidencyState
 _FOREVER = 1 << 62

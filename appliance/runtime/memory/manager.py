@@ -11,6 +11,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import ShuttingDown
+from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
@@ -19,7 +20,7 @@ from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.loads import FullFor, Intake
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPolicy
 from appliance.runtime.memory.unloads import Departures
-from appliance.runtime.ports import DecisionSink, EventSink
+from appliance.runtime.ports import DecisionSink
 
 _S = ResidencyState
 

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 
 from appliance.clock import NS_PER_S, Clock
+from appliance.domain.events import EventSink
 from appliance.policies.forecast.memory import MemoryForecaster, MemorySample
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.ports import EventSink
 
 _SAMPLES = 64
 _STEP_BYTES = 16 * 2**20

@@ -2,12 +2,12 @@
 
 import asyncio
 
+from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.ports import EventSink
 
 _S = ResidencyState
 

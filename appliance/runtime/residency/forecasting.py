@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
+from appliance.domain.events import EventSink
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.choice import Choice, choose
-from appliance.runtime.ports import EventSink
 from appliance.runtime.residency.demand import Expectation, Expectations
 
 Background = Callable[[Callable[[], Choice]], Awaitable[Choice]]

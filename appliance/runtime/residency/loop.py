@@ -11,11 +11,11 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
+from appliance.domain.events import EventSink
 from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
-from appliance.runtime.ports import EventSink
 from appliance.runtime.residency.arbiter import RoomByApplication
 from appliance.runtime.residency.demand import Expectations, window_load_ns
 from appliance.runtime.residency.groups import Zoo, Zoos
