@@ -1,12 +1,13 @@
 """Warm share of a real box: seven real networks in 40 % of their full-precision size, mixed traffic, the default policy against `lru`.
 
-Asked: at least 0.97, and at least 0.2 more than with `lru`. Rates are 0.1 to 5 requests a second; every policy starts with an empty memory and may
-fill it before the first request.
+Asked: at least 0.97; and that the lab, given the box's own scenario, differs from the box by at most 3 points in warm share, cold share and utility.
+Rates are 0.1 to 5 requests a second; every policy starts with an empty memory and may fill it before the first request.
 """
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from appliance.policies.residency import DEFAULT
 from tests.benchmarks import _subjects as subjects
@@ -48,13 +49,26 @@ def _measure(state: Path, path: Path, budget: int, policy: str) -> None:
     for where, side in (("box", real), ("lab", lab)):
         print(
             f"{policy:8} {where} warm {side['warm'] / side['requests']:.4f} of {side['requests']} "
-            f"(cold {side['cold']}, failed {side['failed']}, dropped {side['dropped']})  accuracy {side['accuracy_mean']:.2f}  "
+            f"(cold {side['cold']}, failed {side['failed']}, dropped {side['dropped']})  "
+            f"accuracy {side['accuracy_mean']:.2f}, utility {side['utility']:.2f}  "
             f"loads {side['loads']}, replacements {side['replacements']}, evictions {side['evictions']}  "
             f"P99 {side['latency_ms']['p99']:.1f} ms",
             flush=True,
         )
+    differences = {name: f"{value - _points(lab)[name]:+.2f}" for name, value in _points(real).items()}
+    print(f"         box - lab in points: {differences}")
     cold = {n: f"{r['cold']}/{r['requests']}" for n, r in real["applications"].items() if r["cold"] or r["failed"]}
     print(f"         cold by application on the box: {cold}")
+
+
+def _points(side: dict[str, Any]) -> dict[str, float]:
+    """Warm and cold share in per cent; the utility is in points of per cent already."""
+    requests = side["requests"]
+    return {
+        "warm": 100 * side["warm"] / requests,
+        "cold": 100 * (side["cold"] + side["failed"] + side["dropped"]) / requests,
+        "utility": side["utility"],
+    }
 
 
 if __name__ == "__main__":
