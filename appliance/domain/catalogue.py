@@ -150,6 +150,8 @@ class Variant:
     reason: str = ""
     """Why it is shelved or failed."""
     batch_max: int = 1
+    number: int = 0
+    """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""
 
     @property
     def servable(self) -> bool:

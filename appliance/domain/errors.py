@@ -170,11 +170,10 @@ class BadInput(ApplianceError):
 class BadName(BadInput):
     what: str
     name: str
+    rule: str = "use 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
 
     def message(self) -> str:
-        return (
-            f"{self.name!r} is no name for a {self.what}: use 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
-        )
+        return f"{self.name!r} is no name for a {self.what}: {self.rule}"
 
     __hash__ = Exception.__hash__
 

@@ -20,6 +20,16 @@ def checked_name(text: str, what: str) -> str:
     return text
 
 
+def checked_variant_name(text: str) -> str:
+    """Return `text` when a new variant may be called so: a number alone would be taken for a version of `/v2`.
+
+    Raises: BadName.
+    """
+    if checked_name(text, "variant").isdecimal():
+        raise BadName(what="variant", name=text, rule="a number alone is a version; add a letter")
+    return text
+
+
 def model_id(tenant: str, name: str) -> str:
     """`tenant/name`, for a model and for an application alike."""
     return f"{tenant}/{name}"

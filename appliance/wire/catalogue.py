@@ -111,6 +111,8 @@ class VariantShape(Shape):
     """One concrete build of a model: precision × input size."""
 
     name: str = Field(examples=["int8-320x416"])
+    number: int = Field(0, examples=[3])
+    """Its number within the model: what `/v2` calls its version. 0 = from a box that does not number yet."""
     precision: Precision
     state: VariantState
     """making → ready; shelved: servable when named, but of no use by itself; failed."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadName
-from appliance.domain.names import application_id, build_id, checked_name, model_id, variant_id
+from appliance.domain.names import application_id, build_id, checked_name, checked_variant_name, model_id, variant_id
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789._-"
 
@@ -22,6 +22,15 @@ def test_others_are_refused(text: str) -> None:
     with pytest.raises(BadName) as caught:
         checked_name(text, "model")
     assert "no name for a model" in str(caught.value)
+
+
+def test_a_number_alone_names_no_variant() -> None:
+    """`/v2` knows a variant by name and by number; the two must not be mixed up."""
+    assert checked_variant_name("2x") == "2x"
+    with pytest.raises(BadName, match="'2' is no name for a variant: a number alone is a version"):
+        checked_variant_name("2")
+    with pytest.raises(BadName, match="use 1 to 63"):
+        checked_variant_name("Big")
 
 
 def test_refused_name_is_cut() -> None:

@@ -35,7 +35,7 @@ from appliance.domain.errors import (
     UnknownVariant,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
-from appliance.domain.names import checked_name, variant_id
+from appliance.domain.names import checked_variant_name, variant_id
 from appliance.wire.catalogue import ModelShape, ModelSummary, VariantShape
 from appliance.wire.jobs import JobShape
 from appliance.wire.shape import Deleted, Page
@@ -179,7 +179,7 @@ async def create_variant(
             source=str(source.path),
             file_name=source.file_name,
             task=found.task,
-            variant=checked_name(form.fields.get("name", ""), "variant"),
+            variant=checked_variant_name(form.fields.get("name", "")),
         )
         job = await _submit(box, order, form.fields.get("upload"))
     return _accepted(response, job)

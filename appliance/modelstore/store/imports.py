@@ -5,7 +5,7 @@ from sqlmodel import Session, select
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists
 from appliance.domain.jobs import ImportRequest, JobRecord
-from appliance.domain.names import application_id, checked_name, model_id, variant_id
+from appliance.domain.names import application_id, checked_name, checked_variant_name, model_id, variant_id
 from appliance.domain.states import JOB_MOVES, JobState, move
 from appliance.modelstore.store.applications import add_application
 from appliance.modelstore.store.contents import Contents
@@ -35,7 +35,7 @@ class Imports:
             if request.variant is None:
                 changes = self._accept_model(session, request)
             else:
-                _check_variant(session, model, checked_name(request.variant, "variant"))
+                _check_variant(session, model, checked_variant_name(request.variant))
                 changes = []
             row = new_job_row(id, model, request, now)
             session.add(row)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from appliance.domain.catalogue import Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
@@ -10,7 +10,7 @@ from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
 from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records
-from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantRow
+from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantNumberRow, VariantRow
 from appliance.modelstore.store.tenants import tenant_row
 
 
@@ -26,7 +26,7 @@ def load_models(session: Session, rows: Iterable[ModelRow]) -> list[Model]:
     """Rows with their variants, in three statements."""
     rows = list(rows)
     variants: dict[str, list[Variant]] = {row.id: [] for row in rows}
-    query = select(VariantRow).where(col(VariantRow.model_id).in_(variants)).order_by(col(VariantRow.ordinal))
+    query = select(VariantRow).where(col(VariantRow.model_id).in_(variants)).order_by(col(VariantRow.number))
     for row in session.exec(query):
         variants[row.model_id].append(row.to_variant())
     assets: dict[str, dict[str, str]] = {row.id: {} for row in rows}
@@ -53,16 +53,15 @@ def add_model(session: Session, row: ModelRow) -> Change:
 
 
 def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Change:
-    """Insert or replace within a transaction. Raises: UnknownModel."""
-    model_row(session, variant.model_id)
+    """Insert or replace within a transaction; the number of the name stays. Raises: UnknownModel."""
+    model = model_row(session, variant.model_id)
     row = session.get(VariantRow, variant.id)
     if row is None:
-        ordinals = session.exec(select(VariantRow.ordinal).where(VariantRow.model_id == variant.model_id)).all()
         row = VariantRow(
             id=variant.id,
             model_id=variant.model_id,
             name=variant.name,
-            ordinal=max(ordinals, default=-1) + 1,
+            number=number_of(session, model, variant.name),
             precision=variant.precision.value,
             size_bytes=variant.size_bytes,
             inputs=variant.inputs,
@@ -75,6 +74,17 @@ def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Chang
     row.take(variant)
     row.axes = row.axes if axes is None else axes
     return model_change(session, variant.model_id)
+
+
+def number_of(session: Session, model: ModelRow, name: str) -> int:
+    """The number of a variant's name within a transaction: the one it had before, else the next that no name had."""
+    kept = session.get(VariantNumberRow, (model.id, name))
+    if kept is None:
+        given = select(func.max(VariantNumberRow.number)).where(VariantNumberRow.model_id == model.id)
+        number = (session.exec(given).one() or 0) + 1
+        kept = VariantNumberRow(model_id=model.id, name=name, tenant=model.tenant, number=number)
+        session.add(kept)
+    return kept.number
 
 
 class Models:
@@ -157,7 +167,7 @@ class Models:
     async def put_variant(
         self, variant: Variant, content: Staged | None = None, axes: Mapping[str, tuple[str, ...]] | None = None
     ) -> Variant:
-        """Insert or replace a variant; new content is published in the same step, on the writer thread.
+        """Insert or replace a variant, and return it with its number; new content is published in the same step, on the writer thread.
 
         `axes` are the roles of the inputs' axes, kept for profiling it again; None leaves them as they are.
 
@@ -166,7 +176,10 @@ class Models:
         assert content is None or content.sha256 == variant.content_sha256, "the variant names other content"
 
         def work(session: Session) -> tuple[Variant, Changes]:
-            return variant, [save_variant(session, variant, None if axes is None else dict(axes))]
+            change = save_variant(session, variant, None if axes is None else dict(axes))
+            row = session.get(VariantRow, variant.id)
+            assert row is not None
+            return row.to_variant(), [change]
 
         return await self._contents.write_with([content] if content else [], work)
 

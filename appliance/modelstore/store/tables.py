@@ -116,8 +116,8 @@ class VariantRow(Row, table=True):
     id: str = Field(primary_key=True)
     model_id: str = Field(foreign_key="model.id", ondelete="CASCADE")
     name: str
-    ordinal: int
-    """Order of making within the model."""
+    number: int
+    """Which variant of its model it is, from 1, in the order of making; as `VariantNumberRow` keeps it."""
     precision: str
     content_sha256: str | None = Field(default=None, foreign_key="blob.sha256", index=True)
     """None for a variant that could not be made."""
@@ -151,6 +151,7 @@ class VariantRow(Row, table=True):
             profile=self.profile,
             reason=self.reason,
             batch_max=self.batch_max,
+            number=self.number,
         )
 
     def take(self, variant: Variant) -> None:
@@ -163,6 +164,19 @@ class VariantRow(Row, table=True):
         self.height, self.width = variant.height, variant.width
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.reason, self.batch_max = variant.reason, variant.batch_max
+
+
+class VariantNumberRow(Row, table=True):
+    """The number that a name has among the variants of a model, kept when variant or model are deleted: clients know a variant by it.
+
+    It goes with the tenant, not with the model, so that a model imported again gives its variants the numbers they had.
+    """
+
+    __tablename__ = "variant_number"
+    model_id: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    number: int
 
 
 class ApplicationRow(Row, table=True):

@@ -63,6 +63,35 @@ def test_migrations_lead_to_the_tables(tmp_path: Path) -> None:
     assert differences == []
 
 
+def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
+    """A database of revision 0002 opens, and its variants have numbers in the order of making, from 1 in every model."""
+    database = tmp_path / "old.db"
+    engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
+    with engine.begin() as connection:
+        migrations.upgrade(connection, "0002")
+        connection.exec_driver_sql("INSERT INTO tenant VALUES ('default', '{}', '2026-01-01T00:00:00+00:00')")
+        for model, names in (("default/a", ("fp32", "fp16", "own")), ("default/b", ("fp32",))):
+            connection.exec_driver_sql(
+                "INSERT INTO model (id, tenant, name, task, shared, created_at)"
+                f" VALUES ('{model}', 'default', '{model[-1]}', '{{}}', 0, '2026-01-01T00:00:00+00:00')"
+            )
+            for ordinal, name in enumerate(names):
+                connection.exec_driver_sql(
+                    "INSERT INTO variant"
+                    " (id, model_id, name, ordinal, precision, size_bytes, inputs, outputs, state, reason, batch_max)"
+                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', 'ready', '', 1)"
+                )
+    engine.dispose()
+    migrations.migrate(database)
+    opened = sqlite3.connect(database)
+    given = [("default/a", "fp16", 2), ("default/a", "fp32", 1), ("default/a", "own", 3), ("default/b", "fp32", 1)]
+    for table in ("variant", "variant_number"):
+        found = opened.execute(f"SELECT model_id, name, number FROM {table} ORDER BY model_id, name").fetchall()
+        assert found == given
+    assert opened.execute("SELECT DISTINCT tenant FROM variant_number").fetchall() == [("default",)]
+    opened.close()
+
+
 def test_head_is_known_without_alembic() -> None:
     """The constant that saves an up-to-date box the import of Alembic is the newest revision."""
     assert ScriptDirectory(str(migrations.SCRIPTS)).get_heads() == [migrations.HEAD]

@@ -61,6 +61,55 @@ def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_variants_number_stays_its_own(tmp_path: Path) -> None:
+    """From 1 in the order of making; deleted or imported again a name has the number it had, and no other name ever gets it."""
+
+    async def numbers(box: Parts, *models: str) -> dict[str, int]:
+        return {one.name: one.number for model in models for one in (await box.store.models.get(model)).variants}
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            assert (await stored_model(store, tmp_path)).number == 1
+            for name in ("int8", "own"):
+                await stored_variant(store, tmp_path, "default/m", name, name.encode())
+            await stored_variant(store, tmp_path, "default/m", "int8", b"better")
+            assert await numbers(box, "default/m") == {"fp32": 1, "int8": 2, "own": 3}
+            await store.models.delete_variant("default/m:own")
+            other = await stored_variant(store, tmp_path, "default/m", "other", b"other")
+            assert other.number == 4 == (await store.models.variant("default/m:other")).number
+            again = await stored_variant(store, tmp_path, "default/m", "own", b"again")
+            assert again.number == 3
+            assert (await stored_model(store, tmp_path, "n")).number == 1
+        async with parts(tmp_path, runs=False) as box:
+            kept = {"fp32": 1, "int8": 2, "own": 3, "other": 4}
+            assert await numbers(box, "default/m") == kept
+            await box.deletion.delete("default/m")
+            await box.store.imports.accept("again", ImportRequest("default", "m", "unused"))
+            for name in ("other", "new", "fp32"):
+                await stored_variant(box.store, tmp_path, "default/m", name, name.encode())
+            assert await numbers(box, "default/m") == {"fp32": 1, "other": 4, "new": 5}
+
+    asyncio.run(story())
+
+
+def test_numbers_go_with_the_tenant(tmp_path: Path) -> None:
+    """Nothing of a tenant stays behind."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            for body in (b"first", b"second"):
+                await store.tenants.create(Tenant("harbour"))
+                await store.imports.accept(f"job {body!r}", ImportRequest("harbour", "m", "unused"))
+                made = await stored_variant(store, tmp_path, "harbour/m", body.decode(), body)
+                assert made.number == 1
+                await box.deletion.delete("harbour/m")
+                await store.tenants.delete("harbour")
+
+    asyncio.run(story())
+
+
 def test_states_follow_the_table(tmp_path: Path) -> None:
     """Shelved and back is legal; from failed to ready is our own mistake."""
 

@@ -9,7 +9,7 @@ from appliance.domain.errors import IllegalState
 SCRIPTS = Path(__file__).parent
 
 
-HEAD = "0002"
+HEAD = "0003"
 """Newest revision; a test compares it with the scripts. Known here so that an up-to-date box starts without Alembic."""
 
 
@@ -46,15 +46,15 @@ def create(connection: Connection) -> None:
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def upgrade(connection: Connection) -> None:
-    """Run what is missing of the scripts in `versions`."""
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Run what is missing of the scripts in `versions`, up to a revision."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def current_revision(database: Path) -> str | None:
