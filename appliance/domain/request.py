@@ -38,6 +38,7 @@ class Result:
     outputs: dict[str, Any]
     variant_id: str
     variant: str
+    variant_number: int
     warm: bool
     """Whether some variant of the application was resident at admission (EM-02)."""
     queue_ns: int = 0

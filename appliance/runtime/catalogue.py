@@ -4,6 +4,7 @@ Owned by the event-loop thread; filled from the store at start and after every c
 can be computed once per change (candidates, tensor specs, builds) is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,13 @@ class Servable:
     """Profiled median at batch 1 (the P99 would drop work that can still be in time); None until measured."""
     inputs: dict[str, InputSlot]
     output_names: frozenset[str]
+    batched_input: str | None
+    """The first input whose first axis is free, which counts the items of a request; None = a request is one item."""
+
+    def items_of(self, inputs: Mapping[str, Any]) -> int:
+        """How many items a request carries."""
+        tensor = None if self.batched_input is None else inputs.get(self.batched_input)
+        return 1 if tensor is None else int(tensor.shape[0])
 
     @property
     def need_bytes(self) -> int:
@@ -247,7 +255,8 @@ class Catalogue:
         )
         inputs = {t.name: InputSlot(t, DTYPES.get(t.datatype)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
-        return Servable(variant, build, resident, max(peak, resident), expected, inputs, names)
+        batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
+        return Servable(variant, build, resident, max(peak, resident), expected, inputs, names, batched)
 
     def _index_shared(self) -> None:
         shared: dict[str, str] = {}

@@ -55,6 +55,8 @@ class Statistics:
     warm: int = 0
     cold: int = 0
     inferences: int = 0
+    failed_ns: int = 0
+    """Time that requests took until they got an error."""
     last_ns: int = 0
     runs_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
     """Compute times of the latest warm requests of one item, oldest first."""
@@ -142,10 +144,11 @@ class Telemetry:
         statistics.inferences += batch
         statistics.last_ns = at_ns
 
-    def failed(self, key: tuple[str, str, str], outcome: str) -> None:
+    def failed(self, key: tuple[str, str, str], outcome: str, took_ns: int) -> None:
         """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("")."""
         statistics = self._statistics(key)
         statistics.outcomes[outcome] = statistics.outcomes.get(outcome, 0) + 1
+        statistics.failed_ns += took_ns
         statistics.last_ns = self._clock.now_ns()
 
     def of_application(self, application_id: str) -> dict[str, Statistics]:
@@ -179,5 +182,6 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.warm += other.warm
     into.cold += other.cold
     into.inferences += other.inferences
+    into.failed_ns += other.failed_ns
     into.last_ns = max(into.last_ns, other.last_ns)
     into.runs_ns.extend(other.runs_ns)

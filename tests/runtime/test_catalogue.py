@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Application, Latency, Model, Profile, TaskSpec, Tenant, Variant
+from appliance.domain.catalogue import Application, Latency, Model, Profile, TaskSpec, Tenant, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
 from appliance.domain.states import VariantState
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -191,3 +192,25 @@ def test_expected_run_time_by_batch(catalogue: Catalogue, batch: int, expected_m
     profile = Profile("p", 1, 1, 1, 1, (Latency(1, 1, 2), Latency(4, 5, 6)))
     fill(catalogue, "t", "m", [dataclasses.replace(variant, profile=profile)])
     assert catalogue.entry("t/m").servables["v"].expected_of(batch) == expected_ms * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sent", "items"),
+    [
+        ([(-1, 3)], [(5, 3)], 5),
+        ([(4, 3)], [(4, 3)], 1),
+        ([(2, 1, 8), (-1, 3)], [(2, 1, 8), (5, 3)], 5),
+        ([(), (-1, 3)], [(), (5, 3)], 5),
+        ([()], [()], 1),
+        ([(-1, 3)], [], 1),
+    ],
+    ids=["batch", "fixed", "state first", "scalar first", "scalar", "left out"],
+)
+def test_items_are_counted_along_a_free_first_axis(
+    catalogue: Catalogue, shapes: list[tuple[int, ...]], sent: list[tuple[int, ...]], items: int
+) -> None:
+    """A fixed first axis holds the rows of one item, whatever stands first among the inputs."""
+    specs = tuple(TensorSpec(f"x{i}", "FP32", shape) for i, shape in enumerate(shapes))
+    fill(catalogue, "t", "m", [dataclasses.replace(make_variant("t/m", "v"), inputs=specs)])
+    inputs = {f"x{i}": np.zeros(shape, np.float32) for i, shape in enumerate(sent)}
+    assert catalogue.entry("t/m").servables["v"].items_of(inputs) == items

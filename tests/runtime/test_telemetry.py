@@ -130,8 +130,9 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     """Over tenants, by variant, and nobody else's; forgetting takes them away."""
     telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), batch=1, at_ns=5)
     telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), batch=2, at_ns=5)
-    telemetry.failed(("t/a", "", "u"), "rejected")
-    telemetry.failed(("t/ab", "v", "t"), "failed")
+    telemetry.failed(("t/a", "", "u"), "rejected", 3)
+    telemetry.failed(("t/a", "", "v"), "failed", 4)
+    telemetry.failed(("t/ab", "v", "t"), "failed", 1)
     figures = telemetry.of_application("t/a")
     assert set(figures) == {"v", ""}
     assert (figures["v"].outcomes, figures["v"].inferences, figures["v"].warm, figures["v"].cold) == (
@@ -141,6 +142,7 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
         1,
     )
     assert figures["v"].histograms["total"].count == 2
+    assert (figures[""].outcomes, figures[""].failed_ns) == ({"rejected": 1, "failed": 1}, 7)
     assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
     telemetry.forget_application("t/a")
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]

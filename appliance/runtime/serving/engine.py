@@ -193,7 +193,7 @@ class Engine:
 
     def _is_quick(self, request: Request, placed: Placed, now_ns: int) -> bool:
         """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
-        expected_ns = placed[0].expected_of(_batch(request))
+        expected_ns = placed[0].expected_of(placed[0].items_of(request.inputs))
         if expected_ns is None or expected_ns > self._quick_ns_max or placed[1].surprises >= _SURPRISES_MAX:
             return False
         return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
@@ -212,16 +212,16 @@ class Engine:
         outputs, start_ns, end_ns = run
         queue_ns = start_ns - placed_ns - load_ns
         compute_ns = end_ns - start_ns
-        name = servable.variant.name
-        key = (request.application_id, name, request.tenant)
+        variant = servable.variant
+        key = (request.application_id, variant.name, request.tenant)
         parts = (queue_ns, load_ns, compute_ns)
-        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=_batch(request), at_ns=end_ns)
-        return Result(outputs, servable.variant.id, name, warm, *parts)
+        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=servable.items_of(request.inputs), at_ns=end_ns)
+        return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
 
     async def _run_in_turn(self, request: Request, placed: Placed) -> _Run:
         """Wait for a worker, and release the build after the run."""
         servable, residency, _, _ = placed
-        expected_ns = servable.expected_of(_batch(request))
+        expected_ns = servable.expected_of(servable.items_of(request.inputs))
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=expected_ns)
         try:
@@ -263,13 +263,8 @@ class Engine:
             outcome = "rejected"
         # a name that the caller made up must not make a row in the statistics
         variant = request.variant if request.variant in entry.servables else None
-        self._telemetry.failed((request.application_id, variant or "", request.tenant), outcome)
-
-
-def _batch(request: Request) -> int:
-    for tensor in request.inputs.values():
-        return int(tensor.shape[0]) if tensor.ndim else 1
-    return 1
+        took_ns = self._clock.now_ns() - request.arrival_ns
+        self._telemetry.failed((request.application_id, variant or "", request.tenant), outcome, took_ns)
 
 
 def _given(request: Request, entry: Entry) -> dict[str, Any]:

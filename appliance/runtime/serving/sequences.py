@@ -32,7 +32,7 @@ class Sequences:
     def __init__(self, clock: Clock, count_max: int, idle_s: float) -> None:
         self._clock = clock
         self._count_max = count_max
-        self._idle_ns = int(idle_s * NS_PER_S)
+        self.idle_ns = int(idle_s * NS_PER_S)
         self._sequences: OrderedDict[Key, Sequence] = OrderedDict()
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Sequences:
         self._expire(now_ns)
         if start:
             if key not in self._sequences and len(self._sequences) >= self._count_max:
-                raise LimitReached(retry_after_s=self._idle_ns / NS_PER_S)
+                raise LimitReached(retry_after_s=self.idle_ns / NS_PER_S)
             self._sequences[key] = Sequence(now_ns)
         sequence = self._sequences.get(key)
         if sequence is None:
@@ -72,6 +72,6 @@ class Sequences:
     def _expire(self, now_ns: int) -> None:
         while self._sequences:
             key, oldest = next(iter(self._sequences.items()))
-            if now_ns - oldest.used_ns < self._idle_ns or oldest.lock.locked():
+            if now_ns - oldest.used_ns < self.idle_ns or oldest.lock.locked():
                 return
             del self._sequences[key]
