@@ -265,7 +265,7 @@ def _bytes_of(array: np.ndarray) -> bytes:
 
 
 def _variant_of(response: httpx.Response) -> str:
-    """The protocol's model version, which is the variant that answered."""
+    """The name of the variant that answered."""
     length = response.headers.get("inference-header-content-length")
     head = response.content if length is None else response.content[: int(length)]
-    return str(json.loads(head).get("model_version", ""))
+    return str(json.loads(head)["parameters"]["variant"])

@@ -55,8 +55,9 @@ def test_health_and_metadata(client: triton.InferenceServerClient, headers: dict
         {"name": "A", "datatype": "FP32", "shape": [-1, 4]},
         {"name": "B", "datatype": "FP32", "shape": [-1, 4]},
     ]
-    assert "fp32" in metadata["versions"]
+    assert metadata["variants"][metadata["versions"][0]] == "fp32"
     assert client.is_model_ready("add", "fp32", headers=headers)
+    assert client.is_model_ready("add", metadata["versions"][0], headers=headers)
     assert not client.is_model_ready("add", "fp64", headers=headers)
 
 
@@ -78,10 +79,12 @@ def test_infer(client: triton.InferenceServerClient, headers: dict[str, str], is
 
 
 def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
-    """Naming the version pins the variant; the answer says which one ran."""
+    """The version pins the variant, by number or by name; the answer says which one ran."""
     zeros = np.zeros((1, 4), np.float32)
-    answer = client.infer("add", _inputs({"A": zeros, "B": zeros}), model_version="fp32", headers=headers)
-    assert answer.get_response()["model_version"] == "fp32"
+    for version in ("fp32", "1"):
+        answer = client.infer("add", _inputs({"A": zeros, "B": zeros}), model_version=version, headers=headers)
+        assert answer.get_response()["model_version"] == "1"
+        assert answer.get_response()["parameters"] == {"variant": "fp32"}
 
 
 def test_errors_are_the_protocols(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:

@@ -15,8 +15,8 @@ _VERSION = {
     "in": "path",
     "required": True,
     "schema": {"type": "string"},
-    "description": "A variant by name.",
-    "example": "int8",
+    "description": "A variant, by number or by name.",
+    "example": "2",
 }
 _KEY: list[dict[str, list[str]]] = [{"key": []}]
 _INFER = {
@@ -27,19 +27,41 @@ _INFER = {
 }
 _INFERRED = {
     "model_name": "door",
-    "model_version": "int8",
+    "model_version": "2",
+    "parameters": {"variant": "int8"},
     "id": "42",
     "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.1, 0.9]}],
 }
 _METADATA = {
     "name": "door",
-    "versions": ["fp32", "int8"],
+    "versions": ["1", "2"],
+    "variants": {"1": "fp32", "2": "int8"},
     "platform": "onnxruntime_onnx",
     "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}],
     "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
 }
-_INDEX = [{"name": "door", "version": "int8", "state": "READY", "reason": ""}]
-_STATISTICS = {"model_stats": [{"name": "door", "version": "int8", "inference_count": 1520, "execution_count": 1520}]}
+_CONFIG = {
+    "name": "door",
+    "platform": "onnxruntime_onnx",
+    "backend": "onnxruntime",
+    "max_batch_size": 8,
+    "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [3]}],
+    "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [2]}],
+}
+_INDEX = [{"name": "door", "version": "2", "variant": "int8", "state": "READY", "reason": ""}]
+_DURATION = {"count": 1520, "ns": 6080000000}
+_STATISTICS = {
+    "model_stats": [
+        {
+            "name": "door",
+            "version": "2",
+            "variant": "int8",
+            "inference_count": 1520,
+            "execution_count": 1520,
+            "inference_stats": {"success": _DURATION, "compute_infer": _DURATION},
+        }
+    ]
+}
 
 
 def _json(example: Any, description: str) -> dict[str, Any]:
@@ -80,7 +102,10 @@ _INFER_OPERATION = _operation(
     "Infer",
     "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in microseconds, "
     "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful models.",
-    _json(_INFERRED, "The outputs, and in `model_version` the variant that answered."),
+    _json(
+        _INFERRED,
+        "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered.",
+    ),
     (400, 401, 404, 413, 429, 500, 503, 504),
 ) | {
     "requestBody": {
@@ -92,7 +117,15 @@ _INFER_OPERATION = _operation(
     }
 }
 _METADATA_OPERATION = _operation(
-    "Model metadata", "Inputs and outputs; versions are variants.", _json(_METADATA, "The model.")
+    "Model metadata",
+    "Inputs and outputs; versions are the numbers of the variants, `variants` has their names.",
+    _json(_METADATA, "The model."),
+)
+_CONFIG_OPERATION = _operation(
+    "Model configuration",
+    "`max_batch_size` is the largest batch that was measured, and `dims` leave the batch axis out. "
+    "0 where not every tensor has a free first axis: then `dims` are the whole shapes.",
+    _json(_CONFIG, "The model, in the words of the model configuration extension."),
 )
 _READY_OPERATION = _operation(
     "Is a model ready",
@@ -125,6 +158,8 @@ V2_PATHS: dict[str, Any] = {
     },
     "/v2/models/{model}": {"parameters": [_NAME], "get": _METADATA_OPERATION},
     "/v2/models/{model}/versions/{version}": {"parameters": [_NAME, _VERSION], "get": _METADATA_OPERATION},
+    "/v2/models/{model}/config": {"parameters": [_NAME], "get": _CONFIG_OPERATION},
+    "/v2/models/{model}/versions/{version}/config": {"parameters": [_NAME, _VERSION], "get": _CONFIG_OPERATION},
     "/v2/models/{model}/ready": {"parameters": [_NAME], "get": _READY_OPERATION},
     "/v2/models/{model}/versions/{version}/ready": {"parameters": [_NAME, _VERSION], "get": _READY_OPERATION},
     "/v2/models/{model}/infer": {"parameters": [_NAME], "post": _INFER_OPERATION},

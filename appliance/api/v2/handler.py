@@ -1,6 +1,6 @@
 """The Open Inference Protocol (KServe v2) as one bare ASGI application: the hot path carries no framework.
 
-The model name is the application, the version is the variant; without a version the box chooses. Errors have the protocol's own shape,
+The model name is the application, the version is the variant, by number or by name; without a version the box chooses. Errors have the protocol's own shape,
 `{"error": "..."}`, with the status of the same error everywhere else, except that an unavailable model answers 400 as clients expect.
 """
 
@@ -17,7 +17,14 @@ from appliance.api.v2.infer import infer, infer_at_once
 from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body
 from appliance.domain.errors import ApplianceError, NotFound
 
-EXTENSIONS = ("binary_tensor_data", "model_repository", "statistics", "sequence", "schedule_policy")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_repository",
+    "model_configuration",
+    "statistics",
+    "sequence",
+    "schedule_policy",
+)
 _Handler = Callable[[Box, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
 _OF_A_MODEL: Mapping[str, _Handler] = {
     "ready": models.ready,
@@ -105,7 +112,10 @@ class V2:
 def _route(parts: list[str], method: str) -> _Handler | None:
     """The calls about models; infer and health are handled before."""
     if method == "GET" and parts[0] == "models":
-        return statistics.of_all if parts == ["models", "stats"] else _OF_A_MODEL.get(parts[-1], models.metadata)
+        if parts == ["models", "stats"]:
+            return statistics.of_all
+        is_whole_name = len(parts) in (2, 4)  # MODEL, or MODEL/versions/VERSION, whatever they are called
+        return models.metadata if is_whole_name else _OF_A_MODEL.get(parts[-1])
     if method == "POST" and parts == ["repository", "index"]:
         return models.index
     if method == "POST" and parts[:2] == ["repository", "models"] and len(parts) == 4:

@@ -7,7 +7,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
-from appliance.api.v2.names import model_and_version, resolve
+from appliance.api.v2.names import model_and_version, named_variant, resolve
 from appliance.api.v2.tensors import Body, InferCall, encode_infer, parse_infer
 from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application
@@ -29,7 +29,7 @@ async def infer(
     try:
         body = await whole_body(receive, held, box.body_bytes_max)
         call = parse_infer(body, json_length(headers))
-        result = await box.engine.infer(_request(application, principal, version, call, arrival_ns))
+        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
     finally:
         box.in_flight.give(held)
     return _encoded(call, name, result)
@@ -45,21 +45,22 @@ def infer_at_once(
         return None
     arrival_ns = box.clock.now_ns()
     call = parse_infer(body, json_length(headers))
-    result = box.engine.infer_at_once(_request(application, principal, version, call, arrival_ns))
+    result = box.engine.infer_at_once(_request(box, application, principal, version, call, arrival_ns))
     return None if result is None else _encoded(call, name, result)
 
 
 def _request(
-    application: Application, principal: Principal, version: str | None, call: InferCall, arrival_ns: int
+    box: Box, application: Application, principal: Principal, version: str | None, call: InferCall, arrival_ns: int
 ) -> Request:
-    request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=version, outputs=call.outputs)
+    variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
+    request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=variant, outputs=call.outputs)
     if call.parameters:
         _apply(call.parameters, request)
     return request
 
 
 def _encoded(call: InferCall, name: str, result: Result) -> Answer:
-    text, json_bytes = encode_infer(call, result.outputs, name, result.variant)
+    text, json_bytes = encode_infer(call, result.outputs, name, str(result.variant_number), result.variant)
     timing = (b"server-timing", _timing(result))
     if json_bytes is None:
         return 200, [JSON, timing], text

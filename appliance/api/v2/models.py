@@ -5,18 +5,24 @@ from typing import Any
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
-from appliance.api.v2.names import managed, model_and_version, resolve, variant_of
+from appliance.api.v2.names import managed, model_and_version, resolve, servable_variants, variant_of
+from appliance.clock import NS_PER_US
+from appliance.domain.catalogue import TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable
+
+_CONFIG_TYPES = {"BYTES": "TYPE_STRING"}
+"""Words of the model configuration that are not `TYPE_` and the protocol's own word."""
 
 
 async def metadata(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts)
     application = resolve(box, principal, name)
     variant = variant_of(box, application, version)
-    entry = box.catalogue.entry(application.id)
+    versions = {str(each.number): each.name for each in servable_variants(box.catalogue.entry(application.id))}
     return {
         "name": name,
-        "versions": sorted(entry.servables),
+        "versions": list(versions),
+        "variants": versions,
         "platform": "onnxruntime_onnx",
         "inputs": [{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in variant.inputs],
         "outputs": [{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in variant.outputs],
@@ -27,14 +33,39 @@ async def config(box: Box, principal: Principal, parts: list[str], _: Mapping[st
     name, version = model_and_version(parts[:-1])
     application = resolve(box, principal, name)
     variant = variant_of(box, application, version)
-    return {
+    task = box.catalogue.model_of(application).task
+    supplied = {*task.constants, *(state.input for state in task.state)}
+    batch_max = max_batch_size(variant)
+    shown = {
         "name": name,
         "platform": "onnxruntime_onnx",
         "backend": "onnxruntime",
-        "max_batch_size": 0,
-        "input": [{"name": t.name, "data_type": f"TYPE_{t.datatype}", "dims": t.shape} for t in variant.inputs],
-        "output": [{"name": t.name, "data_type": f"TYPE_{t.datatype}", "dims": t.shape} for t in variant.outputs],
+        "max_batch_size": batch_max,
+        "input": [
+            _configured(t, batch_max) | ({"optional": True} if t.name in supplied else {}) for t in variant.inputs
+        ],
+        "output": [_configured(t, batch_max) for t in variant.outputs],
     }
+    if not task.state:
+        return shown
+    return shown | {"sequence_batching": {"max_sequence_idle_microseconds": box.sequences.idle_ns // NS_PER_US}}
+
+
+def max_batch_size(variant: Variant) -> int:
+    """The largest batch that was measured; 0 where the first axis of some tensor is not free, or is its only one.
+
+    0 is the configuration's word for "shapes are complete as they stand, nothing is put before them".
+    """
+    shapes = [tensor.shape for tensor in (*variant.inputs, *variant.outputs)]
+    if not all(len(shape) > 1 and shape[0] < 0 for shape in shapes):
+        return 0
+    return max((row.batch for row in variant.profile.latencies), default=1) if variant.profile else 1
+
+
+def _configured(tensor: TensorSpec, batch_max: int) -> dict[str, Any]:
+    """A tensor as the model configuration describes it: without the batch axis where there is one."""
+    word = _CONFIG_TYPES.get(tensor.datatype, f"TYPE_{tensor.datatype}")
+    return {"name": tensor.name, "data_type": word, "dims": tensor.shape[1:] if batch_max else tensor.shape}
 
 
 async def ready(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
@@ -51,11 +82,21 @@ async def index(box: Box, principal: Principal, _: list[str], parameters: Mappin
     for application in box.catalogue.visible(principal.tenant):
         if not principal.may_call(application.name):
             continue
-        is_ready = box.availability.is_open(application)
-        state, reason = ("READY", "") if is_ready else ("UNAVAILABLE", "unloaded, or no variant is servable yet")
-        versions = sorted(box.catalogue.entry(application.id).servables) if is_ready else [""]
-        rows += [{"name": application.name, "version": v, "state": state, "reason": reason} for v in versions]
-    return [row for row in rows if row["state"] == "READY"] if parameters.get("ready") is True else rows
+        if box.availability.is_open(application):
+            rows += [
+                {
+                    "name": application.name,
+                    "version": str(each.number),
+                    "variant": each.name,
+                    "state": "READY",
+                    "reason": "",
+                }
+                for each in servable_variants(box.catalogue.entry(application.id))
+            ]
+        elif parameters.get("ready") is not True:
+            reason = "unloaded, or no variant is servable yet"
+            rows.append({"name": application.name, "version": "", "state": "UNAVAILABLE", "reason": reason})
+    return rows
 
 
 async def load(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:

@@ -1,10 +1,14 @@
-"""What a name of the protocol means to the caller: the model is an application, the version a variant."""
+"""What a name of the protocol means to the caller: the model is an application, the version a variant, by number or by name.
+
+The protocol's clients take a version for a number in text; people and settings know variants by name. Answers say the number, paths take either.
+"""
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownApplication, UnknownVariant
+from appliance.runtime.catalogue import Entry
 
 
 def model_and_version(parts: list[str]) -> tuple[str, str | None]:
@@ -33,11 +37,25 @@ def managed(box: Box, principal: Principal, name: str) -> Application:
     return application
 
 
+def named_variant(entry: Entry, version: str) -> str:
+    """The name of the variant that a version means; a version that is no number of the model is taken for a name."""
+    if version.isdecimal() and version not in entry.servables:  # a name of older boxes may be a number: it goes first
+        for variant in entry.model.variants:
+            if str(variant.number) == version:
+                return variant.name
+    return version
+
+
+def servable_variants(entry: Entry) -> list[Variant]:
+    """The variants that requests may run on, by number."""
+    return sorted((each.variant for each in entry.servables.values()), key=lambda variant: variant.number)
+
+
 def variant_of(box: Box, application: Application, version: str | None) -> Variant:
     """The variant of a version, or the most wanted one. Raises: UnknownVariant, ModelUnavailable."""
     entry = box.catalogue.entry(application.id)
     if version is not None:
-        return box.catalogue.servable(entry, version).variant
+        return box.catalogue.servable(entry, named_variant(entry, version)).variant
     if not entry.order:
         raise ModelUnavailable(name=application.name)
     return entry.order[0].variant

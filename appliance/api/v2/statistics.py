@@ -7,7 +7,8 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
 from appliance.api.v2.names import model_and_version, resolve, variant_of
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.domain.catalogue import Application
+from appliance.domain.catalogue import Application, Variant
+from appliance.domain.errors import ModelUnavailable
 from appliance.runtime.telemetry import Histogram, Statistics
 
 
@@ -16,8 +17,8 @@ async def of_model(box: Box, principal: Principal, parts: list[str], _: Mapping[
     application = resolve(box, principal, name)
     rows = _rows(box, application)
     if version is not None:
-        variant_of(box, application, version)
-        rows = [row for row in rows if row["version"] == version]
+        variant = variant_of(box, application, version)
+        rows = [row for row in rows if row["variant"] == variant.name]
     return {"model_stats": rows}
 
 
@@ -27,35 +28,44 @@ async def of_all(box: Box, principal: Principal, _: list[str], __: Mapping[str, 
 
 
 def _rows(box: Box, application: Application) -> list[dict[str, Any]]:
+    """By version: the servable variants, unless somebody unloaded them, and those that have figures. A deleted variant has no version."""
+    try:
+        entry = box.catalogue.entry(application.id)
+    except ModelUnavailable:
+        return []
     figures = box.telemetry.of_application(application.id)
-    names = set(figures) | (
-        set(box.catalogue.entry(application.id).servables) if box.availability.is_open(application) else set()
-    )
+    names = set(figures) | (set(entry.servables) if box.availability.is_open(application) else set())
     to_epoch_ns = int(box.clock.wall_now().timestamp() * NS_PER_S) - box.clock.now_ns()
     return [
-        _row(application.name, name, figures.get(name) or Statistics(), to_epoch_ns) for name in sorted(names) if name
+        _row(application.name, variant, figures.get(variant.name) or Statistics(), to_epoch_ns)
+        for variant in sorted(entry.model.variants, key=lambda variant: variant.number)
+        if variant.name in names
     ]
 
 
-def _row(model: str, version: str, figures: Statistics, to_epoch_ns: int) -> dict[str, Any]:
+def _row(model: str, variant: Variant, figures: Statistics, to_epoch_ns: int) -> dict[str, Any]:
     done = figures.outcomes.get("done", 0)
     failed = sum(figures.outcomes.values()) - done
-    zero = {"count": 0, "ns": 0}
+    compute = figures.histograms["compute"]
+    # A run takes the tensors where they lie and hands its own over: what little that costs is inside the run.
+    inside = {"count": compute.count, "ns": 0}
+    none = {"count": 0, "ns": 0}
     return {
         "name": model,
-        "version": version,
+        "version": str(variant.number),
+        "variant": variant.name,
         "last_inference": (figures.last_ns + to_epoch_ns) // NS_PER_MS if figures.last_ns else 0,
         "inference_count": figures.inferences,
         "execution_count": done,
         "inference_stats": {
             "success": _duration(figures.histograms["total"]),
-            "fail": {"count": failed, "ns": 0},
+            "fail": {"count": failed, "ns": figures.failed_ns},
             "queue": _duration(figures.histograms["queue"]),
-            "compute_input": zero,
-            "compute_infer": _duration(figures.histograms["compute"]),
-            "compute_output": zero,
-            "cache_hit": zero,
-            "cache_miss": zero,
+            "compute_input": inside,
+            "compute_infer": _duration(compute),
+            "compute_output": inside,
+            "cache_hit": none,
+            "cache_miss": none,
         },
         "batch_stats": [],
     }

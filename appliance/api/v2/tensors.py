@@ -67,9 +67,12 @@ def parse_infer(body: Body, json_length: int | None) -> InferCall:
 
 
 def encode_infer(
-    call: InferCall, outputs: Mapping[str, np.ndarray], model: str, version: str
+    call: InferCall, outputs: Mapping[str, np.ndarray], model: str, version: str, variant: str
 ) -> tuple[bytes, int | None]:
-    """The response body, and the length of its JSON part when binary tensors follow it."""
+    """The response body, and the length of its JSON part when binary tensors follow it.
+
+    `version` is the number of the variant in text, as in metadata and statistics; its name stands in the parameters.
+    """
     described: list[dict[str, Any]] = []
     chunks: list[Any] = []
     for name, array in outputs.items():
@@ -81,7 +84,12 @@ def encode_infer(
         else:
             entry["data"] = _json_data(array)
         described.append(entry)
-    header: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": described}
+    header: dict[str, Any] = {
+        "model_name": model,
+        "model_version": version,
+        "parameters": {"variant": variant},
+        "outputs": described,
+    }
     if call.id is not None:
         header["id"] = call.id
     text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)

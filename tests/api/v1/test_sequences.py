@@ -6,24 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
+from tests.api.networks import running_sum
 from tests.api.stand import Stand, copied, job_end, running
 
 pytestmark = pytest.mark.anyio
-
-
-def running_sum(path: Path) -> Path:
-    """`Y` = `X` + `S`, and the next `S` is `Y`: remembers the sum of all it has seen."""
-    row = [1, 2]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("X", "S")]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
-    nodes = [helper.make_node("Add", ["X", "S"], ["Y"], "add"), helper.make_node("Identity", ["Y"], ["SN"], "keep")]
-    graph = helper.make_graph(nodes, "running_sum", inputs, outputs)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
 
 
 async def taught(state_dir: Path, keys: dict[str, str], model: bytes) -> None:

@@ -1,0 +1,29 @@
+"""Networks of fixed shapes, written by hand."""
+
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, helper
+
+
+def table_sums(path: Path) -> Path:
+    """`Y` = the sums of the columns of `X`, which has always four rows."""
+    node = helper.make_node("ReduceSum", ["X", "axis"], ["Y"], "sum", keepdims=0)
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [0])
+    table = helper.make_tensor_value_info("X", TensorProto.FLOAT, [4, 3])
+    sums = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [3])
+    return _saved(helper.make_graph([node], "table_sums", [table], [sums], [axis]), path)
+
+
+def running_sum(path: Path) -> Path:
+    """`Y` = `X` + `S`, and the next `S` is `Y`: remembers the sum of all it has seen."""
+    row = [1, 2]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("X", "S")]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
+    nodes = [helper.make_node("Add", ["X", "S"], ["Y"], "add"), helper.make_node("Identity", ["Y"], ["SN"], "keep")]
+    return _saved(helper.make_graph(nodes, "running_sum", inputs, outputs), path)
+
+
+def _saved(graph: onnx.GraphProto, path: Path) -> Path:
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path

@@ -1,0 +1,275 @@
+"""What the field's load generator, `perf_analyzer`, asks of a server in one run, and the checks that it stops at.
+
+Read from its sources (`model_parser.cc`, `data_loader.cc`, `infer_data_manager.cc`, `inference_profiler.cc`, `triton_client_backend.cc`).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.api.networks import running_sum, table_sums
+from tests.api.stand import Stand, copied, job_end, running
+
+pytestmark = pytest.mark.anyio
+ITEM_BYTES = {"FP32": 4, "FP16": 2, "INT64": 8, "INT8": 1, "UINT8": 1}
+REQUESTS = 5
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the model, with the shape of one item."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the load generator makes of metadata and config."""
+
+    max_batch_size: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    is_sequence: bool
+
+
+def parsed(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> Parsed:
+    """`ModelParser::InitTriton`: shapes are those of the metadata, without their first axis where there is a largest batch."""
+    largest = config["max_batch_size"]
+    assert type(largest) is int
+    for side in ("input", "output"):
+        named = {tensor["name"] for tensor in metadata[f"{side}s"]}
+        assert {tensor["name"] for tensor in config[side]} == named
+        for tensor in config[side]:
+            assert type(tensor.get("optional", False)) is bool
+    return Parsed(
+        largest,
+        tuple(_tensor(tensor, largest) for tensor in metadata["inputs"]),
+        tuple(_tensor(tensor, largest) for tensor in metadata["outputs"]),
+        "sequence_batching" in config,
+    )
+
+
+def _tensor(described: Mapping[str, Any], largest: int) -> Tensor:
+    assert all(type(dim) is int for dim in described["shape"])
+    return Tensor(described["name"], described["datatype"], tuple(described["shape"][1 if largest else 0 :]))
+
+
+def infer_body(model: Parsed, batch: int, parameters: Mapping[str, Any]) -> tuple[bytes, int]:
+    """`InferDataManager`: random bytes, the batch before the shape where there is a largest batch, outputs as binary."""
+    described, chunks = [], []
+    rng = np.random.default_rng(0)
+    for tensor in model.inputs:
+        assert tensor.shape, "unable to set shape for the input"
+        assert all(dim >= 0 for dim in tensor.shape), f"input {tensor.name} contains dynamic shape, provide shapes"
+        shape = [batch, *tensor.shape] if model.max_batch_size else list(tensor.shape)
+        chunk = rng.bytes(prod(shape) * ITEM_BYTES[tensor.datatype])
+        size = {"binary_data_size": len(chunk)}
+        described.append({"name": tensor.name, "shape": shape, "datatype": tensor.datatype, "parameters": size})
+        chunks.append(chunk)
+    outputs = [{"name": tensor.name, "parameters": {"binary_data": True}} for tensor in model.outputs]
+    header: dict[str, Any] = {"id": "0", "inputs": described, "outputs": outputs}
+    if parameters:
+        header["parameters"] = parameters
+    text = json.dumps(header).encode()
+    return b"".join([text, *chunks]), len(text)
+
+
+Stats = Mapping[tuple[str, str], Mapping[str, int]]
+
+
+def read_statistics(answer: Mapping[str, Any]) -> Stats:
+    """`TritonClientBackend::ParseStatistics`: every field it takes must be there, and unsigned."""
+    rows: dict[tuple[str, str], dict[str, int]] = {}
+    for row in answer["model_stats"]:
+        parts = ("success", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+        figures = {f"{part}.{unit}": row["inference_stats"][part][unit] for part in parts for unit in ("count", "ns")}
+        figures |= {name: row[name] for name in ("inference_count", "execution_count")}
+        assert all(type(value) is int and value >= 0 for value in figures.values())
+        rows[row["name"], row["version"]] = figures
+    return rows
+
+
+def measured_version(name: str, version: str, start: Stats, end: Stats) -> int:
+    """`DetermineStatsModelVersion`: the asked one, else the highest whose queue count grew."""
+    if version:
+        assert (name, version) in end, "failed to find the requested model version"
+        return int(version)
+    grown = [
+        int(id[1])
+        for id, row in end.items()
+        if id[0] == name and row["queue.count"] > start.get(id, {"queue.count": 0})["queue.count"]
+    ]
+    assert grown, "failed to find the requested model version"
+    return max(grown)
+
+
+async def measure(client: httpx.AsyncClient, name: str, *, version: str = "", batch: int = 1) -> Mapping[str, int]:
+    """One run of the load generator; returns what the server's statistics grew by."""
+
+    async def asked(path: str) -> Any:
+        answer = await client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert "statistics" in (await asked("/v2"))["extensions"]
+    path = f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
+    model = parsed(await asked(path), await asked(f"{path}/config"))
+    assert batch == 1 or model.max_batch_size, "can not specify batch size > 1 as the model does not support batching"
+    start = read_statistics(await asked(f"{path}/stats"))
+    for number in range(REQUESTS):
+        ends = {"sequence_start": number == 0, "sequence_end": number == REQUESTS - 1}
+        body, length = infer_body(model, batch, {"sequence_id": 7, **ends} if model.is_sequence else {})
+        answer = await client.post(f"{path}/infer", content=body, headers=_binary(length))
+        assert answer.status_code == 200, answer.text
+        header = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+        assert header["model_name"] == name
+        assert {output["name"] for output in header["outputs"]} == {tensor.name for tensor in model.outputs}
+    end = read_statistics(await asked(f"{path}/stats"))
+    id = (name, str(measured_version(name, version, start, end)))
+    grown = {figure: value - start.get(id, {}).get(figure, 0) for figure, value in end[id].items()}
+    counts = [grown[f"compute_{part}.count"] for part in ("input", "infer", "output")]
+    assert len(set(counts)) == 1, "Server side statistics compute counts must be the same."
+    return grown
+
+
+def _binary(length: int) -> dict[str, str]:
+    return {"Inference-Header-Content-Length": str(length), "Content-Type": "application/octet-stream"}
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("version", ["", "1"])
+async def test_a_run(stand: Stand, version: str, batch: int) -> None:
+    """Without a flag, and with those for batch and version: all it asks is answered, and its figures add up."""
+    grown = await measure(stand.client("harbour"), "digits", version=version, batch=batch)
+    assert grown["success.count"] == grown["execution_count"] == grown["compute_input.count"] == REQUESTS
+    assert grown["inference_count"] == REQUESTS * batch
+    spent = grown["queue.ns"] + sum(grown[f"compute_{part}.ns"] for part in ("input", "infer", "output"))
+    assert 0 < grown["compute_infer.ns"] <= spent <= grown["success.ns"]
+
+
+async def test_config_gives_the_largest_batch_measured(stand: Stand) -> None:
+    """A free first axis is the batch: it stands in the metadata and not in `dims`; what was profiled says how far it goes."""
+    client = stand.client("harbour")
+    config = (await client.get("/v2/models/digits/config")).json()
+    assert config["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [1, 8, 8]}]
+    assert config["output"] == [{"name": "probabilities", "data_type": "TYPE_FP32", "dims": [10]}]
+    metadata = (await client.get("/v2/models/digits")).json()
+    assert metadata["inputs"][0]["shape"] == [-1, *config["input"][0]["dims"]]
+    profile = (await client.get("/v1/models/digits/variants/fp32")).json()["profile"]
+    assert config["max_batch_size"] == max(row["batch"] for row in profile["latencies"]) == 8
+
+
+async def test_versions_are_numbers_everywhere(stand: Stand) -> None:
+    """Metadata, index, statistics and answers say the same number; paths take it as well as the name, and nothing else."""
+    client = stand.client("harbour")
+    metadata = (await client.get("/v2/models/digits")).json()
+    assert (metadata["versions"], metadata["variants"]) == (["1"], {"1": "fp32"})
+    index = (await client.post("/v2/repository/index", json={})).json()
+    row = next(row for row in index if row["name"] == "digits")
+    assert (row["version"], row["variant"], row["state"]) == ("1", "fp32", "READY")
+    body, length = infer_body(parsed(metadata, (await client.get("/v2/models/digits/config")).json()), 1, {})
+    for version in ("1", "fp32"):
+        path = f"/v2/models/digits/versions/{version}"
+        answer = await client.post(f"{path}/infer", content=body, headers=_binary(length))
+        header = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+        assert (header["model_version"], header["parameters"]) == ("1", {"variant": "fp32"})
+        (row,) = (await client.get(f"{path}/stats")).json()["model_stats"]
+        assert (row["version"], row["variant"]) == ("1", "fp32")
+        for end in ("", "/ready", "/config"):
+            assert (await client.get(path + end)).status_code == 200
+    for version in ("2", "01", "0", "int8"):
+        path = f"/v2/models/digits/versions/{version}"
+        assert (await client.get(path)).status_code == 404
+        assert (await client.post(f"{path}/infer", content=body, headers=_binary(length))).status_code == 404
+    shown = (await client.get("/v1/models/digits/variants/fp32")).json()
+    assert shown["number"] == 1
+
+
+async def test_statistics_name_no_deleted_variant(stand: Stand) -> None:
+    """What was deleted is no version any more, whatever it did before."""
+    client = stand.client("harbour")
+    await measure(client, "digits")
+    assert (await client.delete("/v1/models/digits/variants/fp32")).status_code == 200
+    assert (await client.get("/v2/models/digits/stats")).json() == {"model_stats": []}
+    everything = (await client.get("/v2/models/stats")).json()["model_stats"]
+    assert [row["name"] for row in everything] == ["adding"]
+
+
+# -- models whose first axis is no batch -------------------------------------------------------------------------------
+
+
+async def taught(state_dir: Path, keys: Mapping[str, str], models: Mapping[str, tuple[Path, str]]) -> None:
+    """Import models, each with its metadata, for harbour."""
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, keys)
+        harbour = stand.client("harbour")
+        for name, (path, metadata) in models.items():
+            form: dict[str, Any] = {"data": {"name": name, "task": "tensor", "metadata": metadata}}
+            form["files"] = {"file": await asyncio.to_thread(path.read_bytes)}
+            job = await job_end(harbour, (await harbour.post("/v1/models", **form)).json()["id"])
+            assert job["state"] == "done", job
+        await stand.close()
+
+
+@pytest.fixture(scope="module")
+def with_fixed(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A furnished state folder with both models."""
+    folder = tmp_path_factory.mktemp("fixed")
+    state_dir = copied(furnished[0], folder / "state")
+    state = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}]}'
+    models = {
+        "table": (table_sums(folder / "table.onnx"), '{"precisions": []}'),
+        "sum": (running_sum(folder / "sum.onnx"), state),
+    }
+    asyncio.run(taught(state_dir, furnished[1], models))
+    return state_dir
+
+
+@pytest.fixture
+async def fixed(furnished: tuple[Path, dict[str, str]], with_fixed: Path, tmp_path: Path) -> AsyncIterator[Stand]:
+    """A running box with both models."""
+    state_dir = copied(with_fixed, tmp_path / "state")
+    async with running(state_dir) as appliance:
+        made = Stand(appliance, state_dir, furnished[1])
+        yield made
+        await made.close()
+
+
+async def test_a_fixed_first_axis_is_no_batch(fixed: Stand) -> None:
+    """Shapes are whole and sent as they are; four rows of one table are one inference, not four."""
+    client = fixed.client("harbour")
+    config = (await client.get("/v2/models/table/config")).json()
+    assert (config["max_batch_size"], config["input"][0]["dims"], config["output"][0]["dims"]) == (0, [4, 3], [3])
+    grown = await measure(client, "table")
+    assert grown["inference_count"] == grown["execution_count"] == REQUESTS
+
+
+async def test_a_model_with_state_is_asked_in_sequences(fixed: Stand) -> None:
+    """The config says so, and that the box supplies the state itself."""
+    client = fixed.client("harbour")
+    config = (await client.get("/v2/models/sum/config")).json()
+    assert config["sequence_batching"] == {"max_sequence_idle_microseconds": 60_000_000}
+    assert [tensor.get("optional", False) for tensor in config["input"]] == [False, True]
+    grown = await measure(client, "sum")
+    assert grown["inference_count"] == REQUESTS
+
+
+async def test_models_may_be_called_like_parts_of_a_path(fixed: Stand) -> None:
+    """An application of the name `config` or `ready` has metadata like any other."""
+    client = fixed.client("harbour")
+    for name in ("config", "ready"):
+        assert (await client.post("/v1/applications", json={"name": name, "model": "table"})).status_code == 201
+        assert (await client.get(f"/v2/models/{name}")).json()["name"] == name
+        assert (await client.get(f"/v2/models/{name}/ready")).status_code == 200
+        await measure(client, name)
+    assert (await client.get("/v2/models/table/nothing")).status_code == 404
