@@ -126,6 +126,7 @@ class Appliance:
             builds=ServedBuilds(builds, store.models),
             telemetry=telemetry,
             events=telemetry,
+            windows=telemetry,
             decisions=decisions,
             available_bytes=lambda used_bytes: psutil.virtual_memory().available,
             forecaster_of=forecasts.of,

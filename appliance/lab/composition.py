@@ -88,6 +88,7 @@ def compose(scenario: Scenario) -> LabBox:
         builds=_Builds(),
         telemetry=telemetry,
         events=journal,
+        windows=journal,
         decisions=journal,
         available_bytes=machine.available_bytes,
         forecaster_of=_forecaster_of(scenario, given),

@@ -1,4 +1,4 @@
-"""What a simulation remembers of the box: every event and, when a report is wanted, every decision with its reason."""
+"""What a simulation remembers of the box: every event and, when a report is wanted, every window, and every decision with its reason."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +16,17 @@ class Entry:
     facts: Mapping[str, object]
 
 
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A window of an application opens or closes, `at_ns` after the start."""
+
+    at_ns: int
+    application: str
+    opens: bool
+
+
 class Journal:
-    """Ports `EventSink` and `DecisionSink`; passes events on. Keeps nothing unless `keeps` is set: an hour has hundreds of thousands."""
+    """Ports `EventSink`, `WindowSink` and `DecisionSink`; passes events on. Keeps nothing unless `keeps` is set: an hour has hundreds of thousands."""
 
     def __init__(self, clock: VirtualClock, onward: EventSink, *, keeps: bool = False) -> None:
         self._clock = clock
@@ -26,6 +35,7 @@ class Journal:
         self.on_event: Callable[[], None] = lambda: None
         """Called after each event: where a simulation checks what must always hold."""
         self.events: list[Entry] = []
+        self.edges: list[Edge] = []
         self.decisions: list[Entry] = []
 
     def emit(self, event: str, **facts: object) -> None:
@@ -34,6 +44,16 @@ class Journal:
         self._onward.emit(event, **facts)
         self.on_event()
 
+    def window_opened(self, application: str) -> None:
+        self._edge(application, opens=True)
+
+    def window_closed(self, application: str, *, answered: bool) -> None:
+        self._edge(application, opens=False)
+
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
         if self.keeps:
             self.decisions.append(Entry(self._clock.now_ns() - START_NS, kind, decision))
+
+    def _edge(self, application: str, *, opens: bool) -> None:
+        if self.keeps:
+            self.edges.append(Edge(self._clock.now_ns() - START_NS, application, opens))

@@ -27,7 +27,7 @@ def report(scenario: Scenario, run: Run, title: str) -> str:
     """The page as HTML."""
     document: dict[str, Any] = run.outcome.document()
     end_ns = run.outcome.end_ns
-    timeline = timeline_of(scenario, run.journal.events, end_ns)
+    timeline = timeline_of(scenario, run.journal, end_ns)
     policy = scenario.policies.get("eviction", DEFAULT)
     parts = [
         f"<h1>{escape(title)}</h1>",

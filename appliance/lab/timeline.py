@@ -1,4 +1,4 @@
-"""Who was in memory when, told from the journal's events and cut into as many columns as a picture has."""
+"""Who was in memory when, told from a journal and cut into as many columns as a picture has."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from appliance.domain.names import application_id
 from appliance.lab.composition import build_names
-from appliance.lab.journal import Entry
+from appliance.lab.journal import Edge, Entry, Journal
 from appliance.lab.scenario import Scenario
 
 
@@ -44,12 +44,13 @@ class Timeline:
     """(time, budget from then on); the first at 0."""
 
 
-def timeline_of(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> Timeline:
-    """The timeline of a journal's events."""
+def timeline_of(scenario: Scenario, journal: Journal, end_ns: int) -> Timeline:
+    """The timeline of a journal that was kept."""
+    events = journal.events
     return Timeline(
         end_ns,
         tuple(_stays(scenario, events, end_ns)),
-        tuple(_windows(scenario, events, end_ns)),
+        tuple(windows_of(scenario, journal.edges, end_ns)),
         tuple((e.at_ns, used) for e in events if isinstance(used := e.facts.get("used_bytes"), int)),
         ((0, scenario.memory_bytes), *_budgets(events)),
     )
@@ -122,18 +123,16 @@ def _stays(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Sta
     return stays
 
 
-def _windows(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Window]:
+def windows_of(scenario: Scenario, edges: Sequence[Edge], end_ns: int) -> list[Window]:
+    """Those that are still open last to the end."""
     models = {application_id(a.tenant, a.name): a.model for a in scenario.applications}
     since: dict[str, int] = {}
     windows: list[Window] = []
-    for event in events:
-        application = event.facts.get("application")
-        if not isinstance(application, str):
-            continue
-        if event.name == "window opened":
-            since[application] = event.at_ns
-        elif event.name == "window closed" and application in since:
-            windows.append(Window(models[application], since.pop(application), event.at_ns))
+    for edge in edges:
+        if edge.opens:
+            since[edge.application] = edge.at_ns
+        elif edge.application in since:
+            windows.append(Window(models[edge.application], since.pop(edge.application), edge.at_ns))
     windows += [Window(models[application], start_ns, end_ns) for application, start_ns in since.items()]
     return windows
 

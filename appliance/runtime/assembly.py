@@ -14,7 +14,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import Breathing
-from appliance.runtime.ports import DecisionSink, Processor, VariantSource
+from appliance.runtime.ports import DecisionSink, Processor, VariantSource, WindowSink
 from appliance.runtime.residency.arbiter import RoomByApplication
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Background, Forecasting
@@ -64,6 +64,7 @@ class Surroundings:
     builds: VariantSource
     telemetry: Telemetry
     events: EventSink
+    windows: WindowSink
     decisions: DecisionSink
     available_bytes: Callable[[int], int]
     """Memory that the machine has left, given what builds occupy."""
@@ -138,6 +139,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         shares=shares,
         memory=memory,
         events=events,
+        windows=around.windows,
         tick_ms=figures.tick_ms,
         reloads_per_min_max=figures.reloads_per_min_max,
     )

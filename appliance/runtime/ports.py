@@ -61,3 +61,13 @@ class DecisionSink(Protocol):
     """Takes decisions with their inputs; never blocks."""
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None: ...
+
+
+class WindowSink(Protocol):
+    """Is told when a window around a predicted request opens and closes; never blocks. Windows are too many to be events."""
+
+    def window_opened(self, application: str) -> None: ...
+
+    def window_closed(self, application: str, *, answered: bool) -> None:
+        """`answered`: a request came while it was open."""
+        ...

@@ -62,8 +62,17 @@ class Statistics:
     """Compute times of the latest warm requests of one item, oldest first."""
 
 
+@dataclass(slots=True)
+class WindowCounts:
+    """Windows of one application around predicted requests. Missed ones closed without a request."""
+
+    opened: int = 0
+    closed: int = 0
+    missed: int = 0
+
+
 class Telemetry:
-    """Implements `EventSink`; bounded everywhere."""
+    """Implements `EventSink` and `WindowSink`; bounded everywhere."""
 
     def __init__(self, clock: Clock, ring_len: int = 2000, subscriber_len: int = 500) -> None:
         self._clock = clock
@@ -75,6 +84,8 @@ class Telemetry:
         self._logger: Any = None
         self.statistics: dict[tuple[str, str, str], Statistics] = {}
         """(application id, variant name, calling tenant) → figures."""
+        self.windows: dict[str, WindowCounts] = {}
+        """Application id → its windows; of applications that share their variants, the first."""
 
     def log_to(self, logger: Any) -> None:
         """Also write every event to a structlog logger."""
@@ -121,6 +132,16 @@ class Telemetry:
         finally:
             self._subscribers.discard(queue)
 
+    # -- windows -------------------------------------------------------------------------------------------------------
+
+    def window_opened(self, application: str) -> None:
+        self.windows.setdefault(application, WindowCounts()).opened += 1
+
+    def window_closed(self, application: str, *, answered: bool) -> None:
+        counts = self.windows.setdefault(application, WindowCounts())
+        counts.closed += 1
+        counts.missed += not answered
+
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def done(
@@ -163,6 +184,7 @@ class Telemetry:
         """Drop the figures of a deleted application, so that names coming and going do not grow the process."""
         for key in [k for k in self.statistics if k[0] == application_id]:
             del self.statistics[key]
+        self.windows.pop(application_id, None)
 
     def _statistics(self, key: tuple[str, str, str]) -> Statistics:
         found = self.statistics.get(key)

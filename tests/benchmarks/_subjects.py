@@ -45,15 +45,16 @@ class LiveBox:
 
 
 @contextmanager
-def box(state: Path | None = None, **environment: str) -> Iterator[LiveBox]:
-    """Start a box on a free port and wait until it serves; stops it with SIGTERM."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+def box(state: Path | None = None, log: Path | None = None, /, **environment: str) -> Iterator[LiveBox]:
+    """Start a box on a free port and wait until it serves; stops it with SIGTERM. `log`: a file for its log, instead of standard error."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, open(log or os.devnull, "ab") as written:
         home = state or Path(folder) / "state"
         start = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "appliance", "serve", "--state", str(home), "--port", "0"],
             env={**os.environ, "MALLOC_ARENA_MAX": "2", "APPLIANCE_LOG__LEVEL": "warning", **environment},
             stdout=subprocess.DEVNULL,
+            stderr=written if log else None,
         )
         try:
             url = _await_ready(process, home)

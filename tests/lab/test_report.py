@@ -2,11 +2,11 @@
 
 import re
 
-from appliance.lab.journal import Entry
+from appliance.lab.journal import Edge
 from appliance.lab.report import report
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
-from appliance.lab.timeline import columns, timeline_of
+from appliance.lab.timeline import columns, timeline_of, windows_of
 from tests.lab.scenarios import document, scenario
 
 S = 10**9
@@ -35,11 +35,11 @@ def test_a_simulation_without_requests_has_a_page() -> None:
     assert "0 + 0" in report(read, simulate(read, keep_journal=True), "quiet")
 
 
-def test_stays_and_windows_come_from_events() -> None:
+def test_stays_and_windows_come_from_the_journal() -> None:
     read = scenario()
     run = simulate(read, keep_journal=True)
     loaded = [e for e in run.journal.events if e.name == "variant loaded"]
-    line = timeline_of(read, run.journal.events, run.outcome.end_ns)
+    line = timeline_of(read, run.journal, run.outcome.end_ns)
     assert len(line.stays) == len(loaded) == run.outcome.loads
     assert {s.model for s in line.stays} == {"faces", "words"}
     assert all(s.start_ns < s.end_ns <= line.end_ns for s in line.stays)
@@ -47,19 +47,15 @@ def test_stays_and_windows_come_from_events() -> None:
 
 
 def test_a_window_still_open_lasts_to_the_end() -> None:
-    events = [
-        Entry(1 * S, "window opened", {"application": "default/door"}),
-        Entry(2 * S, "window closed", {"application": "default/door"}),
-        Entry(5 * S, "window opened", {"application": "default/door"}),
-    ]
-    windows = timeline_of(scenario(), events, 9 * S).windows
+    edges = [Edge(at_s * S, "default/door", opens) for at_s, opens in ((1, True), (2, False), (5, True))]
+    windows = windows_of(scenario(), edges, 9 * S)
     assert [(w.model, w.start_ns, w.end_ns) for w in windows] == [("faces", S, 2 * S), ("faces", 5 * S, 9 * S)]
 
 
 def test_the_budget_line_follows_the_box() -> None:
     read = scenario(faults=[{"kind": "memory-taken", "at_s": 30, "for_s": 30, "mb": 200}])
     run = simulate(read, keep_journal=True)
-    budgets = timeline_of(read, run.journal.events, run.outcome.end_ns).budgets
+    budgets = timeline_of(read, run.journal, run.outcome.end_ns).budgets
     assert budgets[0] == (0, 700_000_000)
     assert min(budget for _, budget in budgets) <= 500_000_000
     assert budgets[-1][1] == 700_000_000

@@ -138,6 +138,17 @@ def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
     assert unforeseen["cold"] == 1
 
 
+def test_a_box_left_alone_comes_to_rest() -> None:
+    """Asked twice, then nothing for an hour: a dozen windows in the first seconds, none later, and no window is an event."""
+    run = simulate(
+        scenario(arrivals=[{"application": "door", "times_s": [1, 1.05]}], duration_s=3600), keep_journal=True
+    )
+    assert 2 <= len(run.journal.edges) <= 24
+    assert run.journal.edges[-1].at_ns < 10 * 10**9
+    assert not run.journal.edges[-1].opens
+    assert [e for e in run.journal.events if "window" in e.name] == []
+
+
 @pytest.mark.parametrize("name", ["ewma", "renewal", "rnn"])
 def test_a_forced_forecaster_is_the_only_one(name: str) -> None:
     run = simulate(scenario(policies={"forecast": name}), keep_journal=True)

@@ -3,7 +3,7 @@
 A tenant's key sees the series of its own requests; what belongs to the box as a whole is for admins.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from appliance.api.box import Box
-from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics
+from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 LABELS = ("tenant", "application", "variant")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,6 +40,7 @@ class _Series(Collector):
         }
         yield from _requests(statistics)
         if self._tenant is None:
+            yield from _windows(self._box.telemetry.windows)
             yield from _memory(self._box)
             yield from _engine(self._box)
 
@@ -73,6 +74,18 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         total += count
         sums.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
     return sums
+
+
+def _windows(windows: Mapping[str, WindowCounts]) -> Iterator[Metric]:
+    for name, text in (
+        ("opened", "Windows around predicted requests that opened."),
+        ("closed", "Windows that closed."),
+        ("missed", "Windows that closed without a request."),
+    ):
+        counts = CounterMetricFamily(f"appliance_windows_{name}", text, labels=("application",))
+        for application, figures in sorted(windows.items()):
+            counts.add_metric([application], getattr(figures, name))
+        yield counts
 
 
 def _memory(box: Box) -> Iterator[Metric]:

@@ -24,7 +24,10 @@ class Forecaster(Protocol):
         ...
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
-        """The first arrival after `now_ns`, given past ones (ascending, none after now); None with too little history. Looks at the last 64 at most."""
+        """The first arrival after `now_ns`, given past ones (ascending, none after now) and the silence since the last. Looks at the last 64 at most.
+
+        None with too little history, and once the silence says that nothing is to be expected until the next arrival.
+        """
         ...
 
 

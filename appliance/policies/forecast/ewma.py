@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import sqrt
 
 from appliance.policies.forecast.base import Prediction
-from appliance.policies.forecast.history import LOOKBACK, next_ns
+from appliance.policies.forecast.history import LOOKBACK, has_ended, next_ns
 
 ARRIVALS_MIN = 2
 
@@ -22,7 +22,7 @@ class Ewma:
     name: str = "ewma"
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
-        if len(arrivals_ns) < ARRIVALS_MIN:
+        if len(arrivals_ns) < ARRIVALS_MIN or has_ended(arrivals_ns, now_ns):
             return None
         recent = arrivals_ns[-LOOKBACK:]
         weight, keep = self.weight, 1.0 - self.weight

@@ -7,7 +7,7 @@ from math import sqrt
 from operator import mul
 
 from appliance.policies.forecast.base import Prediction
-from appliance.policies.forecast.history import latest_gaps, next_ns
+from appliance.policies.forecast.history import has_ended, latest_gaps, next_ns
 
 GAPS_MIN = 3
 
@@ -17,14 +17,15 @@ class Renewal:
     """The median of the earlier gaps that are longer than the time since the last arrival; the spread is their standard deviation.
 
     The median, because it has the least expected absolute error, by which forecasters are compared. After a burst has gone silent, only the long gaps
-    are left, so the prediction jumps to the next burst. Longer silent than ever: the longest gap, overdue. O(gaps · log gaps), about 10 µs.
+    are left, so the prediction jumps to the next burst. Longer silent than ever: the longest gap, overdue, until the forecast ends. O(gaps · log gaps),
+    about 10 µs.
     """
 
     name: str = "renewal"
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
         gaps = latest_gaps(arrivals_ns)
-        if len(gaps) < GAPS_MIN:
+        if len(gaps) < GAPS_MIN or has_ended(arrivals_ns, now_ns):
             return None
         gaps.sort()
         last_ns = arrivals_ns[-1]

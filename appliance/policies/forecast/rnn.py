@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from appliance.policies.forecast.base import Prediction
-from appliance.policies.forecast.history import latest_gaps, next_ns
+from appliance.policies.forecast.history import has_ended, latest_gaps, next_ns
 from appliance.policies.forecast.training import ROWS_MAX, STEPS, train, windows
 from appliance.policies.forecast.vanilla import Vanilla
 
@@ -40,7 +40,7 @@ class Rnn:
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
         gaps = latest_gaps(arrivals_ns, self.net.steps)
-        if len(gaps) < self.net.steps:
+        if len(gaps) < self.net.steps or has_ended(arrivals_ns, now_ns):
             return None
         mean, scale = self.mean, 1.0 / self.deviation
         scaled = self.net.answer([(log(gap if gap > GAP_MIN_NS else GAP_MIN_NS) - mean) * scale for gap in gaps])

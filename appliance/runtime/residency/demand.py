@@ -36,6 +36,8 @@ class Expectation:
     missed_ns: int | None = None
     """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
     window_ns: int | None = None
+    is_answered: bool = False
+    """A request has come since the open window was opened."""
     unexpected: set[str] = field(default_factory=set)
     """Zoos that came outside their own windows while this one's was open."""
 
@@ -63,11 +65,13 @@ class Expectation:
         return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
 
     def predict(self, now_ns: int, reach_ns: int = 0) -> None:
-        """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was."""
+        """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was, and nothing is once the forecast has ended."""
         prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
         self.predicted_ns, self.later_ns = (prediction.next_ns, prediction.later_ns) if prediction else (None, ())
-        if self.due_ns is None or now_ns - self.due_ns > reach_ns:
+        if prediction is None or self.due_ns is None or now_ns - self.due_ns > reach_ns:
             self.due_ns = self.predicted_ns
+        if prediction is None:
+            self.missed_ns = None  # who comes after that answers no prediction
 
 
 class Expectations:
@@ -122,6 +126,7 @@ class Expectations:
         self.delta_ns = int(min(self._residuals.delta_ns(self._alpha), self._delta_share_max * self.history_ns))
         expectation.arrivals_ns.append(at_ns)
         expectation.due_ns = None
+        expectation.is_answered = True
         expectation.predict(at_ns)
         if not expectation.is_maximalist:
             for other in self._all.values():
@@ -152,6 +157,7 @@ class Expectations:
                 predicted_ns = expectation.predicted_ns
             if predicted_ns is not None and predicted_ns - delta_ns - load_ns <= now_ns:
                 expectation.window_ns = window_ns = predicted_ns
+                expectation.is_answered = False
         return was is (window_ns is None)
 
     def next_edge_ns(self, expectation: Expectation, load_ns: int) -> int | None:

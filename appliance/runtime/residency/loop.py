@@ -16,6 +16,7 @@ from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wis
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
+from appliance.runtime.ports import WindowSink
 from appliance.runtime.residency.arbiter import RoomByApplication
 from appliance.runtime.residency.demand import Expectations, window_load_ns
 from appliance.runtime.residency.groups import Zoo, Zoos
@@ -43,6 +44,7 @@ class Resider:
         shares: Shares,
         memory: MemoryManager,
         events: EventSink,
+        windows: WindowSink,
         tick_ms: float = 10,
         reloads_per_min_max: int = 30,
     ) -> None:
@@ -54,6 +56,7 @@ class Resider:
         self._shares = shares
         self._memory = memory
         self._events = events
+        self._windows = windows
         self._tick_ns = int(tick_ms * NS_PER_MS)
         self._reloads_max = reloads_per_min_max
         self._seen: list[tuple[str, int]] = []
@@ -152,18 +155,19 @@ class Resider:
         edges: list[int] = []
         for zoo in self._zoos.all():
             expectation, load_ns = self._expectations.of(zoo.name), window_load_ns(zoo) + lead_ns
+            before_ns, was_answered = expectation.window_ns, expectation.is_answered
             moved = self._expectations.step(expectation, load_ns, now_ns)
+            if expectation.window_ns != before_ns:  # one may follow the other at once
+                if before_ns is not None:
+                    self._windows.window_closed(zoo.name, answered=was_answered)
+                if expectation.is_maximalist:
+                    self._windows.window_opened(zoo.name)
             edge_ns = self._expectations.next_edge_ns(expectation, load_ns)
             if edge_ns is not None:
                 edges.append(edge_ns)
             if moved:
                 self._is_settled = False
                 self.transitions += 1
-                self._events.emit(
-                    "window opened" if expectation.is_maximalist else "window closed",
-                    application=zoo.name,
-                    predicted_ns=expectation.next_ns,
-                )
                 if expectation.is_maximalist:
                     self._procure(zoo)
         self._edge_ns = min(edges, default=None)

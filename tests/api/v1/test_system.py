@@ -82,6 +82,20 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
     assert found["appliance_ready", ()] == 1
 
 
+async def test_windows_are_metrics(stand: Stand) -> None:
+    """Two opened, one of them over and in vain: counted by application, for admins; no event."""
+    telemetry = stand.appliance.running().telemetry
+    before = telemetry.recent()
+    for _ in range(2):
+        telemetry.window_opened("default/adding")
+    telemetry.window_closed("default/adding", answered=False)
+    found = samples((await stand.client().get("/metrics")).text)
+    label = (("application", "default/adding"),)
+    counts = [found[f"appliance_windows_{name}_total", label] for name in ("opened", "closed", "missed")]
+    assert counts == [2, 1, 1]
+    assert telemetry.recent() == before
+
+
 async def test_a_tenant_sees_its_own_series_only(stand: Stand) -> None:
     """Nothing of other tenants and nothing of the box; a device sees nothing at all; without a key 401."""
     for who in ("harbour", "museum"):

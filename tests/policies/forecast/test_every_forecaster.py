@@ -49,6 +49,23 @@ def test_too_little_history_is_none(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
+@given(gaps=st.lists(st.integers(10**6, 10**12), min_size=64, max_size=80))
+def test_silence_ends_the_forecast(name: str, gaps: list[int]) -> None:
+    """Each time that nobody came it is asked anew: two dozen windows later, and no more than 17 times the longest gap, it says nothing more."""
+    history = list(accumulate(gaps))
+    now_ns = history[-1]
+    predicted: list[int] = []
+    while (prediction := fitted(name).predict(history, now_ns)) is not None and len(predicted) < 100:
+        predicted.append(prediction.next_ns)
+        now_ns = prediction.next_ns + 10**6
+    late_ns = [at_ns - predicted[0] for at_ns in predicted]
+    assert len(predicted) <= 64 + 24  # a renewal process goes through the gaps that it knows first
+    assert late_ns == sorted(set(late_ns))
+    if name != "rnn":  # the network may have predicted a gap that was never seen
+        assert predicted[-1] - history[-1] <= 17 * max(gaps[-63:])
+
+
+@pytest.mark.parametrize("name", FORECASTERS)
 def test_shifted_history_shifts_the_prediction(name: str) -> None:
     """Only gaps matter, not when the clock was started."""
     history = arrivals([1.0, 3.0] * 10)

@@ -18,6 +18,13 @@ def test_follows_a_change_of_rate() -> None:
 
 
 def test_late_requests_are_expected_at_any_moment() -> None:
-    """3 late of a gap of 100: 3 from now; 500 late: a whole gap from now."""
+    """3 late of a gap of 100: 3 from now; 500 late: 500 from now."""
     assert Ewma().predict([0, 100, 200], 303) == Prediction(306, 0)
-    assert Ewma().predict([0, 100, 200], 800) == Prediction(900, 0)
+    assert Ewma().predict([0, 100, 200], 800) == Prediction(1300, 0)
+
+
+def test_nobody_is_expected_after_a_long_silence() -> None:
+    """Until eight times the longest gap, which is 100 although the mean is less; the next request starts the forecast anew."""
+    assert Ewma().predict([0, 100, 150], 950) is not None
+    assert Ewma().predict([0, 100, 150], 951) is None
+    assert Ewma().predict([0, 100, 150, 951], 951) is not None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.policies.forecast.base import Prediction
+from appliance.policies.forecast.ewma import Ewma
 from appliance.runtime.residency.demand import Expectations
 
 S = 10**9
@@ -105,3 +106,47 @@ def test_a_late_request_stays_due_for_when_it_was() -> None:
     all_.step(one, 0, 39 * S)
     all_.step(one, 0, 42 * S)
     assert one.next_ns == 90 * S
+
+
+def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
+    """Asked twice, 50 ms apart: a window for each doubling of its lateness, none once the forecast has ended, and nothing is due then."""
+    all_ = Expectations(lambda name: Ewma(), alpha=1.0, delta_ns=S // 100, history_ns=S, delta_share_max=0.01)
+    all_.arrived("a", S)
+    all_.arrived("a", S + S // 20)
+    one = all_.of("a")
+    opened, now_ns, edges = 0, S + S // 20, 0
+    while (edge_ns := all_.next_edge_ns(one, 0)) is not None and edges < 1000:
+        now_ns, edges = max(now_ns + 1, edge_ns), edges + 1
+        opened += all_.step(one, 0, now_ns) and one.is_maximalist
+    assert 1 <= opened <= 12
+    assert now_ns < 2 * S
+    assert not all_.step(one, 0, 3600 * S)
+    assert (one.is_maximalist, one.next_ns) == (False, None)
+
+
+def test_who_comes_back_after_the_end_answers_no_prediction() -> None:
+    """An hour of silence is no error of a forecast that had ended; it starts anew with the request."""
+    all_ = Expectations(lambda name: Ewma(), alpha=1.0, delta_ns=S, history_ns=S)
+    for at_s in (1, 2, 3):
+        all_.arrived("a", at_s * S)
+    one = all_.of("a")
+    while (edge_ns := all_.next_edge_ns(one, 0)) is not None and edge_ns < 1000 * S:
+        all_.step(one, 0, edge_ns)
+    before_ns = all_.spread_ns("a")
+    all_.arrived("a", 3600 * S)
+    assert all_.spread_ns("a") == before_ns
+    assert one.predicted_ns is not None
+
+
+def test_a_window_knows_whether_somebody_came() -> None:
+    """Answered by a request while it was open, until the next one opens."""
+    all_ = Expectations(lambda name: At((10 * S, 20 * S)), alpha=1.0, delta_ns=S, history_ns=S)
+    one = all_.of("a")
+    all_.arrived("a", 5 * S)
+    all_.step(one, 0, 9 * S)
+    assert (one.is_maximalist, one.is_answered) == (True, False)
+    all_.arrived("a", 10 * S)
+    all_.step(one, 0, 12 * S)
+    assert (one.is_maximalist, one.is_answered) == (False, True)
+    all_.step(one, 0, 20 * S)
+    assert (one.is_maximalist, one.is_answered) == (True, False)
