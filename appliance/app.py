@@ -29,12 +29,13 @@ from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.sandbox import ChildLimits
-from appliance.modelstore.store.forecasts import ForecastFile
+from appliance.modelstore.store.forecasts import ForecasterFile
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.records import Change, ChangeFeed
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
+from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
@@ -47,6 +48,8 @@ from appliance.runtime.telemetry import Telemetry
 from appliance.settings import ImportSettings, ProcessorSettings, Settings
 
 _REMEMBER_EVERY_S = 10
+_MEMORY_DOMAIN = "host"
+"""The one that the memory forecaster looks at."""
 
 
 class Appliance:
@@ -119,7 +122,8 @@ class Appliance:
         store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
         await asyncio.to_thread(store.recover)
         _write_decisions(stack, decisions, store)
-        forecasts = ForecastFile(settings.state_dir / "forecasters.json")
+        forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
+        memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
         around = Surroundings(
             clock=clock,
             processor=processor,
@@ -130,8 +134,10 @@ class Appliance:
             decisions=decisions,
             available_bytes=lambda used_bytes: psutil.virtual_memory().available,
             forecaster_of=forecasts.of,
+            memory_forecaster=memory_forecasts.of(_MEMORY_DOMAIN),
             background=asyncio.to_thread,
             save_forecasters=forecasts.save,
+            save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
         core = assemble(around, _policies(settings), _figures(settings))
         stack.push_async_callback(core.memory.close)
@@ -146,9 +152,11 @@ class Appliance:
         store.feed.subscribe(Follower(core, keyring))
         await self._fill(store, core.catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store.keys, clock)
-        loops = [core.resider.run(), core.forecasting.run(), core.breathing.run(), importer.run()]
+        loops = [core.resider.run(), core.forecasting.run(), core.breathing.run()]
+        loops += [core.memory_forecasting.run(), importer.run()]
         chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
         chores.every_night(core.forecasting.choose_all, "choose forecasters")
+        chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
         await self._run_in_background(stack, core, loops, chores, store)
         return Box(
             clock=clock,

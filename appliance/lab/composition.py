@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import (
@@ -39,13 +40,16 @@ from appliance.lab.scenario import (
 from appliance.lab.workload import draw, predictions
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
-from appliance.policies.forecast.choice import Choice
 from appliance.policies.forecast.ewma import Ewma
+from appliance.policies.forecast.kinds import Kind
+from appliance.policies.forecast.memory import Trend
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.telemetry import Telemetry
+
+T = TypeVar("T")
 
 INPUT = "x"
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
@@ -92,8 +96,10 @@ def compose(scenario: Scenario) -> LabBox:
         decisions=journal,
         available_bytes=machine.available_bytes,
         forecaster_of=_forecaster_of(scenario, given),
+        memory_forecaster=Trend(),
         background=_inline,
-        save_forecasters=lambda names: None,
+        save_forecasters=lambda texts: None,
+        save_memory_forecaster=lambda text: None,
         seed=scenario.seed,
         given_forecasts=given,
         candidates=_candidates(scenario),
@@ -124,7 +130,7 @@ def _figures(scenario: Scenario) -> Figures:
     )
 
 
-async def _inline(compute: Callable[[], Choice]) -> Choice:
+async def _inline(compute: Callable[[], T]) -> T:
     """Training takes no virtual time: there is no thread to do it in."""
     return compute()
 
@@ -132,10 +138,10 @@ async def _inline(compute: Callable[[], Choice]) -> Choice:
 def _forecaster_of(scenario: Scenario, given: Mapping[str, Given]) -> Callable[[str], Forecaster]:
     """What a zoo begins with; a forecast in the scenario takes the place of the box's own."""
     (_, first), *_ = _candidates(scenario).items()
-    return lambda zoo: given.get(zoo) or first((), scenario.seed) or Ewma()
+    return lambda zoo: given.get(zoo) or first.fit((), scenario.seed) or Ewma()
 
 
-def _candidates(scenario: Scenario) -> Mapping[str, Fit]:
+def _candidates(scenario: Scenario) -> Mapping[str, Kind[Fit, Forecaster]]:
     """What the box chooses its forecasters among; one that the scenario names is the only one, as soon as there is history enough for it."""
     name = scenario.policies.get("forecast")
     return FORECASTERS if name is None else {name: FORECASTERS[name]}

@@ -63,7 +63,7 @@ class _Simulation:
             *(weather.inflict(fault) for fault in self._scenario.faults),
         ]
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
-            loops.append(box.core.breathing.run())
+            loops += [box.core.breathing.run(), box.core.memory_forecasting.run()]
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
         await self._send_all()

@@ -7,17 +7,19 @@ from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.events import EventSink
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
-from appliance.policies.forecast.memory import Trend
+from appliance.policies.forecast.kinds import Kind
+from appliance.policies.forecast.memory import MemoryForecaster
 from appliance.policies.residency.base import EvictionPolicy
 from appliance.policies.selection.base import SelectionPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import Breathing
-from appliance.runtime.ports import DecisionSink, Processor, VariantSource, WindowSink
+from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
+from appliance.runtime.ports import Background, DecisionSink, Processor, VariantSource, WindowSink
 from appliance.runtime.residency.arbiter import RoomByApplication
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.forecasting import Background, Forecasting
+from appliance.runtime.residency.forecasting import Forecasting
 from appliance.runtime.residency.groups import Zoos
 from appliance.runtime.residency.loop import Resider
 from appliance.runtime.residency.shares import Shares
@@ -69,12 +71,15 @@ class Surroundings:
     available_bytes: Callable[[int], int]
     """Memory that the machine has left, given what builds occupy."""
     forecaster_of: Callable[[str], Forecaster]
+    memory_forecaster: MemoryForecaster
+    """To begin with."""
     background: Background
     save_forecasters: Callable[[Mapping[str, str]], None]
+    save_memory_forecaster: Callable[[str], None]
     seed: int = 0
     given_forecasts: Iterable[str] = ()
     """Applications whose forecaster comes from outside and stays."""
-    candidates: Mapping[str, Fit] = field(default_factory=lambda: FORECASTERS)
+    candidates: Mapping[str, Kind[Fit, Forecaster]] = field(default_factory=lambda: FORECASTERS)
     """The forecasters to choose among."""
 
 
@@ -99,6 +104,7 @@ class Core:
     resider: Resider
     forecasting: Forecasting
     breathing: Breathing
+    memory_forecasting: MemoryForecasting
     availability: Availability
     engine: Engine
 
@@ -156,11 +162,19 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
     breathing = Breathing(
         clock=clock,
         memory=memory,
-        forecaster=Trend(),
+        forecaster=around.memory_forecaster,
         available_bytes=lambda: around.available_bytes(memory.used_bytes),
         events=events,
         budget_bytes=figures.budget_bytes,
         reserve_bytes=figures.reserve_bytes,
+    )
+    memory_forecasting = MemoryForecasting(
+        clock=clock,
+        breathing=breathing,
+        background=around.background,
+        events=events,
+        saved=around.save_memory_forecaster,
+        seed=around.seed,
     )
     queue = Queue(clock, figures.queue_len_max, figures.queue_total_max)
     sequences = Sequences(clock, figures.sequences_max, figures.sequence_idle_s)
@@ -187,4 +201,16 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         resider=resider,
         quick_ns_max=int(figures.quick_us_max * NS_PER_US),
     )
-    return Core(catalogue, shares, memory, queue, sequences, resider, forecasting, breathing, availability, engine)
+    return Core(
+        catalogue,
+        shares,
+        memory,
+        queue,
+        sequences,
+        resider,
+        forecasting,
+        breathing,
+        memory_forecasting,
+        availability,
+        engine,
+    )

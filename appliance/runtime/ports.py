@@ -4,11 +4,13 @@ Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `
 emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
+
+T = TypeVar("T")
 
 
 class Processor(Protocol):
@@ -55,6 +57,12 @@ class VariantSource(Protocol):
         Raises: LoadFailed when the content is missing or damaged.
         """
         ...
+
+
+class Background(Protocol):
+    """Runs a computation where it delays nobody: a thread in the box, in place in the lab."""
+
+    def __call__(self, compute: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class DecisionSink(Protocol):

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from random import Random
 from statistics import fmean
 
-from appliance.policies.forecast import FORECASTERS
+from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.forecast.choice import Choice, choose
 from appliance.policies.forecast.companions import Companions
-from appliance.policies.forecast.memory_rnn import MEMORY_FORECASTERS, choose_memory
+from appliance.policies.forecast.memory_choice import choose_memory
 from appliance.policies.forecast.residuals import Residuals
 from tests.policies.forecast.arrivals import PATTERNS, poisson
 from tests.policies.forecast.test_memory import SECOND, falling, sawtooth, steady
@@ -46,7 +46,7 @@ def memory_errors(seeds: range) -> None:
     print("## Available memory, error in MB\n")
     print("| series | " + " | ".join(MEMORY_FORECASTERS) + " | chosen |\n| --- |" + " --- |" * 3)
     for series in (falling, sawtooth, steady):
-        choices = [choose_memory(series(Random(seed), 240), 3 * SECOND, seed) for seed in seeds]
+        choices = [choose_memory(series(Random(seed), 240), 3 * SECOND, seed, MEMORY_FORECASTERS) for seed in seeds]
         means = [f"{fmean(c.errors_bytes[name] for c in choices) / 1e6:.1f}" for name in MEMORY_FORECASTERS]
         chosen = _counted(Counter(c.forecaster.name for c in choices))
         print(f"| {series.__name__} | {' | '.join(means)} | {chosen} |", flush=True)
@@ -57,12 +57,12 @@ def times() -> None:
     history, memory = poisson(Random(0), 600), sawtooth(Random(0), 500)
     latest, now_ns = history[-64:], history[-1] + 1
     print("## Times\n\n| what | µs |\n| --- | --- |")
-    for name, fit in FORECASTERS.items():
-        forecaster = fit(history, 0)
+    for name, kind in FORECASTERS.items():
+        forecaster = kind.fit(history, 0)
         assert forecaster is not None
         _row(f"predict, {name}", lambda f=forecaster: f.predict(latest, now_ns), 300)  # type: ignore[misc]
-    for name, memory_fit in MEMORY_FORECASTERS.items():
-        predictor = memory_fit(memory, 3 * SECOND, 0)
+    for name, memory_kind in MEMORY_FORECASTERS.items():
+        predictor = memory_kind.fit(memory, 3 * SECOND, 0)
         assert predictor is not None
         _row(f"predict memory, {name}", lambda p=predictor: p.predict(memory[-64:], 3 * SECOND), 300)  # type: ignore[misc]
     residuals, companions = Residuals(1), Companions()
@@ -70,9 +70,9 @@ def times() -> None:
     _row("Δ", residuals.delta_ns, 300)
     _row("window observed", lambda: companions.observe("a", {"b", "c"}), 300)
     _row("P(r | active)", lambda: companions.probability("b", "a"), 300)
-    _row("train, rnn, the most rows", lambda: FORECASTERS["rnn"](history, 0), 1, rounds=5)
+    _row("train, rnn, the most rows", lambda: FORECASTERS["rnn"].fit(history, 0), 1, rounds=5)
     _row("choose, 200 arrivals", lambda: choose(history[:200], 0, FORECASTERS), 1, rounds=5)
-    _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"](memory, 3 * SECOND, 0), 1, rounds=5)
+    _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"].fit(memory, 3 * SECOND, 0), 1, rounds=5)
 
 
 async def delays(rounds: int = 10) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from appliance.policies.forecast.base import Fit, Forecaster
+from appliance.policies.forecast.kinds import Kind
 
 ARRIVALS_MIN = 12
 """With fewer, the first candidate is taken unmeasured."""
@@ -21,19 +22,19 @@ class Choice:
     held_out: int
 
 
-def choose(arrivals_ns: Sequence[int], seed: int, candidates: Mapping[str, Fit]) -> Choice:
+def choose(arrivals_ns: Sequence[int], seed: int, candidates: Mapping[str, Kind[Fit, Forecaster]]) -> Choice:
     """Ties go to the earlier candidate; the first one must fit any history. The silent answer None counts as wrong by the whole gap."""
     default, *_ = candidates.values()
     if len(arrivals_ns) < ARRIVALS_MIN:
-        return Choice(_fitted(default, arrivals_ns, seed), MappingProxyType({}), 0)
+        return Choice(_fitted(default.fit, arrivals_ns, seed), MappingProxyType({}), 0)
     split = max(len(arrivals_ns) * 2 // 3, len(arrivals_ns) - HELD_OUT_MAX)
     errors: dict[str, float] = {}
-    for name, fit in candidates.items():
-        forecaster = fit(arrivals_ns[:split], seed)
+    for name, kind in candidates.items():
+        forecaster = kind.fit(arrivals_ns[:split], seed)
         if forecaster is not None:
             errors[name] = mean_error_ns(forecaster, arrivals_ns, split)
     best = min(errors, key=errors.__getitem__)
-    return Choice(_fitted(candidates[best], arrivals_ns, seed), MappingProxyType(errors), len(arrivals_ns) - split)
+    return Choice(_fitted(candidates[best].fit, arrivals_ns, seed), MappingProxyType(errors), len(arrivals_ns) - split)
 
 
 def mean_error_ns(forecaster: Forecaster, arrivals_ns: Sequence[int], start: int) -> float:

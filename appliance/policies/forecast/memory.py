@@ -5,6 +5,7 @@ Other processes take memory too; the box acts on what will be left, not only on 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, sqrt
 from typing import Protocol
 
@@ -84,3 +85,8 @@ def steps_of(samples: Sequence[MemorySample], horizon_ns: int) -> int:
 def lows(available: Sequence[int], steps: int) -> list[int]:
     """For each sample that has `steps` successors, the least of itself and them."""
     return [min(available[i : i + steps + 1]) for i in range(len(available) - steps)]
+
+
+def unrest_bytes(samples: Sequence[MemorySample]) -> int:
+    """How much memory moved, up and down together."""
+    return sum(abs(after.available_bytes - before.available_bytes) for before, after in pairwise(samples))

@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
-from appliance.policies.forecast.memory import MemoryForecaster, MemorySample
+from appliance.policies.forecast.memory import SAMPLES_MAX, MemoryForecaster, MemorySample
 from appliance.runtime.memory.manager import MemoryManager
 
-_SAMPLES = 64
+_SAMPLES = 512
+"""Kept, the latest: enough to choose and train a forecaster on."""
 _STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
 
@@ -33,15 +35,20 @@ class Breathing:
         """`budget_bytes` is the most it grows to; `reserve_bytes` stay free for everybody else. It grows after `calm_samples` that all allow it."""
         self._clock = clock
         self._memory = memory
-        self._forecaster = forecaster
+        self.forecaster = forecaster
+        """May be replaced at any time."""
         self._available_bytes = available_bytes
         self._events = events
         self._budget = budget_bytes
         self._reserve = reserve_bytes
         self._period_ns = int(period_s * NS_PER_S)
-        self._horizon_ns = int(horizon_s * NS_PER_S)
+        self.horizon_ns = int(horizon_s * NS_PER_S)
         self._samples: deque[MemorySample] = deque(maxlen=_SAMPLES)
         self._allowed: deque[int] = deque(maxlen=calm_samples)
+
+    def samples(self, count: int = _SAMPLES) -> tuple[MemorySample, ...]:
+        """The latest ones, oldest first."""
+        return tuple(islice(self._samples, max(0, len(self._samples) - count), None))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,7 +60,7 @@ class Breathing:
         """Take a sample and set the budget that follows from it."""
         ours = self._available_bytes() + self._memory.used_bytes
         self._samples.append(MemorySample(self._clock.now_ns(), ours))
-        prediction = self._forecaster.predict(tuple(self._samples), self._horizon_ns)
+        prediction = self.forecaster.predict(self.samples(SAMPLES_MAX), self.horizon_ns)
         low = ours if prediction is None else prediction.low_bytes
         spare = max(0, low - self._reserve)
         self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))

@@ -1,17 +1,16 @@
 """Gives each application the forecaster that would have been right most often: chosen on its own history, anew every night (EM-04)."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
-from appliance.policies.forecast.choice import Choice, choose
+from appliance.policies.forecast.choice import choose
+from appliance.policies.forecast.kinds import Kind, written
+from appliance.runtime.ports import Background
 from appliance.runtime.residency.demand import Expectation, Expectations
-
-Background = Callable[[Callable[[], Choice]], Awaitable[Choice]]
-"""Runs a computation where it delays nobody: a thread in the box, in place in the lab."""
 
 _FIRST_ARRIVALS = 64
 """Requests after which a forecaster is chosen for the first time, without waiting for the night."""
@@ -31,7 +30,7 @@ class Forecasting:
         look_every_s: float = 60.0,
         seed: int = 0,
         given: Iterable[str] = (),
-        candidates: Mapping[str, Fit] = FORECASTERS,
+        candidates: Mapping[str, Kind[Fit, Forecaster]] = FORECASTERS,
     ) -> None:
         """`saved` is told the forecaster of each application, by name, after every change. Those in `given` have one from outside and keep it."""
         self._clock = clock
@@ -68,10 +67,4 @@ class Forecasting:
         self._events.emit(
             "forecaster chosen", application=expectation.name, forecaster=choice.forecaster.name, error_ms=facts
         )
-        self._saved({e.name: _written(e.forecaster) for e in self._expectations.all()})
-
-
-def _written(forecaster: Forecaster) -> str:
-    """What `read` makes it from: its name, or its weights."""
-    to_json: Callable[[], str] | None = getattr(forecaster, "to_json", None)
-    return forecaster.name if to_json is None else to_json()
+        self._saved({e.name: written(e.forecaster) for e in self._expectations.all()})

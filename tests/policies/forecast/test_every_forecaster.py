@@ -17,7 +17,7 @@ HISTORIES = st.lists(st.integers(0, 10**15), max_size=80).map(lambda gaps: list(
 
 @cache
 def fitted(name: str) -> Forecaster:
-    forecaster = FORECASTERS[name](arrivals([1.0, 3.0] * 40), 0)
+    forecaster = FORECASTERS[name].fit(arrivals([1.0, 3.0] * 40), 0)
     assert forecaster is not None
     return forecaster
 
@@ -81,7 +81,7 @@ def test_shifted_history_shifts_the_prediction(name: str) -> None:
 def test_regular_arrivals_are_met(name: str) -> None:
     """A request each second: the next one is a second after the last, and the spread is small."""
     history = arrivals([1.0] * 60)
-    forecaster = FORECASTERS[name](history, 0)
+    forecaster = FORECASTERS[name].fit(history, 0)
     assert forecaster is not None
     prediction = forecaster.predict(history, history[-1])
     assert prediction is not None

@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.policies.forecast.memory import MemoryForecaster, MemorySample, Trend, lows, steps_of
-from appliance.policies.forecast.memory_rnn import (
-    MEMORY_FORECASTERS,
-    SAMPLES_MIN,
-    MemoryRnn,
-    choose_memory,
-    mean_error_bytes,
-    trained,
-)
+from appliance.policies.forecast import MEMORY_FORECASTERS
+from appliance.policies.forecast.memory import MemoryForecaster, MemorySample, Trend, lows, steps_of, unrest_bytes
+from appliance.policies.forecast.memory_choice import choose_memory, mean_error_bytes
+from appliance.policies.forecast.memory_rnn import SAMPLES_MIN, MemoryRnn, trained
 
 SECOND = 1_000_000_000
 MB = 1_000_000
@@ -42,7 +37,7 @@ def steady(draw: Random, count: int) -> list[MemorySample]:
 
 @cache
 def fitted(name: str) -> MemoryForecaster:
-    forecaster = MEMORY_FORECASTERS[name](falling(Random(0), SAMPLES_MIN), 5 * SECOND, 0)
+    forecaster = MEMORY_FORECASTERS[name].fit(falling(Random(0), SAMPLES_MIN), 5 * SECOND, 0)
     assert forecaster is not None
     return forecaster
 
@@ -83,7 +78,7 @@ def test_low_is_between_zero_and_now(name: str, values: list[int], horizon_ns: i
 
 def test_network_learns_a_cycle() -> None:
     """On a saw-tooth the network's error is less than half the trend's, so it is chosen."""
-    choice = choose_memory(sawtooth(Random(1), 200), 3 * SECOND, 0)
+    choice = choose_memory(sawtooth(Random(1), 200), 3 * SECOND, 0, MEMORY_FORECASTERS)
     assert choice.forecaster.name == "rnn"
     assert choice.errors_bytes["rnn"] < 0.5 * choice.errors_bytes["trend"]
 
@@ -91,14 +86,14 @@ def test_network_learns_a_cycle() -> None:
 @pytest.mark.parametrize("series", [falling, steady, sawtooth])
 def test_least_error_wins(series: Callable[[Random, int], list[MemorySample]]) -> None:
     """The chosen one has the smallest error on the last third."""
-    choice = choose_memory(series(Random(2), 200), 3 * SECOND, 0)
+    choice = choose_memory(series(Random(2), 200), 3 * SECOND, 0, MEMORY_FORECASTERS)
     assert choice.errors_bytes[choice.forecaster.name] == min(choice.errors_bytes.values())
 
 
 def test_few_samples_take_the_trend() -> None:
     """Without history, or without any at all, there is still a forecaster."""
     for count in (0, 1, 2, 30):
-        assert choose_memory(steady(Random(1), count), 3 * SECOND, 0).forecaster.name == "trend"
+        assert choose_memory(steady(Random(1), count), 3 * SECOND, 0, MEMORY_FORECASTERS).forecaster.name == "trend"
 
 
 def test_horizon_longer_than_the_samples_teaches_nothing() -> None:
@@ -129,3 +124,17 @@ def test_error_is_none_without_a_whole_horizon() -> None:
     series = steady(Random(1), 9)
     assert mean_error_bytes(Trend(), series, 6, 5 * SECOND) is None
     assert mean_error_bytes(Trend(), series[:1], 0, SECOND) is None
+
+
+def test_what_was_never_learnt_is_left_to_the_trend() -> None:
+    """Taught by a quiet night; then another process takes 100 MB a second: the fall is followed down as the trend does it."""
+    network = trained(steady(Random(1), 200), 5 * SECOND, 0)
+    assert network is not None
+    fall = samples([(2_000 - 100 * k) * MB for k in range(16)])
+    assert network.predict(fall, 5 * SECOND) == Trend().predict(fall, 5 * SECOND)
+    assert network.predict(steady(Random(2), 64), 5 * SECOND) != Trend().predict(steady(Random(2), 64), 5 * SECOND)
+
+
+def test_unrest_counts_both_ways() -> None:
+    assert unrest_bytes(samples([5, 3, 4])) == 3
+    assert unrest_bytes([]) == 0

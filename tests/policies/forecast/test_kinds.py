@@ -1,0 +1,36 @@
+"""What a registry's entry makes is written and read again."""
+
+import pytest
+
+from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
+from appliance.policies.forecast.kinds import read, written
+from tests.policies.forecast.arrivals import arrivals
+from tests.policies.forecast.test_memory import SECOND, samples
+
+HISTORY = arrivals([1.0, 3.0] * 40)
+SERIES = samples([2_000_000 - 1_000 * k - k % 7 for k in range(100)])
+
+
+@pytest.mark.parametrize("name", FORECASTERS)
+def test_a_request_forecaster_survives(name: str) -> None:
+    """Whatever is registered: it says the same afterwards."""
+    forecaster = FORECASTERS[name].fit(HISTORY, 0)
+    assert forecaster is not None
+    copy = read(written(forecaster), FORECASTERS)
+    assert copy.name == name
+    assert copy.predict(HISTORY, HISTORY[-1]) == forecaster.predict(HISTORY, HISTORY[-1])
+
+
+@pytest.mark.parametrize("name", MEMORY_FORECASTERS)
+def test_a_memory_forecaster_survives(name: str) -> None:
+    forecaster = MEMORY_FORECASTERS[name].fit(SERIES, 5 * SECOND, 0)
+    assert forecaster is not None
+    copy = read(written(forecaster), MEMORY_FORECASTERS)
+    assert copy.name == name
+    assert copy.predict(SERIES, 5 * SECOND) == forecaster.predict(SERIES, 5 * SECOND)
+
+
+@pytest.mark.parametrize("text", ["", "unheard-of", "unheard-of {}", "rnn", "rnn {}", 'rnn {"net": 3}', "rnn ]["])
+def test_a_damaged_text_is_the_first_kind(text: str) -> None:
+    assert read(text, FORECASTERS).name == "ewma"
+    assert read(text, MEMORY_FORECASTERS).name == "trend"
