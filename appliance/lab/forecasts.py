@@ -7,7 +7,6 @@ from functools import cached_property
 
 from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Prediction
-from appliance.policies.forecast.history import next_ns
 
 _NEVER_NS = 10**6 * NS_PER_S
 """Ahead of now: after the last time nothing is expected, which is more than that nothing is known."""
@@ -22,8 +21,8 @@ class Given:
     """Implements `Forecaster`: requests answer `times_ns` (ascending, on the clock's scale) one by one, in their order, as they would those of a
     forecaster that says after each request when the next one comes.
 
-    The first time without an answer is expected even when it has passed; then the rule of the box's own forecasters says for when (`next_ns`), until
-    it lapses out of reach. A request before the reach of the next time answers none. `asked_ns`, ascending, are the times of the requests: only those up
+    The first time without an answer is expected even when it has passed: as long again from now as it is late, at most one mean gap, until it lapses
+    out of reach. A request before the reach of the next time answers none. `asked_ns`, ascending, are the times of the requests: only those up
     to the last arrival are looked at, to know how many have come. Nothing is known of how far off times are.
     """
 
@@ -36,9 +35,10 @@ class Given:
         place = self._unlapsed(self._places[came], now_ns)
         if place == len(self.times_ns):
             return Prediction(now_ns + _NEVER_NS, 0)
-        gap_ns = self._gap_ns
-        later_ns = self.times_ns[place + 1 : place + 1 + _LATER]
-        return Prediction(next_ns(self.times_ns[place] - gap_ns, gap_ns, now_ns), 0, later_ns)
+        due_ns, later_ns = self.times_ns[place], self.times_ns[place + 1 : place + 1 + _LATER]
+        if due_ns <= now_ns:
+            due_ns = now_ns + max(1, min(now_ns - due_ns, self._gap_ns))
+        return Prediction(due_ns, 0, later_ns)
 
     @cached_property
     def _gap_ns(self) -> int:

@@ -16,12 +16,12 @@ def test_requests_answer_the_times_in_their_order() -> None:
 
 
 def test_what_is_late_is_expected_later_and_later() -> None:
-    """As long again from now as it is late; out of reach (five mean gaps) it lapses for the next time."""
+    """As long again from now as it is late, one mean gap at most; out of reach (three of them) it lapses for the next time."""
     given = Given((10, 20, 100), (16,))
     assert given.predict((), 14) == Prediction(18, 0, (20, 100))
-    assert given.predict((), 80) == Prediction(150, 0, (20, 100))
+    assert given.predict((), 80) == Prediction(125, 0, (20, 100))
     assert given.predict((16,), 16) == Prediction(20, 0, (100,))
-    assert given.predict((16,), 160) == Prediction(300, 0, (100,))
+    assert given.predict((16,), 160) == Prediction(205, 0, (100,))
 
 
 def test_a_request_far_before_its_time_answers_none() -> None:

@@ -32,4 +32,4 @@ class Ewma:
             step = weight * error
             mean += step
             variance = keep * (variance + step * error)
-        return Prediction(next_ns(recent[-1], round(mean), now_ns), round(sqrt(variance)))
+        return Prediction(next_ns(recent, round(mean), now_ns), round(sqrt(variance)))

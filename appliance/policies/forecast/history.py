@@ -17,14 +17,22 @@ def latest_gaps(arrivals_ns: Sequence[int], count: int = LOOKBACK - 1) -> list[i
     return list(map(sub, recent[1:], recent))
 
 
-def next_ns(last_ns: int, gap_ns: int, now_ns: int) -> int:
-    """`gap_ns` after the last arrival; where that has passed, as long again from now as it is late: always after now.
+def next_ns(arrivals_ns: Sequence[int], gap_ns: int, now_ns: int) -> int:
+    """`gap_ns` after the last of at least two arrivals; where that has passed, as long again from now as it is late, and no later than the median of the
+    latest gaps that are longer than the silence: always after now.
 
-    That is the median of what is left where nothing is known but how late it is (a density of lateness like 1 / lateness). So a request slightly late is
-    expected at any moment, and each time that nobody comes the next one is expected twice as late.
+    So a request slightly late is expected at any moment, and one that stays away when such gaps usually end. Longer silent than ever nothing is known but
+    how late it is: as long again is the median of what is left (of a density like 1 / lateness), so each time that nobody comes the next request is
+    expected twice as late.
     """
-    due_ns = last_ns + gap_ns
-    return due_ns if due_ns > now_ns else now_ns + max(1, now_ns - due_ns)
+    due_ns = arrivals_ns[-1] + gap_ns
+    if due_ns > now_ns:
+        return due_ns
+    wait_ns, silence_ns = now_ns - due_ns, now_ns - arrivals_ns[-1]
+    longer = sorted(gap for gap in latest_gaps(arrivals_ns) if gap > silence_ns)
+    if longer:
+        wait_ns = min(wait_ns, longer[(len(longer) - 1) // 2] - silence_ns)
+    return now_ns + max(1, wait_ns)
 
 
 def has_ended(arrivals_ns: Sequence[int], now_ns: int) -> bool:

@@ -30,7 +30,7 @@ class Renewal:
         gaps.sort()
         last_ns = arrivals_ns[-1]
         left = gaps[bisect_right(gaps, now_ns - last_ns) :] or gaps[-1:]
-        return Prediction(next_ns(last_ns, left[(len(left) - 1) // 2], now_ns), _deviation(left))
+        return Prediction(next_ns(arrivals_ns, left[(len(left) - 1) // 2], now_ns), _deviation(left))
 
 
 def _deviation(values: Sequence[int]) -> int:

@@ -45,7 +45,7 @@ class Rnn:
         mean, scale = self.mean, 1.0 / self.deviation
         scaled = self.net.answer([(log(gap if gap > GAP_MIN_NS else GAP_MIN_NS) - mean) * scale for gap in gaps])
         gap = exp(mean + self.deviation * min(max(scaled, self.low), self.high))
-        return Prediction(next_ns(arrivals_ns[-1], round(gap), now_ns), round(gap * self.error))
+        return Prediction(next_ns(arrivals_ns, round(gap), now_ns), round(gap * self.error))
 
     def to_json(self) -> str:
         facts = {name: getattr(self, name) for name in FACTS}
