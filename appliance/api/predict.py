@@ -179,7 +179,7 @@ def _whole(run: _Run, text: bytes) -> bytes:
         "application": run.application.name,
         "model": run.entry.model.name,
         "variant": variant,
-        "accuracy": accuracy.value if accuracy else None,
+        "accuracy": accuracy.share if accuracy else None,
         "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
         "warm": run.results[0].warm if run.results else True,
         "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},

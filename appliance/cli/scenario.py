@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.accuracy import UNMEASURED_POINTS, points
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
@@ -189,7 +190,7 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
         "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
-        "accuracy": round(100 * variant.accuracy.value, 4) if variant.accuracy else 0.0,
+        "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
         "load_ms": profile.load_ms,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
         "served_ms": served_ms(profile.processor, runs),
@@ -215,7 +216,7 @@ def _application(shape: "ApplicationShape", name: str, model: str) -> dict[str, 
         "model": model,
         "tenant": shape.tenant,
         **promised,
-        "accuracy_min": 100 * shape.accuracy_min,
+        "accuracy_min": points(shape.accuracy_min),
         "weight": shape.weight,
     }
 

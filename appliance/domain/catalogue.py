@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from appliance.domain.accuracy import UNMEASURED_POINTS, share
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
@@ -91,9 +92,10 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A variant's quality in 0..1 and what the figure means."""
+    """A variant's quality and what the figure means."""
 
-    value: float
+    points: float
+    """0 to 100 (`domain.accuracy`)."""
     metric: str
     """top-1, f1@0.5, 1-cer, cosine, agreement, retrieval ..."""
     against: str
@@ -101,6 +103,11 @@ class Accuracy:
     samples: int
     data: str = ""
     """What it was measured on, for a person."""
+
+    @property
+    def share(self) -> float:
+        """0 to 1: what the API and people are told."""
+        return share(self.points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,11 @@ class Variant:
         """Whether requests may run on it."""
         return self.state in (VariantState.READY, VariantState.SHELVED)
 
+    @property
+    def accuracy_points(self) -> float:
+        """What every policy weighs, 0 to 100: as measured, else `UNMEASURED_POINTS`."""
+        return self.accuracy.points if self.accuracy else UNMEASURED_POINTS
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -184,6 +196,7 @@ class Application:
     model_id: str
     latency_slo_ms: float | None = None
     accuracy_min: float = 0.0
+    """Points, 0 to 100, as a variant's accuracy."""
     weight: float = 1.0
     shared: bool = False
 

@@ -271,7 +271,7 @@ def _candidate(servable: Servable) -> Candidate:
     latencies = variant.profile.latencies if variant.profile else ()
     return Candidate(
         variant.name,
-        variant.accuracy.value if variant.accuracy else None,
+        variant.accuracy_points,
         latencies[0].p99_ms if latencies else None,
         servable.resident_bytes,
     )

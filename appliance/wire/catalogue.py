@@ -80,7 +80,7 @@ class TensorShape(Shape):
 class AccuracyShape(Shape):
     """Quality in 0..1 and what the figure means."""
 
-    value: float = Field(examples=[0.961])
+    value: float = Field(examples=[0.961], validation_alias=AliasChoices("value", "share"))
     metric: str = Field(examples=["f1@0.5"])
     against: str = Field(examples=["fp32"])
     """`labels`, or `fp32`: fidelity to the original."""

@@ -175,7 +175,7 @@ class EngineBench:
                 model,
                 variant,
                 cost,
-                accuracy=0.9 - 0.1 * i,
+                accuracy=90.0 - 10.0 * i,
                 measured=measured,
                 inputs=inputs,
                 outputs=outputs,

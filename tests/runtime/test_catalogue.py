@@ -106,10 +106,10 @@ def test_entry_follows_its_model(catalogue: Catalogue) -> None:
     catalogue.put_application(Application("t/a", "t", "a", "t/m"))
     with pytest.raises(ModelUnavailable, match="'a'"):
         catalogue.entry("t/a")
-    one = make_variant("t/m", "one", accuracy=0.5)
+    one = make_variant("t/m", "one", accuracy=50.0)
     catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (one,)))
     assert [s.variant.name for s in catalogue.entry("t/a").order] == ["one"]
-    two = make_variant("t/m", "two", accuracy=0.9)
+    two = make_variant("t/m", "two", accuracy=90.0)
     catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (one, two)))
     assert [s.variant.name for s in catalogue.entry("t/a").order] == ["two", "one"]
     assert catalogue.model_of(catalogue.resolve("t", "a")).id == "t/m"
@@ -136,11 +136,11 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
 
 def test_application_decides_the_order(catalogue: Catalogue) -> None:
     """SLO and accuracy floor of the application go to the policy."""
-    good = make_variant("t/m", "good", Cost(run_ms=50), accuracy=0.9)
-    fast = make_variant("t/m", "fast", Cost(run_ms=5), accuracy=0.5)
+    good = make_variant("t/m", "good", Cost(run_ms=50), accuracy=90.0)
+    fast = make_variant("t/m", "fast", Cost(run_ms=5), accuracy=50.0)
     fill(catalogue, "t", "m", [good, fast], slo_ms=20)
     assert [s.variant.name for s in catalogue.entry("t/m").order] == ["fast", "good"]
-    fill(catalogue, "t", "m", [good, fast], slo_ms=20, floor=0.8)
+    fill(catalogue, "t", "m", [good, fast], slo_ms=20, floor=80.0)
     assert [s.variant.name for s in catalogue.entry("t/m").order] == ["good"]
 
 

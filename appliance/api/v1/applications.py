@@ -10,6 +10,7 @@ from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox, callable_application, own_application
 from appliance.api.v1.pages import page_of_all
 from appliance.clock import NS_PER_MS
+from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     AlreadyExists,
@@ -48,7 +49,7 @@ async def create_application(order: ApplicationOrder, box: TheBox, principal: Me
             order.name,
             model.id,
             order.latency_slo_ms,
-            order.accuracy_min,
+            points(order.accuracy_min),
             order.weight,
             order.shared,
         )
@@ -90,6 +91,8 @@ async def change_application(
     """Only the fields that are sent change; they hold from the next request on. Another `model` swaps the network behind the name."""
     old = own_application(box, principal, application)
     fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
+    if "accuracy_min" in fields:
+        fields["accuracy_min"] = points(fields["accuracy_min"])
     if model := fields.pop("model", None):
         fields["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
     return shape_of(box, await box.store.applications.update(replace(old, **fields)))
@@ -116,7 +119,7 @@ def shape_of(box: Box, application: Application) -> ApplicationShape:
         model=model,
         task=task,
         latency_slo_ms=application.latency_slo_ms,
-        accuracy_min=application.accuracy_min,
+        accuracy_min=share(application.accuracy_min),
         weight=application.weight,
         shared=application.shared,
         available=box.availability.is_open(application),

@@ -52,7 +52,7 @@ def _preference(variant: Variant) -> tuple[bool, float, float, float, str]:
     """Whoever comes first may push out those after it."""
     assert variant.accuracy is not None
     latency_ms = variant.profile.p50_ms() if variant.profile else 0.0
-    return (not _is_exempt(variant), -variant.accuracy.value, _memory(variant), latency_ms, variant.name)
+    return (not _is_exempt(variant), -variant.accuracy.points, _memory(variant), latency_ms, variant.name)
 
 
 def _memory(variant: Variant) -> float:
@@ -62,12 +62,12 @@ def _memory(variant: Variant) -> float:
 def _below(variant: Variant, original: Variant | None, floor: float) -> str:
     accuracy = variant.accuracy
     assert accuracy is not None
-    figure = f"{variant.name}: {accuracy.metric} {accuracy.value:.2f}"
+    figure = f"{variant.name}: {accuracy.metric} {accuracy.share:.2f}"
     if accuracy.against == "labels" and original is not None and original.accuracy is not None:
-        best = original.accuracy.value
-        if accuracy.value < floor * best:
+        best = original.accuracy.share
+        if accuracy.share < floor * best:
             return f"{figure} is below the floor {floor:.2f} of the original's {best:.2f}"
-    elif accuracy.value < floor:
+    elif accuracy.share < floor:
         return f"{figure} is below the floor {floor:.2f}"
     return ""
 
@@ -77,7 +77,7 @@ def _dominated(variant: Variant, others: Sequence[Variant]) -> str:
     for other in others:
         if _comparable(variant, other) and not _is_cheaper(variant, other):
             assert variant.accuracy is not None and other.accuracy is not None
-            figures = f"{variant.accuracy.metric} {variant.accuracy.value:.3f} to {other.accuracy.value:.3f}"
+            figures = f"{variant.accuracy.metric} {variant.accuracy.share:.3f} to {other.accuracy.share:.3f}"
             return f"{variant.name}: no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
     return ""
 
@@ -87,7 +87,7 @@ def _comparable(variant: Variant, other: Variant) -> bool:
     mine, its = variant.accuracy, other.accuracy
     if mine is None or its is None or variant.profile is None or other.profile is None:
         return False
-    return (mine.metric, mine.against) == (its.metric, its.against) and its.value >= mine.value
+    return (mine.metric, mine.against) == (its.metric, its.against) and its.points >= mine.points
 
 
 def _is_cheaper(variant: Variant, other: Variant) -> bool:

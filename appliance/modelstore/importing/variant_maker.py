@@ -21,7 +21,7 @@ from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.orders import EvaluateOrder, Inspection, MadeVariant, MakeOrder, Unpacked
 from appliance.modelstore.store.blobs import Staged
 
-FIDELITY = Accuracy(1.0, "fidelity", "fp32", 0, "it is the original")
+FIDELITY = Accuracy(100.0, "fidelity", "fp32", 0, "it is the original")
 
 
 @dataclass(frozen=True, slots=True)

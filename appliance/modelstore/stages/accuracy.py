@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from appliance.clock import NS_PER_S, SystemClock
+from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Accuracy
 from appliance.domain.errors import BadInput, BadMetadata, BadModel
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
@@ -134,7 +135,7 @@ class _Evaluation:
         if tally.problem or tally.score is None:
             tally.problem = tally.problem or "no sample could be used"
             return None
-        return Accuracy(round(tally.score.value, 6), tally.score.metric, self.against, tally.samples, self.data)
+        return Accuracy(points(round(tally.score.value, 6)), tally.score.metric, self.against, tally.samples, self.data)
 
     def _in_time(self, samples: Sequence[Sample]) -> Iterator[Sample]:
         for number, sample in enumerate(samples):

@@ -1,11 +1,14 @@
-"""Column types that hold domain values: times as ISO text in UTC, frozen dataclasses as JSON."""
+"""Column types that hold domain values: times as ISO text in UTC, frozen dataclasses as JSON, accuracies as shares of 1."""
 
 import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, Dialect, Text
+from sqlalchemy import JSON, Dialect, Float, Text
 from sqlalchemy.types import TypeDecorator
+
+from appliance.domain.accuracy import points, share
+from appliance.domain.catalogue import Accuracy
 
 
 class Moment(TypeDecorator[datetime.datetime]):
@@ -37,3 +40,35 @@ class Document(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
         return None if value is None else self._adapter.validate_python(value)
+
+
+class Points(TypeDecorator[float]):
+    """Points of accuracy, on disk a share of 1."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        return None if value is None else share(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> float | None:
+        return None if value is None else points(value)
+
+
+class MeasuredAccuracy(Document):
+    """An `Accuracy` as JSON, where `value` stands for its points, as a share of 1."""
+
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(Accuracy)
+
+    def process_bind_param(self, value: Accuracy | None, dialect: Dialect) -> Any:
+        document = super().process_bind_param(value, dialect)
+        return None if document is None else {"value": share(document.pop("points")), **document}
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        others = {key: one for key, one in value.items() if key != "value"}
+        return super().process_result_value({"points": points(value["value"]), **others}, dialect)

@@ -25,7 +25,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
-from appliance.modelstore.store.columns import Document, Moment
+from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points
 
 Axes = dict[str, tuple[str, ...]]
 
@@ -127,7 +127,7 @@ class VariantRow(Row, table=True):
     state: str
     height: int | None = None
     width: int | None = None
-    accuracy: Accuracy | None = Field(default=None, sa_column=Column(Document(Accuracy)))
+    accuracy: Accuracy | None = Field(default=None, sa_column=Column(MeasuredAccuracy))
     profile: Profile | None = Field(default=None, sa_column=Column(Document(Profile)))
     reason: str = ""
     batch_max: int = 1
@@ -187,7 +187,7 @@ class ApplicationRow(Row, table=True):
     name: str
     model_id: str = Field(foreign_key="model.id", index=True)
     latency_slo_ms: float | None = None
-    accuracy_min: float = 0.0
+    accuracy_min: float = Field(default=0.0, sa_column=Column(Points, nullable=False))
     weight: float = 1.0
     shared: bool = False
 

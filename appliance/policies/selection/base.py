@@ -9,10 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A variant that may be chosen by itself. Unknown figures are None."""
+    """A variant that may be chosen by itself. A latency that is not known is None."""
 
     name: str
-    accuracy: float | None
+    accuracy: float
+    """In the unit of `accuracy_min`; the box gives points, 0 to 100."""
     p99_ms: float | None
     resident_bytes: int
     is_own: bool = False

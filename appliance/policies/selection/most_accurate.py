@@ -6,21 +6,17 @@ from appliance.policies.selection.base import Candidate, SelectionInput, Selecti
 class MostAccurate:
     """Candidates that keep the SLO by descending accuracy, then the others by ascending latency; O(n log n).
 
-    A variant keeps the SLO when twice its P99 fits (one execution of waiting, one of its own: Jellyfish §IV-A eq. 5). A variant without a measured
-    accuracy counts as 1 (it is the original, or the tenant's own); one without a latency is taken to fit. Ties: smaller, then by name.
+    A variant keeps the SLO when twice its P99 fits (one execution of waiting, one of its own: Jellyfish §IV-A eq. 5). One without a measured
+    latency is taken to fit. Ties: smaller, then by name.
     """
 
     def order(self, problem: SelectionInput) -> SelectionPlan:
-        allowed = [c for c in problem.candidates if _accuracy(c) >= problem.accuracy_min]
+        allowed = [c for c in problem.candidates if c.accuracy >= problem.accuracy_min]
         fitting = [c for c in allowed if _fits(c, problem.latency_slo_ms)]
         others = [c for c in allowed if not _fits(c, problem.latency_slo_ms)]
-        fitting.sort(key=lambda c: (-_accuracy(c), c.resident_bytes, c.p99_ms or 0.0, c.name))
-        others.sort(key=lambda c: (c.p99_ms or 0.0, -_accuracy(c), c.name))
+        fitting.sort(key=lambda c: (-c.accuracy, c.resident_bytes, c.p99_ms or 0.0, c.name))
+        others.sort(key=lambda c: (c.p99_ms or 0.0, -c.accuracy, c.name))
         return SelectionPlan(tuple(c.name for c in fitting + others), _reason(len(fitting), len(allowed), problem))
-
-
-def _accuracy(candidate: Candidate) -> float:
-    return 1.0 if candidate.accuracy is None else candidate.accuracy
 
 
 def _fits(candidate: Candidate, slo_ms: float | None) -> bool:

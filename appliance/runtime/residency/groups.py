@@ -23,6 +23,7 @@ class Zoo:
     tenant: str
     weight: float
     accuracy_min: float
+    """Points, as the options' accuracies."""
     options: tuple[Option, ...]
     servables: tuple[Servable, ...]
     """Of each option, in the same order."""
@@ -133,7 +134,11 @@ class Zoos:
         if seen_ns is None:
             seen_ns = int(profile.load_ms * 1e6) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
         return Option(
-            servable.variant.name, servable.resident_bytes, servable.peak_bytes, _accuracy(servable), max(1, seen_ns)
+            servable.variant.name,
+            servable.resident_bytes,
+            servable.peak_bytes,
+            servable.variant.accuracy_points,
+            max(1, seen_ns),
         )
 
 
@@ -156,12 +161,7 @@ def _groups(entries: list[Entry]) -> list[list[Entry]]:
 def _worth_keeping(servables: list[Servable]) -> list[Servable]:
     """One servable a build (its most accurate rung), without those that another beats in both size and accuracy."""
     kept: list[Servable] = []
-    for servable in sorted(servables, key=lambda s: (-_accuracy(s), s.resident_bytes, s.variant.name)):
+    for servable in sorted(servables, key=lambda s: (-s.variant.accuracy_points, s.resident_bytes, s.variant.name)):
         if not kept or servable.resident_bytes < kept[-1].resident_bytes:
             kept.append(servable)
     return kept
-
-
-def _accuracy(servable: Servable) -> float:
-    accuracy = servable.variant.accuracy
-    return accuracy.value if accuracy else 0.0

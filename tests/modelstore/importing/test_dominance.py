@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Accuracy, Latency, Precision, Profile, Variant
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.dominance import verdicts
@@ -21,7 +22,7 @@ def variant(
     metric: str = "top-1",
 ) -> Variant:
     profile = Profile("cpu", int(mib * 2**20), int(mib * 2**20), 1.0, 2.0, (Latency(1, p50_ms, 2 * p50_ms),))
-    accuracy = None if value is None else Accuracy(value, metric, against, 8)
+    accuracy = None if value is None else Accuracy(points(value), metric, against, 8)
     precision = Precision(name.split("-", maxsplit=1)[0])
     return Variant(f"t/m:{name}", "t/m", name, precision, "", 1, (), (), accuracy=accuracy, profile=profile)
 
@@ -98,4 +99,6 @@ def test_verdicts_do_not_depend_on_the_order_and_keep_the_best(
     assert variants[0] in ready
     for one in variants:
         if found[one.id].state is SHELVED and "floor" not in found[one.id].reason:
-            assert any(other.accuracy.value >= one.accuracy.value for other in ready if other.accuracy and one.accuracy)
+            assert any(
+                other.accuracy.points >= one.accuracy.points for other in ready if other.accuracy and one.accuracy
+            )

@@ -75,7 +75,7 @@ def test_an_import_from_start_to_end(tmp_path: Path) -> None:
             assert model.variants[0].name == "fp32"
             assert all(one.servable and one.profile and one.accuracy for one in model.variants)
             assert model.variants[0].accuracy is not None
-            assert model.variants[0].accuracy.value == pytest.approx(1.0)
+            assert model.variants[0].accuracy.points == pytest.approx(100)
             assert {case.batch for _form, cases in box.measure.profiled for case in cases} == {1, 2, 4, 8}
             assert files_in(box.store.state_dir / "scratch") == []
             for variant in model.variants:

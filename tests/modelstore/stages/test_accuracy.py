@@ -34,7 +34,7 @@ def learnt(folder: Path, *precisions: Precision) -> tuple[Inspection, tuple[Made
 def only(found: Evaluated) -> tuple[float, str, str, int]:
     accuracy = found.accuracies[0]
     assert accuracy is not None, found.reasons
-    return accuracy.value, accuracy.metric, accuracy.against, accuracy.samples
+    return accuracy.share, accuracy.metric, accuracy.against, accuracy.samples
 
 
 def spoilt(variant: MadeVariant, folder: Path) -> MadeVariant:
@@ -54,7 +54,7 @@ def test_labels_are_what_counts_where_there_are_some(tmp_path: Path) -> None:
         inspection, lessons.TENSOR, (*variants, spoilt(variants[0], tmp_path)), lessons.labelled_folder(tmp_path / "e")
     )
     found = evaluate(order, quiet)
-    values = [accuracy.value for accuracy in found.accuracies if accuracy]
+    values = [accuracy.share for accuracy in found.accuracies if accuracy]
     x, labels = lessons.strokes(60, seed=9)
     exact = float(np.mean(networks.run(inspection.model, x=x)[0].argmax(1) == labels))
     assert values[0] == pytest.approx(exact, abs=1e-6)
@@ -74,7 +74,7 @@ def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:
         inspection, lessons.TENSOR, (*variants, spoilt(variants[0], tmp_path)), calibration=calibration
     )
     found = evaluate(order, quiet)
-    values = [accuracy.value for accuracy in found.accuracies if accuracy]
+    values = [accuracy.share for accuracy in found.accuracies if accuracy]
     assert only(found) == (1.0, "cosine", "fp32", 12)
     assert values[1] > 0.99
     assert values[2] < 0.9
@@ -100,7 +100,7 @@ def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:
     found = evaluate(EvaluateOrder(inspection, PICTURES, variants, calibration=calibration), quiet)
     accuracies = [accuracy for accuracy in found.accuracies if accuracy]
     assert [accuracy.metric for accuracy in accuracies] == ["top-1"] * 3
-    assert accuracies[0].value == 1.0
+    assert accuracies[0].share == 1.0
     assert accuracies[0].data == "8 calibration inputs, against the answers of fp32 at 64x64"
     own = [networks.run(inspection.model, x=np.zeros((1, 3, side, side), np.float32)) for side in (64, 48, 32)]
     assert len(own) == len(accuracies), "each rung runs"

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import json
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -20,7 +21,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
 )
 from appliance.domain.jobs import ImportRequest
-from appliance.modelstore.store.columns import Document, Moment
+from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points
 from tests.modelstore.boxes import parts
 
 DIALECT = sqlite.dialect()
@@ -42,7 +43,6 @@ DOCUMENTS = {
     TaskSpec: tasks,
     tuple[TensorSpec, ...]: st.lists(tensors, max_size=3).map(tuple),
     Quota: st.builds(Quota, stored_bytes=st.none() | st.integers(0, 2**60)),
-    Accuracy: st.builds(Accuracy, value=numbers, metric=names, against=names, samples=st.integers(0), data=names),
     Profile: st.builds(
         Profile,
         processor=names,
@@ -105,3 +105,16 @@ def test_a_request_survives_the_database(tmp_path: Path) -> None:
             assert stored == request
 
     asyncio.run(story())
+
+
+@given(st.integers(0, 10**6), names, st.integers(0))
+def test_accuracies_are_shares_on_disk(millionths: int, text: str, samples: int) -> None:
+    """As every version has written them; points for everybody else."""
+    accuracy = Accuracy(millionths / 10**4, text, text, samples, text)
+    column, dialect = MeasuredAccuracy(), DIALECT
+    written = column.process_bind_param(accuracy, dialect)
+    assert list(written) == ["value", "metric", "against", "samples", "data"]
+    assert written["value"] == millionths / 10**6
+    assert column.process_result_value(json.loads(json.dumps(written)), dialect) == accuracy
+    assert Points().process_bind_param(accuracy.points, dialect) == millionths / 10**6
+    assert Points().process_result_value(millionths / 10**6, dialect) == accuracy.points

@@ -50,7 +50,7 @@ def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
             await stored_model(store, tmp_path)
             second = await stored_variant(store, tmp_path, "default/m", "aaa", b"other")
             measured = replace(
-                second, accuracy=Accuracy(0.5, "top-1", "labels", 9, "nine cats"), height=224, batch_max=8
+                second, accuracy=Accuracy(50.0, "top-1", "labels", 9, "nine cats"), height=224, batch_max=8
             )
             await store.models.put_variant(measured)
             model = await store.models.get("default/m")

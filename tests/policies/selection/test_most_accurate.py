@@ -10,8 +10,8 @@ def order(*candidates: Candidate, slo_ms: float | None = None, floor: float = 0.
     return MostAccurate().order(SelectionInput(candidates, slo_ms, floor)).order
 
 
-FP32 = Candidate("fp32", 0.95, 20.0, 100)
-INT8 = Candidate("int8", 0.90, 5.0, 25)
+FP32 = Candidate("fp32", 95, 20.0, 100)
+INT8 = Candidate("int8", 90, 5.0, 25)
 
 
 def test_accuracy_first() -> None:
@@ -32,23 +32,23 @@ def test_those_too_slow_come_last_fastest_first() -> None:
 
 def test_floor_excludes() -> None:
     """Below the application's accuracy floor a variant is no candidate at all."""
-    assert order(FP32, INT8, floor=0.92) == ("fp32",)
-    assert order(FP32, INT8, floor=0.99) == ()
+    assert order(FP32, INT8, floor=92) == ("fp32",)
+    assert order(FP32, INT8, floor=99) == ()
 
 
-def test_unknown_counts_as_good() -> None:
-    """No accuracy: it is the original. No latency: not measured yet, taken to fit."""
-    new = Candidate("own", None, None, 50)
+def test_an_unknown_latency_is_taken_to_fit() -> None:
+    """Not measured yet."""
+    new = Candidate("own", 100, None, 50)
     assert order(FP32, new, slo_ms=40.0) == ("own", "fp32")
 
 
 def test_ties_go_to_the_smaller_then_the_faster_then_by_name() -> None:
     """Equal accuracy: fewer bytes; equal bytes: less time; equal time: the name."""
-    rows = [Candidate("d", 0.9, 5.0, 30), Candidate("c", 0.9, 6.0, 20), Candidate("b", 0.9, 5.0, 20)]
-    assert order(*rows, Candidate("a", 0.9, 5.0, 20)) == ("a", "b", "c", "d")
+    rows = [Candidate("d", 90, 5.0, 30), Candidate("c", 90, 6.0, 20), Candidate("b", 90, 5.0, 20)]
+    assert order(*rows, Candidate("a", 90, 5.0, 20)) == ("a", "b", "c", "d")
 
 
 def test_reason_counts() -> None:
     """The reason says how many reach the floor and how many keep the SLO."""
-    reason = MostAccurate().order(SelectionInput((FP32, INT8), 15.0, 0.5)).reason
-    assert reason == "2 of 2 reach the accuracy floor 0.5, 1 keep 15 ms"
+    reason = MostAccurate().order(SelectionInput((FP32, INT8), 15.0, 50)).reason
+    assert reason == "2 of 2 reach the accuracy floor 50, 1 keep 15 ms"

@@ -17,8 +17,8 @@ NOW_NS = 123 * 86_400 * SECOND + 987_654_321
 
 def options(scale: int) -> tuple[Option, ...]:
     return (
-        Option("fp32", 500_000_001 * scale, 612_345_678 * scale, 0.902, 900_000_123),
-        Option("int8", 140_000_003 * scale, 140_000_003 * scale, 0.718, 240_000_000),
+        Option("fp32", 500_000_001 * scale, 612_345_678 * scale, 90.2, 900_000_123),
+        Option("int8", 140_000_003 * scale, 140_000_003 * scale, 71.8, 240_000_000),
     )
 
 
@@ -40,7 +40,7 @@ def problem(request: str | None = "harbour/face", tenants: bool = True) -> Resid
                 unexpected_probability=0.05,
                 weight=2.0,
                 tenant="harbour",
-                accuracy_min=0.95,
+                accuracy_min=95.0,
                 wishes=(Wish("int8", NOW_NS + 5 * SECOND + 3, 2),),
             ),
             ApplicationState(
