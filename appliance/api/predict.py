@@ -13,7 +13,8 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, TaskSpec
-from appliance.domain.request import Request, Result
+from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.domain.request import Request, Result, Tensors
 from appliance.runtime.catalogue import Entry, Servable
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Media, Target, next_state, step_inputs
@@ -117,7 +118,11 @@ async def _answer(run: _Run, media: Media, carry: Mapping[str, Any], state: Mapp
     def decode() -> Decoded:
         return task.decode(media, run.spec, _target(run), carry)
 
-    decoded = await _timed(run, "decode", decode)
+    try:
+        decoded = await _timed(run, "decode", decode)
+    except (DeadlineExceeded, QueueFull) as error:
+        run.box.engine.count_failure(_request(run, {}), run.entry, error)
+        raise
     outputs, state = await _steps(run, decoded, state)
 
     def encode() -> _Answer:
@@ -133,25 +138,29 @@ async def _steps(
     """Every step through the engine, each with the state that the one before left."""
     outputs: list[dict[str, Any]] = []
     for step in decoded.steps:
-        result = await run.box.engine.infer(
-            Request(
-                run.application.id,
-                run.principal.tenant,
-                step_inputs(step, run.spec, state) if run.spec.state else step,
-                run.call.arrival_ns,
-                id=run.call.request_id,
-                variant=run.call.variant,
-                deadline_ns=run.deadline_ns,
-                priority=run.call.priority,
-                is_continuation=bool(run.results),
-            )
-        )
+        inputs = step_inputs(step, run.spec, state) if run.spec.state else step
+        result = await run.box.engine.infer(_request(run, inputs))
         run.timings.add(result)
         run.results.append(result)
         outputs.append(result.outputs)
         if run.spec.state:
             state = next_state(result.outputs, run.spec)
     return outputs, state
+
+
+def _request(run: _Run, inputs: Tensors) -> Request:
+    """The run's next request to the engine."""
+    return Request(
+        run.application.id,
+        run.principal.tenant,
+        inputs,
+        run.call.arrival_ns,
+        id=run.call.request_id,
+        variant=run.call.variant,
+        deadline_ns=run.deadline_ns,
+        priority=run.call.priority,
+        is_continuation=bool(run.results),
+    )
 
 
 def _target(run: _Run) -> Target:

@@ -1,11 +1,14 @@
 """`appliance applications`: registered uses of models, with their promises."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
+
+if TYPE_CHECKING:
+    from appliance.wire.catalogue import ApplicationShape
 
 app = typer.Typer(
     no_args_is_help=True, help="Applications: uses of models, with a promised latency and a least accuracy."
@@ -53,6 +56,29 @@ def list_applications(box: Connection) -> None:
     screen.show_table(columns, rows, "There is no application yet; importing a model makes one of the same name.")
 
 
+@app.command("show")
+@connected
+def show_application(box: Connection, name: str) -> None:
+    """Show an application: its promises, whether they are kept, and the variants that would serve it, the first choice first.
+
+    \b
+    [dim]$[/dim] appliance applications show door --tenant harbour
+    """
+    with box.client() as client:
+        application = client.application(name)
+    if box.as_json:
+        screen.show_json(application)
+        return
+    print(f"{application.tenant}/{application.name}   {application.model}   {application.task or ''}")
+    print(f"  SLO           {_slo(application)}")
+    print(f"  accuracy      {application.accuracy_min:g} at least")
+    print(f"  weight        {application.weight:g}")
+    print(f"  variants      {', '.join(application.variants) or 'none yet'}")
+    if not application.available:
+        print("  not available")
+    _warn(application)
+
+
 @app.command("create")
 @connected
 def create_application(
@@ -65,6 +91,7 @@ def create_application(
     accuracy_min: Annotated[float, typer.Option(help="Variants below this are not chosen.", min=0, max=1)] = 0.0,
     weight: Annotated[float, typer.Option(help="Share of the box relative to other applications.", min=0.001)] = 1.0,
     shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse an SLO that no variant keeps.")] = False,
 ) -> None:
     """Register another use of a model, with promises of its own.
 
@@ -82,11 +109,12 @@ def create_application(
         shared=shared,
     )
     with box.client() as client:
-        application = client.create_application(order)
+        application = client.create_application(order, strict=strict)
     if box.as_json:
         screen.show_json(application)
     else:
         print(f"application {application.name} is made; call it with: appliance predict {application.name} FILE")
+        _warn(application)
 
 
 @app.command("delete")
@@ -100,3 +128,17 @@ def delete_application(box: Connection, name: str) -> None:
     with box.client() as client:
         client.delete_application(name)
     print(f"application {name} is deleted")
+
+
+def _slo(application: "ApplicationShape") -> str:
+    if application.latency_slo_ms is None:
+        return "none"
+    if application.slo_kept is None:
+        return f"{application.latency_slo_ms:g} ms, not asked yet"
+    asked = screen.count(application.slo_requests, "request")
+    return f"{application.latency_slo_ms:g} ms, kept for {100 * application.slo_kept:.1f} % of {asked}"
+
+
+def _warn(application: "ApplicationShape") -> None:
+    for warning in application.warnings:
+        screen.say(f"warning: {warning.detail}")

@@ -193,6 +193,7 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
         "load_ms": profile.load_ms,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
+        "p99_ms": {profile.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(profile.processor, runs),
         "resident": variant.residency == "resident",
     }

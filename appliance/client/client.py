@@ -230,15 +230,14 @@ class Client:
         """One, with the variants that would serve it."""
         return self._get(f"/v1/applications/{name}", ApplicationShape)
 
-    def create_application(self, order: ApplicationOrder) -> ApplicationShape:
-        """Register a use of a model."""
-        return self._post("/v1/applications", order.model_dump_json(), ApplicationShape)
+    def create_application(self, order: ApplicationOrder, *, strict: bool = False) -> ApplicationShape:
+        """Register a use of a model. `strict`: raises SloNotKept in place of the answer's `warnings`."""
+        return self._post(f"/v1/applications{_strict(strict)}", order.model_dump_json(), ApplicationShape)
 
-    def change_application(self, name: str, change: ApplicationChange) -> ApplicationShape:
-        """Only fields that were set in `change` change."""
-        response = self._send(
-            "PATCH", f"/v1/applications/{name}", content=change.model_dump_json(exclude_unset=True), headers=JSON
-        )
+    def change_application(self, name: str, change: ApplicationChange, *, strict: bool = False) -> ApplicationShape:
+        """Only fields that were set in `change` change. `strict` as in `create_application`."""
+        path = f"/v1/applications/{name}{_strict(strict)}"
+        response = self._send("PATCH", path, content=change.model_dump_json(exclude_unset=True), headers=JSON)
         return ApplicationShape.model_validate_json(response.content)
 
     def delete_application(self, name: str) -> None:
@@ -365,6 +364,10 @@ class Client:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _strict(strict: bool) -> str:
+    return "?strict=true" if strict else ""
 
 
 def trust(ca: Path | str | None) -> Any:

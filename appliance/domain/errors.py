@@ -3,7 +3,7 @@
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey
 ├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
-├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive
+├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys
@@ -200,6 +200,18 @@ class BadModel(BadInput):
 
 class BadArchive(BadInput):
     """The tar or zip is refused."""
+
+
+@dataclass(kw_only=True)
+class SloNotKept(BadInput):
+    """No variant keeps the latency that an application promises, and the caller wanted to be strict about it."""
+
+    variant: str
+    """The fastest."""
+    p99_ms: float
+    latency_slo_ms: float
+
+    __hash__ = Exception.__hash__
 
 
 @dataclass(kw_only=True)

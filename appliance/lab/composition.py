@@ -35,6 +35,7 @@ from appliance.lab.scenario import (
     VariantShape,
     latency_of,
     megabytes,
+    p99_of,
     served_of,
 )
 from appliance.lab.workload import draw, predictions
@@ -218,13 +219,14 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
     assert latencies is not None, "checked when it was read"
     alone = min(concurrency for _, concurrency in latencies)
     rows = sorted((batch, ms) for (batch, concurrency), ms in latencies.items() if concurrency == alone)
+    p99_ms = p99_of(shape, processor)
     profile = Profile(
         processor.name,
         megabytes(shape.size_mb),
         megabytes(shape.peak_mb or shape.size_mb),
         shape.load_ms,
         shape.load_ms,
-        tuple(Latency(batch, ms, ms) for batch, ms in rows),
+        tuple(Latency(batch, ms, ms if p99_ms is None or batch > 1 else p99_ms) for batch, ms in rows),
     )
     return Variant(
         variant_id(model, shape.name),

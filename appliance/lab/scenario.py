@@ -69,6 +69,8 @@ class VariantShape(Shape):
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
     """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of `latency_ms`."""
+    p99_ms: dict[Name, Positive] = Field({})
+    """Of a run of one item, by processor, where it is known: what decides which variants keep an SLO; absent: as `latency_ms`."""
     resident: bool = False
     """In memory when the scenario starts, as far as there is room."""
 
@@ -189,6 +191,11 @@ def latency_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[
         batch, _, concurrency = key.partition("x")
         table[int(batch), int(concurrency or 1)] = latency_ms
     return table
+
+
+def p99_of(variant: VariantShape, processor: BoxProcessor) -> float | None:
+    """P99 of a run of one item, milliseconds; None where the scenario does not say."""
+    return variant.p99_ms.get(processor.name) or variant.p99_ms.get(processor.kind or processor.name)
 
 
 def served_of(variant: VariantShape, processor: BoxProcessor) -> list[float]:

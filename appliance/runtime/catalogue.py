@@ -50,6 +50,12 @@ class Servable:
         return 1 if tensor is None else int(tensor.shape[0])
 
     @property
+    def p99_ms(self) -> float | None:
+        """Of a run of one item, as profiled; None until measured."""
+        profile = self.variant.profile
+        return profile.latencies[0].p99_ms if profile and profile.latencies else None
+
+    @property
     def need_bytes(self) -> int:
         """What must be free for it to come in."""
         return max(self.resident_bytes, self.peak_bytes)
@@ -186,6 +192,13 @@ class Catalogue:
         except KeyError:
             raise ModelUnavailable(name=application_id_.split("/", 1)[-1]) from None
 
+    def draft(self, application: Application) -> Entry:
+        """What the entry of an application that is not here would be. Raises: UnknownModel."""
+        model = self._models.get(application.model_id)
+        if model is None:
+            raise UnknownModel(name=application.model_id)
+        return self._entry(application, model)
+
     def servable(self, entry: Entry, variant: str) -> Servable:
         """Raises: UnknownVariant, ModelUnavailable."""
         found = entry.servables.get(variant)
@@ -233,7 +246,10 @@ class Catalogue:
         model = self._models.get(application.model_id)
         if model is None:
             self._entries.pop(application.id, None)
-            return
+        else:
+            self._entries[application.id] = self._entry(application, model)
+
+    def _entry(self, application: Application, model: Model) -> Entry:
         servables = {v.name: self._servable(v, model) for v in model.variants if v.servable}
         chosen = self._selection.order(
             SelectionInput(
@@ -243,7 +259,7 @@ class Catalogue:
             )
         )
         order = tuple(servables[name] for name in chosen.order)
-        self._entries[application.id] = Entry(application, model, servables, order)
+        return Entry(application, model, servables, order)
 
     def _servable(self, variant: Variant, model: Model) -> Servable:
         build = self._build(variant)
@@ -268,10 +284,4 @@ class Catalogue:
 
 def _candidate(servable: Servable) -> Candidate:
     variant = servable.variant
-    latencies = variant.profile.latencies if variant.profile else ()
-    return Candidate(
-        variant.name,
-        variant.accuracy_points,
-        latencies[0].p99_ms if latencies else None,
-        servable.resident_bytes,
-    )
+    return Candidate(variant.name, variant.accuracy_points, servable.p99_ms, servable.resident_bytes)

@@ -57,6 +57,10 @@ class Statistics:
     inferences: int = 0
     failed_ns: int = 0
     """Time that requests took until they got an error."""
+    slo_requests: int = 0
+    """Requests of the application while it had an SLO, but for those that the caller got wrong or had no quota for."""
+    slo_kept: int = 0
+    """Of these, answered within the SLO."""
     last_ns: int = 0
     runs_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
     """Compute times of the latest warm requests of one item, oldest first."""
@@ -145,9 +149,19 @@ class Telemetry:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def done(
-        self, key: tuple[str, str, str], *, warm: bool, parts_ns: tuple[int, int, int], batch: int, at_ns: int
+        self,
+        key: tuple[str, str, str],
+        *,
+        warm: bool,
+        parts_ns: tuple[int, int, int],
+        batch: int,
+        at_ns: int,
+        slo_kept: bool | None = None,
     ) -> None:
-        """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load and compute."""
+        """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load and compute.
+
+        `slo_kept`: whether that was within the application's SLO; None where it has none.
+        """
         statistics = self._statistics(key)
         statistics.outcomes["done"] = statistics.outcomes.get("done", 0) + 1
         histograms = statistics.histograms
@@ -164,13 +178,24 @@ class Telemetry:
             statistics.cold += 1
         statistics.inferences += batch
         statistics.last_ns = at_ns
+        _count_slo(statistics, slo_kept)
 
-    def failed(self, key: tuple[str, str, str], outcome: str, took_ns: int) -> None:
-        """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("")."""
+    def failed(self, key: tuple[str, str, str], outcome: str, took_ns: int, slo_kept: bool | None = None) -> None:
+        """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("").
+
+        `slo_kept`: False where that broke an SLO.
+        """
         statistics = self._statistics(key)
         statistics.outcomes[outcome] = statistics.outcomes.get(outcome, 0) + 1
         statistics.failed_ns += took_ns
         statistics.last_ns = self._clock.now_ns()
+        _count_slo(statistics, slo_kept)
+
+    def forget_slo(self, application_id: str) -> None:
+        """Count anew: the application's SLO is another one."""
+        for key, statistics in self.statistics.items():
+            if key[0] == application_id:
+                statistics.slo_requests = statistics.slo_kept = 0
 
     def of_application(self, application_id: str) -> dict[str, Statistics]:
         """Figures of an application by variant, summed over tenants."""
@@ -193,6 +218,12 @@ class Telemetry:
         return found
 
 
+def _count_slo(statistics: Statistics, kept: bool | None) -> None:
+    if kept is not None:
+        statistics.slo_requests += 1
+        statistics.slo_kept += kept
+
+
 def merge(into: Statistics, other: Statistics) -> None:
     """Add `other` to `into`."""
     for outcome, count in other.outcomes.items():
@@ -205,5 +236,7 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.cold += other.cold
     into.inferences += other.inferences
     into.failed_ns += other.failed_ns
+    into.slo_requests += other.slo_requests
+    into.slo_kept += other.slo_kept
     into.last_ns = max(into.last_ns, other.last_ns)
     into.runs_ns.extend(other.runs_ns)

@@ -211,6 +211,22 @@ class RunsShape(Shape):
     """Variant → milliseconds of its latest warm runs of one item, oldest first; at most 256."""
 
 
+class SloWarning(Shape):
+    """None of the variants keeps the application's SLO; this one is the fastest."""
+
+    type: Literal["slo-not-kept"] = "slo-not-kept"
+    variant: str = Field(examples=["int8"])
+    p99_ms: float = Field(examples=[5.0])
+    """Of a run of one item, as measured at import. A variant keeps an SLO when twice that fits: one run to wait for and its own."""
+    detail: str = Field(
+        examples=[
+            "no variant keeps 3 ms: the fastest, int8, takes 5 ms (P99), so requests without a timeout of their own "
+            "will get 504; 10 ms or a smaller model would do"
+        ]
+    )
+    """For a person."""
+
+
 class ApplicationShape(Shape):
     """A registered use of a model."""
 
@@ -226,3 +242,9 @@ class ApplicationShape(Shape):
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]
     """Names of the servable variants, the one the box would choose first."""
+    warnings: list[SloWarning] = Field([])
+    """What the tenant should know of its promises; empty where there is nothing."""
+    slo_requests: int = 0
+    """Requests since the SLO was set or the box started; not those that the caller got wrong or had no quota for."""
+    slo_kept: float | None = Field(None, examples=[0.993])
+    """Share of these that were answered within the SLO; null without an SLO or a request."""

@@ -45,6 +45,11 @@ SECOND = 10**9
 LEAST = {"face_recognition": 75.0}
 """Application → the least accuracy that it takes, in points; 0.75 in the API."""
 
+SLO_MS = {"text_classification": 25.0}
+"""Kept by int8 alone: its P99 is 10.5 ms, that of fp16 15 ms."""
+SPREAD = 1.5
+"""P99 of a run by its median."""
+
 every_policy = pytest.mark.parametrize("policy", sorted(EVICTION_POLICIES))
 
 
@@ -59,13 +64,18 @@ async def _stock(state_dir: Path) -> None:
                 else:
                     variant = await stored_variant(box.store, state_dir, f"default/{model}", name, body)
                 size, load_ms = round(size_mb * 1e6), size_mb * LOAD_MS_PER_MB
-                profile = Profile("cpu", size, size, load_ms, load_ms, (Latency(1, run_ms, run_ms),))
+                profile = Profile("cpu", size, size, load_ms, load_ms, (Latency(1, run_ms, SPREAD * run_ms),))
                 accuracy = Accuracy(points, "top-1", "labels", 1000)
                 measured = replace(variant, precision=Precision(name), accuracy=accuracy, profile=profile)
                 await box.store.models.put_variant(measured)
             await box.store.applications.update(
                 Application(
-                    f"default/{model}", "default", model, f"default/{model}", accuracy_min=LEAST.get(model, 0.0)
+                    f"default/{model}",
+                    "default",
+                    model,
+                    f"default/{model}",
+                    latency_slo_ms=SLO_MS.get(model),
+                    accuracy_min=LEAST.get(model, 0.0),
                 )
             )
 
@@ -158,11 +168,13 @@ def test_the_box_and_its_scenario_decide_alike(
 
 @every_policy
 def test_the_figures_of_table_ii_reach_the_policies_as_they_are(box: tuple[Catalogue, Connection], policy: str) -> None:
-    """Per cent on every way: nothing on it multiplies by 100 or divides."""
+    """Per cent on every way: nothing on it multiplies by 100 or divides. Variants that will not do for an application are not in its group."""
     problem, _ = _asked(box[0], policy, None, "rebalance")
     shown = {a["name"]: [v["accuracy"] for v in a["variants"]] for a in problem["applications"]}
     assert shown == {
-        f"default/{name}": [points for _, _, points, _ in rows if points >= LEAST.get(name, 0)]
+        f"default/{name}": [
+            points for v, _, points, _ in rows if points >= LEAST.get(name, 0) and (name not in SLO_MS or v == "int8")
+        ]
         for name, rows in TABLE_II.items()
     }
     assert {a["name"].split("/")[1]: a["accuracy_min"] for a in problem["applications"] if a["accuracy_min"]} == LEAST

@@ -162,3 +162,17 @@ def test_merge_takes_the_later_time() -> None:
     one, other = Statistics(outcomes={"done": 1}, last_ns=5), Statistics(outcomes={"done": 1, "failed": 2}, last_ns=3)
     merge(one, other)
     assert (one.outcomes, one.last_ns) == ({"done": 2, "failed": 2}, 5)
+
+
+def test_the_share_that_kept_the_slo(telemetry: Telemetry) -> None:
+    """Only requests under an SLO count, and with another SLO they count anew."""
+    parts = (1, 2, 3)
+    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9, slo_kept=True)
+    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9, slo_kept=False)
+    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9)
+    telemetry.failed(("t/a", "", "u"), "expired", slo_kept=False)
+    telemetry.failed(("t/a", "", "u"), "failed")
+    figures = telemetry.of_application("t/a").values()
+    assert (sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)) == (3, 1)
+    telemetry.forget_slo("t/a")
+    assert [f.slo_requests for f in telemetry.of_application("t/a").values()] == [0, 0]

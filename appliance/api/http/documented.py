@@ -27,6 +27,13 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.BadMedia(reason="the picture ends in the middle"),
     e.BadMetadata(reason="task 'faces' is not known"),
     e.BadQuota(reason="300000000 bytes are more than the ceiling of 200000000: nothing above it can be guaranteed"),
+    e.SloNotKept(
+        reason="no variant keeps 3 ms: the fastest, int8, takes 5 ms (P99), so requests without a timeout of their own "
+        "will get 504; 10 ms or a smaller model would do",
+        variant="int8",
+        p99_ms=5.0,
+        latency_slo_ms=3.0,
+    ),
     e.TooLarge(what="the body", limit_bytes=67108864),
     e.MissingKey(),
     e.WrongKey(),

@@ -48,6 +48,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.BadQuota: Row(422, "The quota contradicts itself"),
     e.BadModel: Row(422, "The model is refused"),
     e.BadArchive: Row(422, "The archive is refused"),
+    e.SloNotKept: Row(422, "No variant keeps the SLO"),
     e.TooLarge: Row(413, "Larger than the limit"),
     e.NotAllowed: Row(403, "Not allowed"),
     e.MissingKey: Row(401, "A key is needed"),

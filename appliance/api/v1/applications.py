@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
 from appliance.api.box import Box
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox, callable_application, own_application
 from appliance.api.v1.pages import page_of_all
+from appliance.api.v1.promises import refuse_broken, warnings_of
 from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Application
@@ -17,6 +18,7 @@ from appliance.domain.errors import (
     BadName,
     Forbidden,
     ModelUnavailable,
+    SloNotKept,
     UnknownApplication,
     UnknownModel,
 )
@@ -26,6 +28,9 @@ from appliance.wire.shape import Deleted, Page
 
 router = APIRouter(prefix="/v1/applications", tags=["applications"])
 
+Strict = Annotated[
+    bool, Query(description="Refuse (422 `slo-not-kept`) an SLO that no variant keeps, in place of a warning.")
+]
 ApplicationName = Annotated[str, Path(description="Name of the application.", examples=["door"])]
 
 
@@ -33,28 +38,32 @@ ApplicationName = Annotated[str, Path(description="Name of the application.", ex
     "",
     status_code=201,
     summary="Register an application",
-    responses=problems(Forbidden, BadName, AlreadyExists, UnknownModel),
+    responses=problems(Forbidden, BadName, AlreadyExists, UnknownModel, SloNotKept),
 )
-async def create_application(order: ApplicationOrder, box: TheBox, principal: Member) -> ApplicationShape:
+async def create_application(
+    order: ApplicationOrder, box: TheBox, principal: Member, strict: Strict = False
+) -> ApplicationShape:
     """An application is a use of a model with promises of its own: a latency SLO, an accuracy floor, a weight.
 
     Uploading a model makes one of the same name already; make more where several uses of one model need different promises.
     In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
+
+    An SLO that no variant keeps is answered with `warnings`; with `strict=true` it is refused and nothing is made.
     """
     model = box.catalogue.resolve_model(principal.tenant, order.model)
-    application = await box.store.applications.create(
-        Application(
-            application_id(principal.tenant, order.name),
-            principal.tenant,
-            order.name,
-            model.id,
-            order.latency_slo_ms,
-            points(order.accuracy_min),
-            order.weight,
-            order.shared,
-        )
+    application = Application(
+        application_id(principal.tenant, order.name),
+        principal.tenant,
+        order.name,
+        model.id,
+        order.latency_slo_ms,
+        points(order.accuracy_min),
+        order.weight,
+        order.shared,
     )
-    return shape_of(box, application)
+    if strict:
+        refuse_broken(box.catalogue.draft(application))
+    return shape_of(box, await box.store.applications.create(application))
 
 
 @router.get("", summary="List applications", responses=problems())
@@ -83,19 +92,28 @@ async def show_runs(application: ApplicationName, box: TheBox, principal: Caller
 @router.patch(
     "/{application}",
     summary="Change an application",
-    responses=problems(Forbidden, UnknownApplication, UnknownModel),
+    responses=problems(Forbidden, UnknownApplication, UnknownModel, SloNotKept),
 )
 async def change_application(
-    application: ApplicationName, change: ApplicationChange, box: TheBox, principal: Member
+    application: ApplicationName, change: ApplicationChange, box: TheBox, principal: Member, strict: Strict = False
 ) -> ApplicationShape:
-    """Only the fields that are sent change; they hold from the next request on. Another `model` swaps the network behind the name."""
+    """Only the fields that are sent change; they hold from the next request on. Another `model` swaps the network behind the name.
+
+    Where no variant keeps the SLO then, the answer has `warnings`; with `strict=true` it is refused and nothing changes.
+    """
     old = own_application(box, principal, application)
     fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
     if "accuracy_min" in fields:
         fields["accuracy_min"] = points(fields["accuracy_min"])
     if model := fields.pop("model", None):
         fields["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
-    return shape_of(box, await box.store.applications.update(replace(old, **fields)))
+    new = replace(old, **fields)
+    if strict:
+        refuse_broken(box.catalogue.draft(new))
+    changed = await box.store.applications.update(new)
+    if new.latency_slo_ms != old.latency_slo_ms:
+        box.telemetry.forget_slo(new.id)
+    return shape_of(box, changed)
 
 
 @router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))
@@ -110,9 +128,12 @@ def shape_of(box: Box, application: Application) -> ApplicationShape:
     try:
         entry = box.catalogue.entry(application.id)
     except ModelUnavailable:  # its model is on its way out
-        model, task, variants = application.model_id.split("/", 1)[1], None, []
+        model, task, variants, warnings = application.model_id.split("/", 1)[1], None, [], []
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
+        warnings = warnings_of(entry)
+    figures = box.telemetry.of_application(application.id).values()
+    asked, kept = sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)
     return ApplicationShape(
         name=application.name,
         tenant=application.tenant,
@@ -124,4 +145,7 @@ def shape_of(box: Box, application: Application) -> ApplicationShape:
         shared=application.shared,
         available=box.availability.is_open(application),
         variants=variants,
+        warnings=warnings,
+        slo_requests=asked,
+        slo_kept=kept / asked if asked else None,
     )

@@ -6,6 +6,7 @@ A zoo belongs to an application; applications of one model, and models of equal 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from appliance.domain.slo import preferred
 from appliance.policies.residency.base import Option
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 
@@ -15,7 +16,10 @@ _LOAD_NS_PER_BYTE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Zoo:
-    """The variants worth keeping in memory, most accurate first: a smaller one is less accurate, or it would not be here."""
+    """The variants worth keeping in memory, those that the SLO prefers first, of these the most accurate.
+
+    A smaller one is less wanted, or it would not be here, and never more accurate.
+    """
 
     name: str
     """The first of its applications, by id."""
@@ -115,14 +119,16 @@ class Zoos:
 
     def _zoo(self, entries: list[Entry]) -> Zoo:
         first = entries[0]
-        servables = _worth_keeping([s for e in entries for s in e.order])
         applications = [e.application for e in entries]
+        accuracy_min = max(a.accuracy_min for a in applications)
+        slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
+        servables = _worth_keeping([s for e in entries for s in e.order], accuracy_min, slos_ms)
         return Zoo(
             name=first.application.id,
             applications=tuple(a.id for a in applications),
             tenant=first.model.tenant,
             weight=sum(a.weight for a in applications),
-            accuracy_min=max(a.accuracy_min for a in applications),
+            accuracy_min=accuracy_min,
             options=tuple(self._option(s) for s in servables),
             servables=tuple(servables),
             builds=frozenset(s.build_id for e in entries for s in e.servables.values()),
@@ -158,10 +164,24 @@ def _groups(entries: list[Entry]) -> list[list[Entry]]:
     return [group for group in groups if any(e.order for e in group)]
 
 
-def _worth_keeping(servables: list[Servable]) -> list[Servable]:
-    """One servable a build (its most accurate rung), without those that another beats in both size and accuracy."""
+def _worth_keeping(servables: list[Servable], accuracy_min: float, slos_ms: list[float]) -> list[Servable]:
+    """One servable a build (its most wanted rung), without those that another beats in both size and what is wanted of it.
+
+    Wanted are, of the accurate enough, those that the SLOs prefer, then the most accurate. Policies know accuracies only, so one that the SLOs do not
+    prefer is left out where it is more accurate than a larger one that stays.
+    """
+    enough = [s for s in servables if s.variant.accuracy_points >= accuracy_min] or servables
+    for slo_ms in sorted(slos_ms, reverse=True):  # the strictest last: where nobody keeps it, the others still count
+        enough = preferred(enough, lambda s: s.p99_ms, slo_ms)
+    first = {s.variant.id for s in enough}
+
+    def rank(servable: Servable) -> tuple[bool, float, int, str]:
+        variant = servable.variant
+        return variant.id not in first, -variant.accuracy_points, servable.resident_bytes, variant.name
+
     kept: list[Servable] = []
-    for servable in sorted(servables, key=lambda s: (-s.variant.accuracy_points, s.resident_bytes, s.variant.name)):
-        if not kept or servable.resident_bytes < kept[-1].resident_bytes:
+    for servable in sorted(servables, key=rank):
+        is_smaller = not kept or servable.resident_bytes < kept[-1].resident_bytes
+        if is_smaller and not (kept and servable.variant.accuracy_points > kept[-1].variant.accuracy_points):
             kept.append(servable)
     return kept

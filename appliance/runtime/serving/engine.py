@@ -6,9 +6,18 @@ One engine serves the real box and the lab; it knows neither HTTP nor files nor 
 import asyncio
 from typing import Any
 
-from appliance.clock import Clock
+from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached, ModelUnavailable, QuotaExceeded
+from appliance.domain.errors import (
+    ApplianceError,
+    DeadlineExceeded,
+    LimitReached,
+    ModelUnavailable,
+    QueueFull,
+    QuotaExceeded,
+    RunFailed,
+    Unavailable,
+)
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -29,6 +38,9 @@ _SURPRISE = 20
 """A run on the event loop that takes this many times the limit (5 ms by default) is a surprise ..."""
 _SURPRISES_MAX = 3
 """... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
+
+_BREAK_THE_SLO = (DeadlineExceeded, QueueFull, RunFailed, Unavailable)
+"""What keeps the box from answering; other errors are the caller's."""
 
 _Run = tuple[dict[str, Any], int, int]
 """A run: (outputs, start, end)."""
@@ -117,7 +129,7 @@ class Engine:
             quota = self._catalogue.tenant(tenant).quota
             self._admission.enter(tenant, quota, is_continuation=request.is_continuation)
         except QuotaExceeded as error:
-            self._count_failure(request, entry, error)
+            self.count_failure(request, entry, error)
             raise
         model_id = entry.model.id
         self._availability.begin(model_id)
@@ -128,7 +140,7 @@ class Engine:
                 return await self._infer_stateful(request, entry)
             return await self._infer(request, entry)
         except Exception as error:
-            self._count_failure(request, entry, error)
+            self.count_failure(request, entry, error)
             raise
         finally:
             self._admission.leave(tenant)
@@ -167,13 +179,13 @@ class Engine:
         try:
             run = self._run_at_once(request, placed[1], placed_ns)
         except Exception as error:
-            self._count_failure(request, entry, error)
+            self.count_failure(request, entry, error)
             raise
         finally:
             self._admission.leave(tenant)
         if self._resider is not None:
             self._resider.seen(request.application_id, placed_ns)
-        return self._answered(request, placed, run, placed_ns)
+        return self._answered(request, entry, placed, run, placed_ns)
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         placed_ns = self._clock.now_ns()
@@ -189,7 +201,7 @@ class Engine:
                 self._memory.unpin(placed[1])
         else:
             run = await self._run_in_turn(request, placed)
-        return self._answered(request, placed, run, placed_ns)
+        return self._answered(request, entry, placed, run, placed_ns)
 
     def _is_quick(self, request: Request, placed: Placed, now_ns: int) -> bool:
         """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
@@ -206,7 +218,7 @@ class Engine:
         residency.surprises = residency.surprises + 1 if is_surprise else 0
         return outputs, start_ns, end_ns
 
-    def _answered(self, request: Request, placed: Placed, run: _Run, placed_ns: int) -> Result:
+    def _answered(self, request: Request, entry: Entry, placed: Placed, run: _Run, placed_ns: int) -> Result:
         """Count a run and make it the request's result."""
         servable, _, warm, load_ns = placed
         outputs, start_ns, end_ns = run
@@ -215,7 +227,10 @@ class Engine:
         variant = servable.variant
         key = (request.application_id, variant.name, request.tenant)
         parts = (queue_ns, load_ns, compute_ns)
-        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=servable.items_of(request.inputs), at_ns=end_ns)
+        slo_ms = entry.application.latency_slo_ms
+        kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
+        batch = servable.items_of(request.inputs)
+        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=batch, at_ns=end_ns, slo_kept=kept)
         return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
 
     async def _run_in_turn(self, request: Request, placed: Placed) -> _Run:
@@ -255,7 +270,8 @@ class Engine:
             result.outputs = {name: result.outputs[name] for name in wanted}
         return result
 
-    def _count_failure(self, request: Request, entry: Entry, error: Exception) -> None:
+    def count_failure(self, request: Request, entry: Entry, error: Exception) -> None:
+        """Put a request that gets this error into the figures; those that fail in the engine are there already."""
         outcome = "failed"
         if isinstance(error, DeadlineExceeded):
             outcome = "expired"
@@ -263,8 +279,19 @@ class Engine:
             outcome = "rejected"
         # a name that the caller made up must not make a row in the statistics
         variant = request.variant if request.variant in entry.servables else None
+        key = (request.application_id, variant or "", request.tenant)
         took_ns = self._clock.now_ns() - request.arrival_ns
-        self._telemetry.failed((request.application_id, variant or "", request.tenant), outcome, took_ns)
+        is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
+        self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
+
+
+def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
+    """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
+    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO):
+        return False
+    promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
+    is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns
+    return not (is_hasty and isinstance(error, DeadlineExceeded))
 
 
 def _given(request: Request, entry: Entry) -> dict[str, Any]:

@@ -33,6 +33,9 @@ FACTS = {
     "others_bytes": 2,
     "held_bytes": 1,
     "ceiling_bytes": 6,
+    "variant": "int8",
+    "p99_ms": 5.0,
+    "latency_slo_ms": 3.0,
 }
 
 

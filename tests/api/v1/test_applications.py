@@ -19,6 +19,9 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
         "shared": False,
         "available": True,
         "variants": ["fp32"],
+        "warnings": [],
+        "slo_requests": 0,
+        "slo_kept": None,
     }
     assert made.json() == order | expected
     changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
@@ -76,6 +79,62 @@ async def test_an_slo_is_the_deadline(stand: Stand) -> None:
     body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
     answer = await harbour.post("/v1/applications/hasty/predict", json=body)
     assert (answer.status_code, answer.json()["type"]) == (504, "/problems/deadline-exceeded")
+
+
+async def test_an_slo_that_no_variant_keeps_is_said(stand: Stand) -> None:
+    """POST, PATCH and GET name the fastest variant and its P99; `strict` refuses, and then nothing was made or changed."""
+    harbour = stand.client("harbour")
+    order = {"name": "hasty", "model": "digits", "latency_slo_ms": 0.0001}
+    refused = await harbour.post("/v1/applications?strict=true", json=order)
+    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/slo-not-kept")
+    assert (await harbour.get("/v1/applications/hasty")).status_code == 404
+    made = await harbour.post("/v1/applications", json=order)
+    assert made.status_code == 201
+    (warning,) = made.json()["warnings"]
+    (variant,) = (await harbour.get("/v1/models/digits")).json()["variants"]
+    p99_ms = variant["profile"]["latencies"][0]["p99_ms"]
+    assert (warning["type"], warning["variant"], warning["p99_ms"]) == ("slo-not-kept", "fp32", p99_ms)
+    assert warning["detail"].startswith("no variant keeps 0.0001 ms: the fastest, fp32, takes")
+    assert refused.json()["detail"] == warning["detail"]
+    assert (refused.json()["variant"], refused.json()["p99_ms"]) == ("fp32", p99_ms)
+    assert (await harbour.get("/v1/applications/hasty")).json()["warnings"] == [warning]
+    changed = await harbour.patch("/v1/applications/hasty?strict=true", json={"latency_slo_ms": 60_000})
+    assert (changed.status_code, changed.json()["warnings"]) == (200, [])
+    refused = await harbour.patch("/v1/applications/hasty?strict=true", json={"latency_slo_ms": 0.0001})
+    assert refused.status_code == 422
+    assert (await harbour.get("/v1/applications/hasty")).json()["latency_slo_ms"] == 60_000
+    tight = await harbour.patch("/v1/applications/hasty", json={"latency_slo_ms": 1.5 * p99_ms})
+    assert tight.json()["warnings"][0]["detail"].startswith("no variant surely keeps")
+
+
+async def test_how_much_of_the_slo_was_kept(stand: Stand) -> None:
+    """Answers count, and refusals that are not the caller's own; another SLO begins anew."""
+    harbour = stand.client("harbour")
+    await harbour.post("/v1/applications", json={"name": "sums", "model": "adding", "latency_slo_ms": 60_000})
+    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
+
+    async def figures() -> tuple[int, float | None]:
+        shown = (await harbour.get("/v1/applications/sums")).json()
+        return shown["slo_requests"], shown["slo_kept"]
+
+    for _ in range(3):
+        assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 200
+    assert await figures() == (3, 1.0)
+    wrong = {"inputs": {"A": [[1, 2, 3, 4]]}}
+    assert (await harbour.post("/v1/applications/sums/predict", json=wrong)).status_code == 422
+    assert await figures() == (3, 1.0)
+    hasty = await harbour.post("/v1/applications/sums/predict?timeout_ms=0.0001", json=body)
+    assert hasty.status_code == 504
+    assert await figures() == (3, 1.0)
+    await harbour.patch("/v1/applications/sums", json={"weight": 2})
+    assert await figures() == (3, 1.0)
+    await harbour.patch("/v1/applications/sums", json={"latency_slo_ms": 0.0001})
+    assert await figures() == (0, None)
+    assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 504  # while it is decoded
+    assert await figures() == (1, 0.0)
+    late = await harbour.post("/v1/applications/sums/predict?timeout_ms=60000", json=body)
+    assert late.status_code == 200
+    assert await figures() == (2, 0.0)
 
 
 @pytest.mark.parametrize(

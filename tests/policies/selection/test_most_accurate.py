@@ -25,9 +25,20 @@ def test_twice_the_p99_must_fit(slo_ms: float, first: str) -> None:
     assert order(FP32, INT8, slo_ms=slo_ms)[0] == first
 
 
+def test_where_none_keeps_it_those_in_time_without_waiting_come_first() -> None:
+    """int8 needs 10 ms behind another run, but 5 alone."""
+    assert order(FP32, INT8, slo_ms=8.0) == ("int8", "fp32")
+
+
 def test_those_too_slow_come_last_fastest_first() -> None:
-    """Nobody keeps 1 ms: then speed decides, not accuracy."""
-    assert order(FP32, INT8, slo_ms=1.0) == ("int8", "fp32")
+    """Behind the one that keeps it speed decides, not accuracy."""
+    slow = Candidate("slow", 92, 30.0, 50)
+    fp16 = Candidate("fp16", 91, 15.0, 50)
+    assert order(FP32, slow, fp16, INT8, slo_ms=12.0) == ("int8", "fp16", "fp32", "slow")
+
+
+def test_an_slo_that_none_keeps_changes_nothing() -> None:
+    assert order(FP32, INT8, slo_ms=1.0) == order(FP32, INT8) == ("fp32", "int8")
 
 
 def test_floor_excludes() -> None:

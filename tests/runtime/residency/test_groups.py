@@ -1,0 +1,64 @@
+"""Which variants the residency policies see of an application."""
+
+from appliance.domain.catalogue import Application, Model, TaskSpec, Tenant, Variant
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.residency.groups import Zoos
+from tests.fakes.engine import make_variant
+from tests.fakes.processor import Cost
+
+LARGE = make_variant("t/m", "large", Cost(100, run_ms=20), accuracy=90.0)
+MIDDLE = make_variant("t/m", "middle", Cost(60, run_ms=10), accuracy=80.0)
+SMALL = make_variant("t/m", "small", Cost(20, run_ms=4), accuracy=70.0)
+
+
+def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), least: float = 0.0) -> list[str]:
+    """Names of the options, for an application with each of the SLOs; `least` accuracy is that of the first."""
+    catalogue = Catalogue(MostAccurate())
+    catalogue.put_tenant(Tenant("t"))
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), variants))
+    for number, slo_ms in enumerate(slos_ms):
+        name = f"a{number}"
+        catalogue.put_application(Application(f"t/{name}", "t", name, "t/m", slo_ms, 0.0 if number else least))
+    (zoo,) = Zoos(catalogue).all()
+    return [option.name for option in zoo.options]
+
+
+def test_without_an_slo_all_are_there_most_accurate_first() -> None:
+    assert options(SMALL, LARGE, MIDDLE) == ["large", "middle", "small"]
+
+
+def test_those_that_keep_the_slo_come_first_and_larger_ones_that_do_not_are_no_option() -> None:
+    """20 ms: twice 10 fits, twice 20 does not. What is wanted is what a request would be answered with."""
+    assert options(LARGE, MIDDLE, SMALL, slos_ms=(20,)) == ["middle", "small"]
+
+
+def test_a_smaller_one_that_does_not_keep_it_is_better_than_nothing() -> None:
+    """int8 that is slower than fp32: only where there is no room for more."""
+    slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=85.0)
+    assert options(LARGE, slow, slos_ms=(40,)) == ["large", "slow"]
+
+
+def test_a_more_accurate_one_that_does_not_keep_it_is_left_out() -> None:
+    """Policies would take it for the better one."""
+    slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=95.0)
+    assert options(LARGE, slow, slos_ms=(40,)) == ["large"]
+
+
+def test_an_slo_that_none_keeps_changes_nothing() -> None:
+    assert options(LARGE, MIDDLE, SMALL, slos_ms=(1,)) == ["large", "middle", "small"]
+
+
+def test_where_none_keeps_it_those_in_time_alone_come_first() -> None:
+    assert options(LARGE, MIDDLE, slos_ms=(12,)) == ["middle"]
+
+
+def test_the_strictest_slo_that_is_kept_counts() -> None:
+    """Applications of one model share its memory; one that asks for the impossible does not undo another's promise."""
+    assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 20, 10)) == ["small"]
+    assert options(LARGE, MIDDLE, SMALL, slos_ms=(20, 1)) == ["middle", "small"]
+
+
+def test_a_least_accuracy_goes_before_an_slo() -> None:
+    """The only fast one is not accurate enough for the first application, so it is no reason to give up the others."""
+    assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 9), least=75) == ["large", "middle", "small"]
