@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.accuracy import SAMPLES_MIN
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -93,10 +94,15 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
 
 
 def _explain(model: "ModelShape") -> None:
-    """Why a variant is shelved or failed, and what accuracy was measured on."""
+    """Why a variant is shelved, failed or not shelved, what accuracy was measured on, and whether that is enough to tell variants apart."""
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
     measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")
+    fewest = min((a.samples for v in model.variants if (a := v.accuracy) and a.samples), default=SAMPLES_MIN)
+    if fewest < SAMPLES_MIN:
+        print(
+            f"  {screen.count(fewest, 'sample')} cannot tell variants apart: none is shelved for a smaller one with fewer than {SAMPLES_MIN}"
+        )

@@ -7,6 +7,8 @@ the store's files and the JSON of `/v1` have shares. Whoever stands at such an e
 UNMEASURED_POINTS = 100.0
 """What a variant counts as long as its accuracy is not known. Only an original is offered before it is measured, while its import goes on, and it is what the
 others are measured against. With less, an application's least accuracy would refuse every request in the meantime."""
+SAMPLES_MIN = 30
+"""With fewer samples nobody can say which of two variants is the more accurate."""
 _DIGITS = 9
 """Kept of points: a share of up to 11 digits comes back as it was, although 100 times it is no exact number."""
 

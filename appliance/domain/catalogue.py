@@ -91,6 +91,14 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleScore:
+    """What a variant's answer to one sample was worth: accuracy = Σ value_sum / Σ weight over the samples."""
+
+    value_sum: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class Accuracy:
     """A variant's quality and what the figure means."""
 
@@ -103,6 +111,10 @@ class Accuracy:
     samples: int
     data: str = ""
     """What it was measured on, for a person."""
+    scores: tuple[SampleScore, ...] = ()
+    """Sample by sample, in the order of the set; empty where the metric is of the whole set, and in what was measured by earlier versions."""
+    sample_set: str = ""
+    """Variants with the same one were measured on the same samples; empty: nobody knows."""
 
     @property
     def share(self) -> float:
@@ -155,7 +167,7 @@ class Variant:
     accuracy: Accuracy | None = None
     profile: Profile | None = None
     reason: str = ""
-    """Why it is shelved or failed."""
+    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good."""
     batch_max: int = 1
     number: int = 0
     """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""

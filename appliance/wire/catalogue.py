@@ -117,7 +117,7 @@ class VariantShape(Shape):
     state: VariantState
     """making → ready; shelved: servable when named, but of no use by itself; failed."""
     reason: str
-    """Why it is shelved or failed."""
+    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good: too few samples to tell."""
     size_bytes: int
     content_sha256: str
     height: int | None

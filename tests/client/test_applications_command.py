@@ -1,7 +1,6 @@
 """`appliance applications` against a running box."""
 
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from appliance.cli.main import app
 from appliance.domain.errors import SloNotKept

@@ -1,14 +1,19 @@
 """Which variants are worth choosing. Pure; called by the importer once a variant has been measured, and again when another one has.
 
-A variant is shelved, with the reason, when it is below the floor, or when another one is at least as accurate and this one is
-neither smaller in memory nor faster. The full-size original and the tenant's own variants are never shelved.
+A variant is shelved, with the reason, when it is below the floor, or when another one is more accurate and this one
+is neither smaller in memory nor faster. More accurate is what is so for sure: by more than the samples leave open at
+95 % (`confidence`), and with `SAMPLES_MIN` of them at least. Where it only looks so the variant stays, and its reason
+says that. The original needs no samples where accuracy is likeness to the original. It and the tenant's own variants
+are never shelved.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from appliance.domain.accuracy import SAMPLES_MIN
 from appliance.domain.catalogue import Precision, Variant
 from appliance.domain.states import VariantState
+from appliance.modelstore.importing.confidence import difference
 
 NOTICEABLE = 0.05
 """A difference in memory or latency below this is measuring noise, not a gain."""
@@ -16,7 +21,7 @@ NOTICEABLE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state a variant should have, and why."""
+    """The state a variant should have, and why; of a ready one, why it was not shelved although that seemed right."""
 
     state: VariantState
     reason: str = ""
@@ -33,11 +38,25 @@ def verdicts(variants: Sequence[Variant], floor: float) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     kept: list[Variant] = []
     for variant in sorted(judged, key=_preference):
-        reason = "" if _is_exempt(variant) else _below(variant, original, floor) or _dominated(variant, kept)
-        found[variant.id] = Verdict(VariantState.SHELVED, reason) if reason else Verdict(VariantState.READY)
-        if not reason:
+        found[variant.id] = _verdict(variant, original, kept, floor)
+        if found[variant.id].state is VariantState.READY:
             kept.append(variant)
     return found
+
+
+def _verdict(variant: Variant, original: Variant | None, kept: Sequence[Variant], floor: float) -> Verdict:
+    if _is_exempt(variant):
+        return Verdict(VariantState.READY)
+    if below := _below(variant, original, floor):
+        return Verdict(VariantState.SHELVED, below)
+    doubt = ""
+    for other in kept:
+        if _comparable(variant, other) and not _is_cheaper(variant, other):
+            in_doubt = _doubt(variant, other)
+            if not in_doubt:
+                return Verdict(VariantState.SHELVED, _dominated(variant, other))
+            doubt = doubt or in_doubt
+    return Verdict(VariantState.READY, doubt)
 
 
 def _is_original(variant: Variant) -> bool:
@@ -72,14 +91,29 @@ def _below(variant: Variant, original: Variant | None, floor: float) -> str:
     return ""
 
 
-def _dominated(variant: Variant, others: Sequence[Variant]) -> str:
-    """Why `variant` is no use beside one of `others`; empty when it is, or when it cannot be told yet."""
-    for other in others:
-        if _comparable(variant, other) and not _is_cheaper(variant, other):
-            assert variant.accuracy is not None and other.accuracy is not None
-            figures = f"{variant.accuracy.metric} {variant.accuracy.share:.3f} to {other.accuracy.share:.3f}"
-            return f"{variant.name}: no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
-    return ""
+def _dominated(variant: Variant, other: Variant) -> str:
+    return f"{variant.name}: no more accurate than {other.name} ({_figures(variant, other)}), and neither smaller in memory nor faster"
+
+
+def _doubt(variant: Variant, other: Variant) -> str:
+    """Why it cannot be said that `other` is the more accurate one; empty when it can."""
+    mine, its = variant.accuracy, other.accuracy
+    assert mine is not None and its is not None
+    if _is_original(other) and its.against == "fp32":
+        return ""  # nothing is more like the original than itself
+    found = difference(its, mine)
+    if found.samples >= SAMPLES_MIN and found.low > 0:
+        return ""
+    wanted = f", of {SAMPLES_MIN} that it takes," if found.samples < SAMPLES_MIN else ""
+    return (
+        f"{variant.name}: stays available beside {other.name}, which seems no less accurate ({_figures(variant, other)}) and is no larger and no slower: "
+        f"{found.samples} samples{wanted} do not show that (the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"
+    )
+
+
+def _figures(variant: Variant, other: Variant) -> str:
+    assert variant.accuracy is not None and other.accuracy is not None
+    return f"{variant.accuracy.metric} {variant.accuracy.share:.3f} to {other.accuracy.share:.3f}"
 
 
 def _comparable(variant: Variant, other: Variant) -> bool:

@@ -13,11 +13,19 @@ import numpy as np
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.accuracy import points
-from appliance.domain.catalogue import Accuracy
+from appliance.domain.catalogue import Accuracy, SampleScore
 from appliance.domain.errors import BadInput, BadMetadata, BadModel
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
 from appliance.modelstore.stages.running import Runner
-from appliance.modelstore.stages.samples import Sample, decoded, labelled, synthetic_feeds, target_of, unlabelled
+from appliance.modelstore.stages.samples import (
+    Sample,
+    decoded,
+    digest_of,
+    labelled,
+    synthetic_feeds,
+    target_of,
+    unlabelled,
+)
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Score, run_steps
 from appliance.tasks.embedding import vectors_of
@@ -35,6 +43,8 @@ class Tally:
     variant: MadeVariant
     score: Score | None = None
     samples: int = 0
+    scores: list[SampleScore] = field(default_factory=list)
+    """Of each sample; those of a metric of the whole set have none."""
     answers: list[Answer] = field(default_factory=list)
     """Kept only where the metric needs the whole set."""
     problem: str = ""
@@ -47,6 +57,7 @@ class Tally:
     def add(self, score: Score) -> None:
         self.score = score if self.score is None else self.score + score
         self.samples += 1
+        self.scores.append(SampleScore(round(score.value_sum, 6), round(score.weight, 6)))
 
 
 def evaluate(order: EvaluateOrder, report: Report) -> Evaluated:
@@ -71,6 +82,7 @@ class _Evaluation:
         self.runners: dict[str, Runner] = {}
         self.against = ""
         self.data = ""
+        self.sample_set = ""
         clock = SystemClock()
         self.now_ns = clock.now_ns
         self.until_ns = clock.now_ns() + round(order.seconds_max * NS_PER_S)
@@ -80,6 +92,7 @@ class _Evaluation:
         samples = labelled(self.order.evaluation, self.order.samples_max)
         if not samples:
             return []
+        self.sample_set = digest_of(samples)
         whole = all("group" in sample.truth for sample in samples)
         tallies = [Tally(variant) for variant in self.order.variants]
         used: list[Sample] = []
@@ -100,7 +113,9 @@ class _Evaluation:
         """Against the answers of fp32 at full size; nothing when there is no usable input or fp32 finds nothing in them."""
         tallies = [Tally(variant) for variant in self.order.variants]
         found = Score(0.0, 0.0, "")
-        for sample in self._in_time(unlabelled(self.order.calibration, self.order.samples_max)):
+        samples = unlabelled(self.order.calibration, self.order.samples_max)
+        self.sample_set = digest_of(samples)
+        for sample in self._in_time(samples):
             try:
                 reference = self._answer(self.order.inspection.model, self._decoded(sample, self.full))
             except BadInput:
@@ -126,6 +141,7 @@ class _Evaluation:
                 except BadModel as error:
                     tally.problem = str(error)
                     break
+        self.sample_set = ""
         self.against = "fp32"
         self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against fp32 at the same input size"
         return tallies
@@ -135,7 +151,9 @@ class _Evaluation:
         if tally.problem or tally.score is None:
             tally.problem = tally.problem or "no sample could be used"
             return None
-        return Accuracy(points(round(tally.score.value, 6)), tally.score.metric, self.against, tally.samples, self.data)
+        value = points(round(tally.score.value, 6))
+        metric, scores = tally.score.metric, tuple(tally.scores)
+        return Accuracy(value, metric, self.against, tally.samples, self.data, scores, self.sample_set)
 
     def _in_time(self, samples: Sequence[Sample]) -> Iterator[Sample]:
         for number, sample in enumerate(samples):

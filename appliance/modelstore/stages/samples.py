@@ -3,6 +3,7 @@
 Samples are decoded when they are asked for, one at a time: a set of large pictures never lies in memory as tensors.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,15 @@ def labelled(folder: str | None, count_max: int) -> list[Sample]:
 def unlabelled(paths: Sequence[str], count_max: int) -> list[Sample]:
     """Calibration inputs, spread evenly over the set when there are more than `count_max`."""
     return [Sample(Path(path)) for path in _spread(paths, count_max)]
+
+
+def digest_of(samples: Sequence[Sample]) -> str:
+    """The same for the same samples in the same order, by what they are called, how large they are and what is true of them."""
+    digest = hashlib.sha256()
+    for sample in samples:
+        size = sample.path.stat().st_size if sample.path.exists() else -1
+        digest.update(json.dumps([sample.path.name, size, sample.truth], sort_keys=True).encode())
+    return digest.hexdigest()[:16]
 
 
 def _spread(entries: Sequence[Any], count_max: int) -> list[Any]:

@@ -56,7 +56,7 @@ class Points(TypeDecorator[float]):
 
 
 class MeasuredAccuracy(Document):
-    """An `Accuracy` as JSON, where `value` stands for its points, as a share of 1."""
+    """An `Accuracy` as JSON, where `value` stands for its points, as a share of 1. What earlier versions did not write stays at its default."""
 
     cache_ok = True
 

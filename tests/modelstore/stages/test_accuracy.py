@@ -64,6 +64,13 @@ def test_labels_are_what_counts_where_there_are_some(tmp_path: Path) -> None:
     assert only(found)[1:] == ("top-1", "labels", 60)
     assert found.accuracies[0] is not None
     assert found.accuracies[0].data == "60 labelled samples"
+    assert [round(sum(s.value_sum for s in a.scores) / 60, 6) for a in found.accuracies if a] == values
+    again = evaluate(replace(order, variants=variants[1:], samples_max=60), quiet).accuracies[0]
+    assert again == found.accuracies[1]  # another order over the same set: the scores can be compared in pairs
+    assert again is not None
+    fewer = evaluate(replace(order, variants=variants[1:], samples_max=20), quiet).accuracies[0]
+    assert fewer is not None
+    assert fewer.sample_set != again.sample_set != ""
 
 
 def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:

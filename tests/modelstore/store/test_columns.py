@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -15,6 +16,7 @@ from appliance.domain.catalogue import (
     Latency,
     Profile,
     Quota,
+    SampleScore,
     StateSpec,
     TaskKind,
     TaskSpec,
@@ -113,8 +115,11 @@ def test_accuracies_are_shares_on_disk(millionths: int, text: str, samples: int)
     accuracy = Accuracy(millionths / 10**4, text, text, samples, text)
     column, dialect = MeasuredAccuracy(), DIALECT
     written = column.process_bind_param(accuracy, dialect)
-    assert list(written) == ["value", "metric", "against", "samples", "data"]
+    earlier = {key: written[key] for key in ("value", "metric", "against", "samples", "data")}
     assert written["value"] == millionths / 10**6
+    assert column.process_result_value(earlier, dialect) == accuracy  # what earlier versions wrote
+    accuracy = replace(accuracy, scores=(SampleScore(1.0, 2.0), SampleScore(0.0, 1.0)), sample_set=text)
+    written = column.process_bind_param(accuracy, dialect)
     assert column.process_result_value(json.loads(json.dumps(written)), dialect) == accuracy
     assert Points().process_bind_param(accuracy.points, dialect) == millionths / 10**6
     assert Points().process_result_value(millionths / 10**6, dialect) == accuracy.points

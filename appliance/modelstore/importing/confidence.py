@@ -1,0 +1,78 @@
+"""How sure a difference of two accuracies is, given how few samples they were measured on: an interval at 95 %. Pure.
+
+Where both were measured on the same samples, of these in pairs: the standard error of a difference of ratio
+estimates, each sample's part of the error being (score - accuracy * weight) / mean weight. Else Newcombe's interval
+for two independent proportions (1998, method 10, made of Wilson's). That holds for every figure of 0 to 1, for none
+varies more than a proportion of the same mean does; it is only wider than need be.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from appliance.domain.catalogue import Accuracy, SampleScore
+
+Z = 1.959964
+"""Two-sided 95 % of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One accuracy less another, as shares, with its interval."""
+
+    value: float
+    low: float
+    high: float
+    samples: int
+    """Of the smaller set, or of the pairs."""
+
+
+def difference(one: Accuracy, other: Accuracy) -> Difference:
+    """`one` less `other`."""
+    pairs = min(len(one.scores), len(other.scores))
+    if pairs and one.sample_set and one.sample_set == other.sample_set:
+        return paired(one.scores[:pairs], other.scores[:pairs])
+    return unpaired(one.share, one.samples, other.share, other.samples)
+
+
+def paired(ones: Sequence[SampleScore], others: Sequence[SampleScore]) -> Difference:
+    """Of two variants on the same samples, in the same order; at least one."""
+    count = len(ones)
+    one, errors = _errors(ones)
+    other, others_errors = _errors(others)
+    apart = [a - b for a, b in zip(errors, others_errors, strict=True)]
+    mean = sum(apart) / count
+    spread = sum((each - mean) ** 2 for each in apart)
+    half = Z * sqrt(spread / (count * (count - 1))) if count > 1 else 1.0
+    return Difference(one - other, one - other - half, one - other + half, count)
+
+
+def unpaired(one: float, samples: int, other: float, others_samples: int) -> Difference:
+    """Of two shares that were measured on different samples."""
+    low, high = wilson(one, samples)
+    others_low, others_high = wilson(other, others_samples)
+    value = one - other
+    below = sqrt((one - low) ** 2 + (others_high - other) ** 2)
+    above = sqrt((high - one) ** 2 + (other - others_low) ** 2)
+    return Difference(value, value - below, value + above, min(samples, others_samples))
+
+
+def wilson(share: float, samples: int) -> tuple[float, float]:
+    """Wilson's score interval of a proportion; without samples it may be anything."""
+    if samples < 1:
+        return 0.0, 1.0
+    squared = Z * Z
+    centre = share + squared / (2 * samples)
+    half = Z * sqrt(share * (1 - share) / samples + squared / (4 * samples * samples))
+    whole = 1 + squared / samples
+    return (centre - half) / whole, (centre + half) / whole
+
+
+def _errors(scores: Sequence[SampleScore]) -> tuple[float, list[float]]:
+    """The ratio Σ score / Σ weight, and each sample's part of its error; 1 where there was nothing to find."""
+    weight = sum(score.weight for score in scores)
+    if not weight:
+        return 1.0, [0.0] * len(scores)
+    ratio = sum(score.value_sum for score in scores) / weight
+    mean = weight / len(scores)
+    return ratio, [(score.value_sum - ratio * score.weight) / mean for score in scores]
