@@ -59,7 +59,7 @@ def list_applications(box: Connection) -> None:
 @app.command("show")
 @connected
 def show_application(box: Connection, name: str) -> None:
-    """Show an application: its promises, whether they are kept, and the variants that would serve it, the first choice first.
+    """Show an application: its promises, whether they are kept, and the variants that would serve it.
 
     \b
     [dim]$[/dim] appliance applications show door --tenant harbour

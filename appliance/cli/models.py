@@ -94,7 +94,7 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
 
 
 def _explain(model: "ModelShape") -> None:
-    """Why a variant is shelved, failed or not shelved, what accuracy was measured on, and whether that is enough to tell variants apart."""
+    """Why a variant is shelved, failed or not shelved, and whether accuracy was measured on enough samples."""
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
@@ -103,6 +103,5 @@ def _explain(model: "ModelShape") -> None:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")
     fewest = min((a.samples for v in model.variants if (a := v.accuracy) and a.samples), default=SAMPLES_MIN)
     if fewest < SAMPLES_MIN:
-        print(
-            f"  {screen.count(fewest, 'sample')} cannot tell variants apart: none is shelved for a smaller one with fewer than {SAMPLES_MIN}"
-        )
+        few = screen.count(fewest, "sample")
+        print(f"  {few} cannot tell variants apart: with fewer than {SAMPLES_MIN} none is shelved for a smaller one")

@@ -1,12 +1,14 @@
-"""The unit of accuracy inside the box: points of per cent, 0 to 100, as Edge-MultiAI's tables and scenarios of the lab give them.
+"""The unit of accuracy inside the box: points of per cent, 0 to 100, as in Edge-MultiAI's tables and in scenarios.
 
-Policies weigh points against cold starts, so a figure in another unit would be another decision. Outside it is a share, 0 to 1: the metrics of the tasks,
-the store's files and the JSON of `/v1` have shares. Whoever stands at such an edge converts here, and nobody else does.
+Policies weigh points against cold starts, so a figure in another unit would be another decision. Outside it is a share,
+0 to 1: the metrics of the tasks, the store's files and the JSON of `/v1` have shares. Whoever stands at such an edge
+converts here, and nobody else does.
 """
 
 UNMEASURED_POINTS = 100.0
-"""What a variant counts as long as its accuracy is not known. Only an original is offered before it is measured, while its import goes on, and it is what the
-others are measured against. With less, an application's least accuracy would refuse every request in the meantime."""
+"""What a variant counts as long as its accuracy is not known. Only an original is offered before it is measured, while
+its import goes on, and it is what the others are measured against. With less, an application's least accuracy would
+refuse every request in the meantime."""
 SAMPLES_MIN = 30
 """With fewer samples nobody can say which of two variants is the more accurate."""
 _DIGITS = 9

@@ -112,7 +112,8 @@ class Accuracy:
     data: str = ""
     """What it was measured on, for a person."""
     scores: tuple[SampleScore, ...] = ()
-    """Sample by sample, in the order of the set; empty where the metric is of the whole set, and in what was measured by earlier versions."""
+    """Sample by sample, in the order of the set; empty where the metric is of the whole set, and where an earlier version
+    measured."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""
 

@@ -70,7 +70,7 @@ class VariantShape(Shape):
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
     """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of `latency_ms`."""
     p99_ms: dict[Name, Positive] = Field({})
-    """Of a run of one item, by processor, where it is known: what decides which variants keep an SLO; absent: as `latency_ms`."""
+    """Of a run of one item, by processor: decides which variants keep an SLO; absent: as `latency_ms`."""
     resident: bool = False
     """In memory when the scenario starts, as far as there is room."""
 

@@ -117,7 +117,7 @@ class VariantShape(Shape):
     state: VariantState
     """making → ready; shelved: servable when named, but of no use by itself; failed."""
     reason: str
-    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good: too few samples to tell."""
+    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good."""
     size_bytes: int
     content_sha256: str
     height: int | None
@@ -217,7 +217,8 @@ class SloWarning(Shape):
     type: Literal["slo-not-kept"] = "slo-not-kept"
     variant: str = Field(examples=["int8"])
     p99_ms: float = Field(examples=[5.0])
-    """Of a run of one item, as measured at import. A variant keeps an SLO when twice that fits: one run to wait for and its own."""
+    """Of a run of one item, as measured at import. A variant keeps an SLO when twice that fits: one run to wait for and
+    its own."""
     detail: str = Field(
         examples=[
             "no variant keeps 3 ms: the fastest, int8, takes 5 ms (P99), so requests without a timeout of their own "

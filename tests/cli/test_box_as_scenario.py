@@ -1,6 +1,7 @@
-"""A box and what `appliance scenario` makes of it decide alike: same accuracies in the same unit, same plans of every policy.
+"""A box and what `appliance scenario` makes of it decide alike: same accuracies in the same unit, same plans.
 
-The box is a real one over a state folder with Edge-MultiAI's Table II; its accuracies lie on disk as shares, as every version has written them.
+The box is a real one over a state folder with Edge-MultiAI's Table II; its accuracies lie on disk as shares, as every
+version has written them.
 """
 
 import asyncio
@@ -169,7 +170,7 @@ def test_the_box_and_its_scenario_decide_alike(
 
 @every_policy
 def test_the_figures_of_table_ii_reach_the_policies_as_they_are(box: tuple[Catalogue, Connection], policy: str) -> None:
-    """Per cent on every way: nothing on it multiplies by 100 or divides. Variants that will not do for an application are not in its group."""
+    """Per cent on every way: nothing on it multiplies by 100 or divides. Variants that will not do are in no group."""
     problem, _ = _asked(box[0], policy, None, "rebalance")
     shown = {a["name"]: [v["accuracy"] for v in a["variants"]] for a in problem["applications"]}
     assert shown == {

@@ -92,7 +92,8 @@ def _below(variant: Variant, original: Variant | None, floor: float) -> str:
 
 
 def _dominated(variant: Variant, other: Variant) -> str:
-    return f"{variant.name}: no more accurate than {other.name} ({_figures(variant, other)}), and neither smaller in memory nor faster"
+    figures = _figures(variant, other)
+    return f"{variant.name}: no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
 
 
 def _doubt(variant: Variant, other: Variant) -> str:
@@ -106,8 +107,9 @@ def _doubt(variant: Variant, other: Variant) -> str:
         return ""
     wanted = f", of {SAMPLES_MIN} that it takes," if found.samples < SAMPLES_MIN else ""
     return (
-        f"{variant.name}: stays available beside {other.name}, which seems no less accurate ({_figures(variant, other)}) and is no larger and no slower: "
-        f"{found.samples} samples{wanted} do not show that (the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"
+        f"{variant.name}: stays available beside {other.name}, which seems no less accurate "
+        f"({_figures(variant, other)}) and is no larger and no slower: {found.samples} samples{wanted} do not show that "
+        f"(the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"
     )
 
 

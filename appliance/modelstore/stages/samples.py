@@ -62,7 +62,7 @@ def unlabelled(paths: Sequence[str], count_max: int) -> list[Sample]:
 
 
 def digest_of(samples: Sequence[Sample]) -> str:
-    """The same for the same samples in the same order, by what they are called, how large they are and what is true of them."""
+    """The same for the same samples in the same order, by their names, their sizes and what is true of them."""
     digest = hashlib.sha256()
     for sample in samples:
         size = sample.path.stat().st_size if sample.path.exists() else -1

@@ -1,4 +1,4 @@
-"""Column types that hold domain values: times as ISO text in UTC, frozen dataclasses as JSON, accuracies as shares of 1."""
+"""Column types of domain values: times as ISO text in UTC, frozen dataclasses as JSON, accuracies as shares of 1."""
 
 import datetime
 from typing import Any
@@ -56,7 +56,10 @@ class Points(TypeDecorator[float]):
 
 
 class MeasuredAccuracy(Document):
-    """An `Accuracy` as JSON, where `value` stands for its points, as a share of 1. What earlier versions did not write stays at its default."""
+    """An `Accuracy` as JSON, where `value` is its points as a share of 1.
+
+    What earlier versions did not write stays at its default.
+    """
 
     cache_ok = True
 

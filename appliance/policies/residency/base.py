@@ -21,8 +21,8 @@ class Option:
     peak_bytes: int
     """Needed while it loads; never less than `bytes`."""
     accuracy: float
-    """In one unit for all applications of a problem. The box and the lab give points of per cent, which is what `floors` weighs cold starts in; a problem of
-    `appliance plan` has the unit of its source."""
+    """In one unit for all applications of a problem. The box and the lab give points of per cent, which is what `floors`
+    weighs cold starts in; a problem of `appliance plan` has the unit of its source."""
     load_ns: int
 
 

@@ -5,9 +5,9 @@ from appliance.policies.selection.base import SelectionInput, SelectionPlan
 
 
 class MostAccurate:
-    """Candidates that the SLO prefers (`domain.slo`) by descending accuracy, then the others by ascending latency; O(n log n).
+    """Candidates that the SLO prefers (`domain.slo`) by descending accuracy, then the others by ascending latency.
 
-    Ties: smaller, then faster, then by name.
+    Ties: smaller, then faster, then by name. O(n log n).
     """
 
     def order(self, problem: SelectionInput) -> SelectionPlan:

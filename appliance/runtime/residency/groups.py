@@ -165,10 +165,10 @@ def _groups(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def _worth_keeping(servables: list[Servable], accuracy_min: float, slos_ms: list[float]) -> list[Servable]:
-    """One servable a build (its most wanted rung), without those that another beats in both size and what is wanted of it.
+    """One servable a build (its most wanted rung), without those that another beats in both size and what is wanted.
 
-    Wanted are, of the accurate enough, those that the SLOs prefer, then the most accurate. Policies know accuracies only, so one that the SLOs do not
-    prefer is left out where it is more accurate than a larger one that stays.
+    Wanted are, of the accurate enough, those that the SLOs prefer, then the most accurate. Policies know accuracies
+    only, so one that the SLOs do not prefer is left out where it is more accurate than a larger one that stays.
     """
     enough = [s for s in servables if s.variant.accuracy_points >= accuracy_min] or servables
     for slo_ms in sorted(slos_ms, reverse=True):  # the strictest last: where nobody keeps it, the others still count
