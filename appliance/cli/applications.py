@@ -20,7 +20,6 @@ app = typer.Typer(
 def list_applications(box: Connection) -> None:
     """List the applications that the key may call.
 
-    \b
     [dim]$[/dim] appliance applications list --tenant harbour
     """
     with box.client() as client:
@@ -95,7 +94,6 @@ def create_application(
 ) -> None:
     """Register another use of a model, with promises of its own.
 
-    \b
     [dim]$[/dim] appliance applications create door --model centerface --latency-slo-ms 100 --accuracy-min 0.9
     """
     from appliance.wire.catalogue import ApplicationOrder
@@ -122,7 +120,6 @@ def create_application(
 def delete_application(box: Connection, name: str) -> None:
     """Delete an application; its model stays.
 
-    \b
     [dim]$[/dim] appliance applications delete door
     """
     with box.client() as client:

@@ -23,7 +23,6 @@ def backup(
 
     The box may go on serving meanwhile. Whoever has the file can open the box, so only you can read it; keep it like a key.
 
-    \b
     [dim]$[/dim] appliance backup /mnt/usb/box.tar --state /var/lib/appliance
     """
     from appliance.clock import SystemClock
@@ -41,7 +40,6 @@ def restore(
 
     The restored box prepares its models for this machine at its first start.
 
-    \b
     [dim]$[/dim] appliance restore /mnt/usb/box.tar --state /var/lib/appliance
     [dim]$[/dim] appliance serve --state /var/lib/appliance
     """

@@ -40,7 +40,6 @@ def demo(
     processes that send real inputs over HTTP. A live table shows who is answered by which variant, how fast and how accurately, and fills
     while further variants become ready. Ctrl-C ends everything; the next run goes on with what this one imported.
 
-    \b
     [dim]$[/dim] appliance demo --zoo small
     [dim]$[/dim] appliance demo --zoo small --once --json | jq .applications
     """

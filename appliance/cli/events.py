@@ -19,7 +19,6 @@ def events(
 
     A tenant's key shows that tenant's events, an admin key all of them. With --json one JSON object a line.
 
-    \b
     [dim]$[/dim] appliance events
     [dim]$[/dim] appliance events --after 0 --json | jq .event
     """

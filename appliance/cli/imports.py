@@ -51,7 +51,6 @@ def import_model(
     data, and the folders calibration/ and evaluation/ (with truth.json) beside the ONNX file. A large file whose upload was cut short goes on
     where it stopped when the same command is run again.
 
-    \b
     [dim]$[/dim] appliance import classifier.onnx --task image-classification --labels labels.txt
     [dim]$[/dim] appliance import ./detector --name door --task object-detection --tenant harbour
     [dim]$[/dim] appliance import net.onnx --task tensor --metadata '{"precisions": ["int8"]}'

@@ -20,7 +20,6 @@ def list_jobs(
 ) -> None:
     """List the tenant's imports, newest first.
 
-    \b
     [dim]$[/dim] appliance jobs list --tenant harbour
     """
     from itertools import islice
@@ -42,7 +41,6 @@ def list_jobs(
 def show_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
     """Show one import.
 
-    \b
     [dim]$[/dim] appliance jobs show 01hf3k2m9x
     """
     with box.client() as client:
@@ -61,7 +59,6 @@ def show_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB
 def follow_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB")]) -> None:
     """Follow an import to its end; exit status 1 when it fails.
 
-    \b
     [dim]$[/dim] appliance jobs follow 01hf3k2m9x
     """
     with box.client() as client:

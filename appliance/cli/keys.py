@@ -19,7 +19,6 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose keys.")]) -> None:
     """List a tenant's keys: role, expiry and label, never the secret.
 
-    \b
     [dim]$[/dim] appliance keys list harbour
     """
     with box.client() as client:
@@ -54,7 +53,6 @@ def create_key(
 ) -> None:
     """Make a key. The secret is printed once, on standard output; the box keeps only its SHA-256.
 
-    \b
     [dim]$[/dim] appliance keys create harbour
     [dim]$[/dim] appliance keys create harbour --role device --application signs --expires-in 30d --label "glasses 7"
     [dim]$[/dim] export APPLIANCE_KEY=$(appliance keys create harbour)
@@ -79,7 +77,6 @@ def create_key(
 def revoke_key(box: Connection, tenant: str, key_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Take a key away; it stops working at once.
 
-    \b
     [dim]$[/dim] appliance keys revoke harbour 5f1c0a9be2d4
     """
     with box.client() as client:
@@ -94,7 +91,6 @@ def rotate_admin(box: Connection) -> None:
 
     Other admin keys stay; see them with: appliance keys list default
 
-    \b
     [dim]$[/dim] appliance keys rotate-admin --state /var/lib/appliance
     """
     from appliance.domain.access import Role

@@ -44,6 +44,8 @@ app = typer.Typer(
 BOX = "The box"
 TENANTS = "Tenants and keys"
 USE = "Models and their use"
+EXAMPLE = "[dim]$[/dim]"
+"""What a paragraph of examples in a docstring begins with, each line of it."""
 
 app.command("demo", rich_help_panel=BOX)(demo)
 app.command("serve", rich_help_panel=BOX)(serve.serve)
@@ -65,10 +67,10 @@ app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
 
 
 def _teach(group: typer.Typer) -> None:
-    """Give every command its docstring as help, paragraphs joined so that the terminal breaks the lines; examples (`\\b`) stay as they are."""
+    """Give every command its docstring as help, paragraphs joined so that the terminal breaks the lines; examples keep theirs."""
     for command in group.registered_commands:
         paragraphs = inspect.cleandoc(command.callback.__doc__ or "" if command.callback else "").split("\n\n")
-        joined = (text if text.startswith("\b") else text.replace("\n", " ") for text in paragraphs)
+        joined = (text if text.startswith(EXAMPLE) else text.replace("\n", " ") for text in paragraphs)
         command.help = "\n\n".join(joined)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:

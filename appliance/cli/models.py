@@ -19,7 +19,6 @@ app = typer.Typer(no_args_is_help=True, help="Models: networks with their varian
 def list_models(box: Connection) -> None:
     """List the models that the key sees: the tenant's own and shared ones.
 
-    \b
     [dim]$[/dim] appliance models list --tenant harbour
     """
     with box.client() as client:
@@ -49,7 +48,6 @@ def list_models(box: Connection) -> None:
 def show_model(box: Connection, name: str) -> None:
     """Show a model's variants: size, accuracy, latency and memory as measured on this box, and where they are now.
 
-    \b
     [dim]$[/dim] appliance models show centerface --tenant harbour
     """
     with box.client() as client:
@@ -68,7 +66,6 @@ def show_model(box: Connection, name: str) -> None:
 def delete_model(box: Connection, name: str) -> None:
     """Delete a model with its variants and applications, once its running requests are answered.
 
-    \b
     [dim]$[/dim] appliance models delete centerface --tenant harbour
     """
     with box.client() as client:

@@ -21,7 +21,6 @@ def plan(
 
     The answer is JSON on standard output. A malformed problem gives one line that names the key, and status 2.
 
-    \b
     [dim]$[/dim] appliance plan problem.json
     [dim]$[/dim] appliance plan - < problems.json
     """

@@ -25,7 +25,6 @@ def predict(
 ) -> None:
     """Send one input to an application and show what it answers.
 
-    \b
     [dim]$[/dim] appliance predict faces photo.jpg --tenant harbour
     [dim]$[/dim] appliance predict meaning --text "where is the harbour master?"
     [dim]$[/dim] appliance predict faces photo.jpg --json | jq .objects

@@ -29,7 +29,6 @@ def replay(
     Inputs are made of the models' metadata. Latencies are those inside the box, as in a simulation; the caller's are printed beside them.
     What the scenario says of policies, memory and faults is not done to the box.
 
-    \\b
     [dim]$[/dim] appliance scenario -o box.toml
     [dim]$[/dim] appliance simulate box.toml --json
     [dim]$[/dim] appliance replay box.toml --json

@@ -45,7 +45,6 @@ def scenario(
     what is in memory now is in memory at the start. Accuracies are percent. With an admin key all tenants are in it, with a
     tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
 
-    \\b
     [dim]$[/dim] appliance scenario -o box.toml
     [dim]$[/dim] appliance simulate box.toml
     [dim]$[/dim] appliance replay box.toml

