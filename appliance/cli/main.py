@@ -13,6 +13,7 @@ from appliance import __version__
 from appliance.cli import (
     applications,
     backup,
+    decisions,
     events,
     imports,
     jobs,
@@ -54,6 +55,7 @@ app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
 app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
+app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)
 app.add_typer(zoo.app, name="zoo", rich_help_panel=BOX)

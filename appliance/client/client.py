@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -28,6 +28,7 @@ from appliance.wire.catalogue import (
     RunsShape,
     VariantShape,
 )
+from appliance.wire.decisions import DecisionShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.shape import Shape
@@ -39,6 +40,7 @@ FORM_BYTES_MAX = 32 * 2**20
 """Larger models go by `/v1/uploads`, which survives a broken line."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 JSON = {"content-type": "application/json"}
+NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 class Client:
@@ -302,6 +304,15 @@ class Client:
         """What computes."""
         return [ProcessorShape.model_validate(one) for one in self._send("GET", "/v1/processors").json()]
 
+    def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:
+        """What was decided, newest first; of one kind, or those that concerned an application (name, or id `tenant/name`)."""
+        wanted = {"kind": kind, "application": application}
+        return self._pages("/v1/decisions", DecisionShape, {k: v for k, v in wanted.items() if v is not None})
+
+    def decision(self, id: int) -> DecisionShape:
+        """One of them, with everything that the policy knew."""
+        return self._get(f"/v1/decisions/{id}", DecisionShape)
+
     def events(self, after: int | None = None) -> Iterator[EventShape]:
         """What happens, without end; `after` an event id, what was missed comes first."""
         for event in self._events("/v1/events", {} if after is None else {"after": str(after)}):
@@ -324,11 +335,11 @@ class Client:
     def _post(self, path: str, content: str, shape: type[S]) -> S:
         return shape.model_validate_json(self._send("POST", path, content=content, headers=JSON).content)
 
-    def _pages(self, path: str, shape: type[S]) -> Iterator[S]:
+    def _pages(self, path: str, shape: type[S], query: Mapping[str, str] = NO_QUERY) -> Iterator[S]:
         """Every item of a list, page by page as they are wanted."""
         cursor: str | None = ""
         while cursor is not None:
-            page = self._send("GET", path, params={"cursor": cursor}).json()
+            page = self._send("GET", path, params={**query, "cursor": cursor}).json()
             yield from (shape.model_validate(item) for item in page["items"])
             cursor = page["next_cursor"]
 

@@ -1,7 +1,8 @@
 """Everything that can go wrong, as types with facts for fields.
 
 ApplianceError
-├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey
+├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
+│   UnknownDecision
 ├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
 ├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
@@ -77,6 +78,12 @@ class UnknownUpload(NotFound):
 
 class UnknownKey(NotFound):
     what = "key"
+
+
+class UnknownDecision(NotFound):
+    """Never made, of others only, or older than those that are kept."""
+
+    what = "decision"
 
 
 # -- conflict ----------------------------------------------------------------------------------------------------------

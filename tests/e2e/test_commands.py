@@ -5,7 +5,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,27 +14,10 @@ from appliance.cli.main import main
 from appliance.cli.pending import PendingUploads
 from appliance.client import Client
 from appliance.demo.zoo.toys import conv_net, digits, tiny_add
+from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def appliance(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs one command with the box's state folder; returns standard output, asserts the exit status."""
-    monkeypatch.setenv("APPLIANCE_STATE_DIR", str(server.state_dir))
-
-    def run(*arguments: str, status: int = 0) -> str:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        said = capsys.readouterr()
-        assert (end.value.code or 0) == status, said.err
-        return said.err if status else said.out
-
-    return run
 
 
 def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:

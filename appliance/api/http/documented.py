@@ -15,6 +15,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownJob(name="01hf3k2m9x"),
     e.UnknownUpload(name="5f1c0a9be2d4"),
     e.UnknownKey(name="5f1c0a9be2d4"),
+    e.UnknownDecision(name="4711"),
     e.AlreadyExists(name="centerface"),
     e.InUse(name="harbour"),
     e.Overcommitted(name="harbour", guarantee_bytes=300_000_000, others_bytes=700_000_000, budget_bytes=900_000_000),

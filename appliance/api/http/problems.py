@@ -33,6 +33,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.UnknownJob: Row(404, "No such job"),
     e.UnknownUpload: Row(404, "No such upload"),
     e.UnknownKey: Row(404, "No such key"),
+    e.UnknownDecision: Row(404, "No such decision"),
     e.Conflict: Row(409, "Not possible in the present state"),
     e.AlreadyExists: Row(409, "The name is taken"),
     e.InUse: Row(409, "In use"),

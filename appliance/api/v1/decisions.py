@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.decisions import DecisionRecord
-from appliance.domain.errors import Forbidden
+from appliance.domain.errors import Forbidden, UnknownDecision
 from appliance.domain.names import application_id
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
@@ -31,6 +31,8 @@ ApplicationName = Annotated[
         max_length=200, description="Only decisions that an application asked for or was changed by.", examples=["door"]
     ),
 ]
+
+DecisionId = Annotated[int, Path(ge=1, lt=10**18, description="Its `id` on the page.", examples=[4711])]
 
 
 @router.get("", summary="What was decided, and why", responses=problems(Forbidden))
@@ -57,6 +59,16 @@ async def list_decisions(
         limit=limit + 1,
     )
     return page(records, limit, lambda record: str(record.id), lambda record: shape_of(record, principal))
+
+
+@router.get("/{decision}", summary="Show a decision", responses=problems(Forbidden, UnknownDecision))
+async def show_decision(decision: DecisionId, box: TheBox, principal: Member) -> DecisionShape:
+    """One of them, as the page shows it. The oldest are forgotten: `decisions.rows_max` are kept."""
+    tenant = None if principal.is_admin else principal.tenant
+    found = await box.store.decisions.page(tenant, before=decision + 1, limit=1)
+    if not found or found[0].id != decision:
+        raise UnknownDecision(name=str(decision))
+    return shape_of(found[0], principal)
 
 
 def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:

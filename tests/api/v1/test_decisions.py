@@ -173,6 +173,21 @@ async def test_pages_and_filters(stand: Stand) -> None:
     assert (await admin.get("/v1/decisions", params={"cursor": "x"})).status_code == 422
 
 
+async def test_one_decision_is_shown_as_on_the_page(stand: Stand) -> None:
+    """To each as the page shows it; what concerned others only is not there, and neither is what was never made."""
+    asked = problem(tenants=False)
+    await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
+    admin, harbour, museum = stand.client(), stand.client("harbour"), stand.client("museum")
+    (item,) = await listed(harbour, limit=1)
+    path = f"/v1/decisions/{item['id']}"
+    assert (await harbour.get(path)).json() == item
+    assert (await admin.get(path)).status_code == 200
+    for client, unseen in ((museum, path), (admin, "/v1/decisions/999999999")):
+        answer = await client.get(unseen)
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-decision")
+    assert (await admin.get("/v1/decisions/0")).status_code == 422
+
+
 async def test_devices_may_not_look(stand: Stand) -> None:
     """A device's key gets 403."""
     assert (await stand.client("device").get("/v1/decisions")).status_code == 403

@@ -1,0 +1,97 @@
+"""Decisions as text and compared, of any kind."""
+
+import datetime
+from typing import Any
+
+from appliance.cli.decision_text import lines, row
+from appliance.cli.decisions import differences
+from appliance.wire.decisions import DecisionShape
+
+AT = datetime.datetime(2026, 3, 1, 12, 30, 5, tzinfo=datetime.UTC)
+PROBLEM = {
+    "kind": "residency",
+    "policy": "lru",
+    "memory_mb": 1200.000007,
+    "applications": [
+        {
+            "name": "harbour/face",
+            "variants": [{"name": "int8", "size_mb": 140.000003}, {"name": "fp32", "size_mb": 500.000001}],
+            "resident": None,
+            "pinned": False,
+            "keep": [],
+        }
+    ],
+}
+ANSWER = {
+    "outcome": "cold",
+    "serve": "int8",
+    "actions": [{"application": "harbour/face", "from": None, "to": "int8"}],
+    "free_mb": 59.9,
+    "reason": "int8 fits",
+}
+
+
+def _decision(**changed: Any) -> DecisionShape:
+    facts: dict[str, Any] = {
+        "id": 7,
+        "at": AT,
+        "kind": "residency",
+        "application": "harbour/face",
+        "concerned": ["harbour/face", "museum/sound"],
+        "tenants": ["harbour", "museum"],
+        "is_whole": True,
+        "problem": PROBLEM,
+        "answer": ANSWER,
+        "reason": "int8 fits",
+    }
+    return DecisionShape.model_validate(facts | changed)
+
+
+def test_a_row_says_what_became_of_whom() -> None:
+    assert row(_decision()) == [
+        7,
+        "2026-03-01 12:30:05",
+        "residency",
+        "harbour/face",
+        "cold",
+        "harbour/face – → int8",
+        "int8 fits",
+    ]
+
+
+def test_a_kind_that_nobody_knows_yet_is_told_as_well() -> None:
+    """No outcome, no actions, other keys: what is there is shown, what is not is a dash."""
+    other = _decision(
+        kind="weather",
+        application=None,
+        concerned=[],
+        problem={"kind": "weather", "rain": True},
+        answer={"mm": [1, 2.5]},
+    )
+    assert row(other)[3:6] == ["–", "–", "–"]
+    shown = list(lines(other, 80))
+    assert "  mm 1, 2.5" in shown
+    assert "  kind weather, rain yes" in shown
+
+
+def test_everything_that_was_known_stands_in_the_width_of_the_screen() -> None:
+    shown = list(lines(_decision(), 60))
+    assert all(len(line) <= 60 for line in shown)
+    assert "concerns also museum/sound" in shown
+    text = "\n".join(shown)
+    for part in ("because int8 fits", "serve int8", "memory_mb 1200", "fp32  size_mb 500", "resident –", "pinned no"):
+        assert part in text
+
+
+def test_what_is_left_out_for_a_tenant_is_said() -> None:
+    shown = "\n".join(lines(_decision(is_whole=False, problem=None, reason="", application=None), 80))
+    assert "not shown: another tenant's application asked" in shown
+    assert "no reason is shown" in shown
+
+
+def test_answers_are_compared_without_timings_and_masked_reasons() -> None:
+    assert differences(ANSWER, {**ANSWER, "elapsed_ms": 0.2}) == []
+    assert differences({**ANSWER, "elapsed_ms": 9.0}, {**ANSWER, "elapsed_ms": 0.2}) == []
+    assert differences({"outcome": "cold", "reason": ""}, ANSWER) == []
+    assert differences(ANSWER, {**ANSWER, "serve": "fp32", "free_mb": 0.0}) == ["serve", "free_mb"]
+    assert differences({"mm": 1}, ANSWER) == ["mm"]

@@ -1,0 +1,80 @@
+"""The commands that show what a real box does and why: decisions, memory, and applications that are changed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.client import Client
+from appliance.demo.zoo import toys
+from tests.e2e.conftest import Run
+from tests.e2e.server import Server, running_server
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+INPUTS = '{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A box with `add`, which both tenants may call; `harbour` has asked once."""
+    folder = tmp_path_factory.mktemp("box")
+    with running_server(folder / "state") as running:
+        with running.client() as client:
+            client.create_tenant("harbour")
+            job = client.upload_model(toys.tiny_add(folder / "add.onnx"), "add", "tensor", shared=True)
+            assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+        yield running
+
+
+@pytest.fixture
+def asked(server: Server, tmp_path: Path, appliance: Run) -> Path:
+    """A file of inputs that the model has been asked with."""
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text(INPUTS)
+    appliance("predict", "add", str(inputs))
+    return inputs
+
+
+def _decided(client: Client) -> list[int]:
+    return [one.id for one in client.decisions(application="add")]
+
+
+def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, appliance: Run) -> None:
+    """Newest first, by filters; what is decided again is equal; what is not there is a sentence."""
+    with server.client() as client:
+        until(lambda: bool(_decided(client)), "the decision of the first request is written")
+    listed = json.loads(appliance("decisions", "list", "--json"))
+    ids = [one["id"] for one in listed]
+    assert ids == sorted(ids, reverse=True)
+    outcome = listed[-1]["answer"]["outcome"]
+    by_outcome = json.loads(appliance("decisions", "list", "--outcome", outcome, "--kind", "residency", "--json"))
+    assert by_outcome
+    assert {one["answer"]["outcome"] for one in by_outcome} == {outcome}
+    assert json.loads(appliance("decisions", "list", "--application", "nobody", "--json")) == []
+    assert json.loads(appliance("decisions", "list", "--limit", "1", "--json")) == listed[:1]
+
+    table = appliance("decisions", "list")
+    assert table.splitlines()[0].split()[:2] == ["id", "at"]
+    assert listed[0]["reason"] in table
+    decided = listed[-1]
+    shown = appliance("decisions", "show", str(decided["id"]))
+    assert f"because {decided['reason']}" in shown
+    assert "policy" in shown
+    assert json.loads(appliance("decisions", "show", str(decided["id"]), "--json")) == decided
+
+    again = appliance("decisions", "replay", str(decided["id"]))
+    assert again.splitlines()[-1] == "equal"
+    assert json.loads(appliance("decisions", "replay", str(decided["id"]), "--json"))["differs"] == []
+    assert "there is no decision '999999'" in appliance("decisions", "show", "999999", status=1)
+
+
+def test_a_tenant_sees_its_own_decisions_only(server: Server, asked: Path, appliance: Run) -> None:
+    """What did not concern it is no decision at all, also when its number is known."""
+    with server.client() as client:
+        until(lambda: bool(_decided(client)), "the decision of the first request is written")
+        (first, *_) = _decided(client)
+    key = appliance("keys", "create", "harbour").strip()
+    assert json.loads(appliance("decisions", "list", "--key", key, "--json")) == []
+    assert f"there is no decision '{first}'" in appliance("decisions", "show", str(first), "--key", key, status=1)
