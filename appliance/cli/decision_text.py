@@ -1,4 +1,4 @@
-"""A decision as text for a person, whatever its kind: documents are told key by key, and what is known of none is not asked for."""
+"""A decision as text for a person, whatever its kind: documents are told key by key, and no key is needed."""
 
 import datetime
 import textwrap
@@ -41,7 +41,7 @@ def lines(decision: "DecisionShape", width: int) -> Iterator[str]:
 
 
 def told(document: Mapping[str, Any], width: int, indent: str = "  ") -> Iterator[str]:
-    """A document in lines: its plain values together, then each list of documents item by item; empty lists are left out."""
+    """A document in lines: its plain values together, then each list of documents item by item, no empty lists."""
     nested = {key: value for key, value in document.items() if _is_documents(value)}
     plain = {key: value for key, value in document.items() if key not in nested and value not in ([], {})}
     if moves := changes(document):

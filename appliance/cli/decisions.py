@@ -38,8 +38,8 @@ def list_decisions(
 ) -> None:
     """List decisions, newest first.
 
-    An admin key sees all of them, a tenant's key those that concerned its own applications. Reasons are shown where the screen is wide enough,
-    and by `decisions show`.
+    An admin key sees all of them, a tenant's key those that concerned its own applications. Reasons are shown where the
+    screen is wide enough, and by `decisions show`.
 
     [dim]$[/dim] appliance decisions list
     [dim]$[/dim] appliance decisions list --application harbour/door --outcome failed --limit 100
@@ -112,7 +112,7 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
 
 
 def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
-    """Keys of the recorded answer whose value is another now. Timings do not count, nor does what was left out for the caller."""
+    """Keys of the recorded answer whose value is another now, but for timings and what was left out for the caller."""
     shown = {key: value for key, value in recorded.items() if key != TIMING and (key, value) != ("reason", "")}
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
 

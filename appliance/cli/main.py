@@ -18,6 +18,7 @@ from appliance.cli import (
     imports,
     jobs,
     keys,
+    memory,
     models,
     plan,
     predict,
@@ -55,6 +56,7 @@ app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
 app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
+app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)

@@ -63,6 +63,8 @@ class BuildShape(Shape):
     """A build in memory: a variant prepared for one kind of processor."""
 
     build: str = Field(examples=["9f8a3c5be01d4f7a2c6b8e90@cpu"])
+    variant: str = Field("", examples=["int8"])
+    """Its name in the model of the first of `applications`; empty where no application uses it any more."""
     state: str = Field(examples=["resident"])
     bytes: int
     """What it takes now: its peak while it loads."""

@@ -1,6 +1,9 @@
 """The commands that show what a real box does and why: decisions, memory, and applications that are changed."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +81,21 @@ def test_a_tenant_sees_its_own_decisions_only(server: Server, asked: Path, appli
     key = appliance("keys", "create", "harbour").strip()
     assert json.loads(appliance("decisions", "list", "--key", key, "--json")) == []
     assert f"there is no decision '{first}'" in appliance("decisions", "show", str(first), "--key", key, status=1)
+
+
+def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run) -> None:
+    """The build that was asked stands in the bar, in a row and in the JSON; --watch ends with Ctrl-C."""
+    (build,) = json.loads(appliance("memory", "--json"))["builds"]
+    assert (build["variant"], build["applications"]) == ("fp32", ["default/add"])
+    shown = appliance("memory").splitlines()
+    assert shown[1].startswith("[")
+    assert any(line.split()[:3] == ["A", "default/add", "fp32"] for line in shown)
+    assert any(line.startswith("default ") for line in shown)
+
+    command = [sys.executable, "-m", "appliance", "memory", "--watch", "--every-s", "0.1", "--json"]
+    with subprocess.Popen([*command, "--state", str(server.state_dir)], stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 130
+    assert [look["builds"][0]["variant"] for look in looks] == ["fp32", "fp32"]

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from appliance import __version__
 from appliance.api.auth.keyring import Principal
+from appliance.api.box import Box
 from appliance.api.http.documented import example, problems
 from appliance.api.v1.deps import Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
@@ -68,6 +69,9 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
         ]
         residency = snapshot["residency"]
         residency["applications"] = [row for row in residency["applications"] if row["application"] in visible]
+    names = _variants(box)
+    for build in snapshot["builds"]:
+        build["variant"] = next((names.get((name, build["build"]), "") for name in build["applications"]), "")
     return MemoryShape.model_validate(snapshot)
 
 
@@ -101,6 +105,15 @@ async def metrics(request: Request, box: TheBox) -> Response:
         return Response(metrics_text(box, None), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
     return Response(metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
+
+
+def _variants(box: Box) -> dict[tuple[str, str], str]:
+    """(application, build) → the variant's name: models of equal content may call theirs differently."""
+    return {
+        (entry.application.id, servable.build_id): servable.variant.name
+        for entry in box.catalogue.entries()
+        for servable in entry.servables.values()
+    }
 
 
 def _own(queues: dict[str, Any], principal: Principal) -> dict[str, Any]:

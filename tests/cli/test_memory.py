@@ -1,0 +1,97 @@
+"""Memory as a picture: the bar, rows and their letters, in eighty columns."""
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from appliance.cli.memory_text import FREE, bar, duration, picture
+from appliance.wire.box import BuildShape, MemoryShape
+
+
+def _build(size: int, *applications: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "build": f"{size}@cpu",
+        "variant": "int8",
+        "state": "resident",
+        "bytes": size,
+        "resident_bytes": size,
+        "peak_bytes": size,
+        "pins": 0,
+        "idle_ms": 1500.0,
+        "loads": 1,
+        "load_ms": 3.0,
+        "applications": list(applications),
+    } | changed
+
+
+def _memory(*builds: dict[str, Any], budget: int = 100_000_000) -> MemoryShape:
+    def place(name: str, set_: str, expected_in_ms: float | None) -> dict[str, Any]:
+        facts = {"application": name, "set": set_, "resident": None, "variants": ["int8"], "forecaster": "ewma"}
+        return facts | {"expected_in_ms": expected_in_ms, "reloads_per_min": 0}
+
+    places = [place("harbour/face", "maximalist", 320.0), place("museum/sound", "minimalist", None)]
+    residency = {"delta_ms": 5.0, "history_window_ms": 9.0, "transitions": 0, "applications": places}
+    return MemoryShape.model_validate(
+        {
+            "budget_bytes": budget,
+            "used_bytes": sum(one["bytes"] for one in builds),
+            **{"loads": 3, "load_failures": 0, "evictions": 2, "replacements": 1},
+            "builds": builds,
+            "tenants": [
+                {"tenant": "harbour", "held_bytes": 50_000_000, "guarantee_bytes": 0, "ceiling_bytes": 60_000_000}
+            ],
+            "residency": residency,
+        }
+    )
+
+
+def _shown(memory: MemoryShape, width: int = 80) -> list[str]:
+    console = Console(width=width, record=True, file=None, highlight=False, force_terminal=False, quiet=False)
+    with console.capture() as capture:
+        console.print(picture(memory, width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drawn"),
+    [
+        ([50, 25], "[AAAAABBB··]"),
+        ([100], "[AAAAAAAAAA]"),
+        ([], f"[{FREE * 10}]"),
+        ([90, 1, 1], "[AAAAAAAAA·]"),
+        ([150, 50], "[AAAAAAAABB]"),
+    ],
+)
+def test_the_bar_is_the_budget(sizes: list[int], drawn: str) -> None:
+    """Half and a quarter; all; nothing; what is smaller than half a cell; more than the budget (while it shrinks)."""
+    memory = _memory(*(_build(size) for size in sizes), budget=100)
+    assert bar(memory, [BuildShape.model_validate(one) for one in memory.builds], 12).plain == drawn
+
+
+def test_a_row_says_why_it_is_there() -> None:
+    """Letter, variant, MB, window, when it is expected, pins; who shares a build has a row too; who is absent comes last."""
+    memory = _memory(_build(50_000_000, "harbour/face", "harbour/gate", pins=2, variant="fp32"))
+    rows = [line.split() for line in _shown(memory)]
+    assert ["A", "harbour/face", "fp32", "50.0", "resident", "inside", "0.3", "s", "2", "1.5", "s"] in rows
+    assert ["A", "harbour/gate", '"', '"', '"', "–", "–", '"', '"'] in rows
+    assert ["museum/sound", "–", "–", "absent", "outside", "–", "–", "–"] in rows
+    assert ["harbour", "50.0", "MB", "50%", "–", "60.0", "MB"] in rows
+
+
+def test_it_fits_in_eighty_columns() -> None:
+    long = "a-tenant-with-a-long-name/an-application-with-a-longer-name"
+    memory = _memory(*(_build(1_000_000 + n, f"{long}{n}", pins=9) for n in range(60)))
+    shown = _shown(memory)
+    assert max(map(len, shown)) <= 80
+    assert any(line.startswith("# ") for line in shown)
+
+
+def test_durations_read_well() -> None:
+    assert [duration(ms) for ms in (None, 320.0, -2000.0, 119_000.0, 180_000.0)] == [
+        "–",
+        "0.3 s",
+        "-2.0 s",
+        "119.0 s",
+        "3 min",
+    ]
