@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from appliance.cli.connection import Connection, connected
 from appliance.cli.faults import well_written
 from appliance.cli.simulate import show_figures
-from appliance.terminal.screen import milliseconds, say, share
+from appliance.terminal.screen import milliseconds, say, share, show_table
 
 if TYPE_CHECKING:
     from appliance.cli.replaying import Replayed
@@ -26,8 +27,9 @@ def replay(
 ) -> None:
     """Send a scenario's requests to a real box, at their times, and print the figures of `appliance simulate` for it.
 
-    Inputs are made of the models' metadata. Latencies are those inside the box, as in a simulation; the caller's are printed beside them.
-    What the scenario says of policies, memory and faults is not done to the box.
+    Inputs are made of the models' metadata; stateful models get theirs in sequences. Latencies are those inside the
+    box, as in a simulation; the caller's are printed beside them. Requests that failed are counted by their problem, each
+    with an example. What the scenario says of policies, memory and faults is not done to the box.
 
     [dim]$[/dim] appliance scenario -o box.toml
     [dim]$[/dim] appliance simulate box.toml --json
@@ -45,6 +47,10 @@ def replay(
         print(json.dumps(document, ensure_ascii=False))
         return
     show_figures(document, replayed.outcome.memory_bytes)
+    if replayed.failures:
+        print()
+        rows = [(f.count, f.application, f.problem, f.status or "–", f.example) for f in replayed.failures]
+        show_table(("failed>", "application", "why", "status>", "for example"), rows, "")
     seen = document["client_latency_ms"]
     say(
         f"as the caller saw it: P50 {milliseconds(seen['p50'])} ms, P99 {milliseconds(seen['p99'])} ms, "
@@ -53,7 +59,10 @@ def replay(
 
 
 def replayed_on(box: Connection, scenario: "Scenario") -> "Replayed":
-    """Replay a scenario on a box. Raises: CommandFailed, Malformed (of a trace file), httpx.TransportError when nobody answers."""
+    """Replay a scenario on a box.
+
+    Raises: CommandFailed, Malformed (of a trace file), httpx.TransportError when nobody answers.
+    """
     import httpx
 
     from appliance.cli.replaying import CONNECTIONS_MAX, Replay
@@ -89,4 +98,5 @@ def document_of(replayed: "Replayed") -> dict[str, Any]:
         "throughput_rps": round(len(seen) * NS_PER_S / max(1, replayed.elapsed_ns), 6),
         "behind_ms_max": max(replayed.behind_ns, default=0) / NS_PER_MS,
         "elapsed_s": replayed.elapsed_ns / NS_PER_S,
+        "failures": [asdict(failures) for failures in replayed.failures],
     }

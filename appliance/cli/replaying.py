@@ -9,36 +9,57 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import httpx
-import numpy as np
 
+from appliance.cli.replay_inputs import Feed, Stream, Streams, feed_of
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.scenario import ApplicationShape, Scenario
 from appliance.lab.workload import Arrival, nanoseconds
-from appliance.tasks.datatypes import dtype_of
 from appliance.terminal.failure import CommandFailed
 from appliance.wire.box import MemoryShape
 from appliance.wire.catalogue import ModelShape
 
 DROPPED = (429, 504)
 """Statuses of what a simulation calls dropped: a limit was reached, or the deadline passed."""
-LENGTH_OF_SIGNALS, LENGTH_OF_TOKENS, SIDE, WIDTH_OF_LINES = 512, 128, 224, 320
-"""Sizes of free axes: the first that the box itself profiles with."""
-CHANNELS = (1, 3, 4)
 PEEK_NS = NS_PER_S // 4
 CONNECTIONS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A prepared request of one application."""
+    """What requests of one application are made of; `streams` where its model is stateful."""
 
     path: str
-    body: bytes
     headers: Mapping[str, str]
+    feed: Feed
+    streams: Streams | None
+
+    def begin(self, now_ns: int) -> tuple[bytes, Mapping[str, str], Stream | None]:
+        """Body and headers of the next request, and the sequence that it goes on with."""
+        stream, parameters = (None, None) if self.streams is None else self.streams.take(now_ns)
+        body, json_length = self.feed.body(parameters)
+        length = {"Inference-Header-Content-Length": str(json_length), "Content-Type": "application/octet-stream"}
+        return body, {**self.headers, **length}, stream
+
+    def end(self, stream: Stream | None, now_ns: int, *, answered: bool) -> None:
+        """The request's answer has come."""
+        if self.streams is not None and stream is not None:
+            self.streams.give(stream, now_ns, answered=answered)
+
+
+@dataclass
+class Failures:
+    """Requests of one application that were not served for one reason."""
+
+    application: str
+    problem: str
+    """Type of the problem (its last part), or the class of the error where no answer came."""
+    status: int
+    """0 where no answer came."""
+    example: str
+    count: int = 0
 
 
 @dataclass
@@ -51,10 +72,13 @@ class Replayed:
     """Latency of each answer as the caller saw it."""
     behind_ns: list[int]
     """How late each request was sent."""
+    failures: list[Failures]
+    """The most frequent first."""
 
 
 @dataclass
 class _Seen:
+    failures: dict[tuple[str, str, int], Failures] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     client_ns: list[int] = field(default_factory=list)
     behind_ns: list[int] = field(default_factory=list)
@@ -87,7 +111,11 @@ class Replay:
         await asyncio.gather(watch, return_exceptions=True)
         after = await self._memory()
         return Replayed(
-            self._outcome(before, after, elapsed_ns), elapsed_ns, self._seen.client_ns, self._seen.behind_ns
+            self._outcome(before, after, elapsed_ns),
+            elapsed_ns,
+            self._seen.client_ns,
+            self._seen.behind_ns,
+            sorted(self._seen.failures.values(), key=lambda one: (-one.count, one.application, one.problem)),
         )
 
     async def _send_all(self, arrivals: Sequence[Arrival], calls: Mapping[str, Call], start_ns: int) -> None:
@@ -107,17 +135,21 @@ class Replay:
         shape = self._shapes[arrival.application]
         sent_ns = self._clock.now_ns()
         has_slo = shape.latency_slo_ms is not None
+        body, headers, stream = call.begin(sent_ns)
         try:
-            response = await self._http.post(call.path, content=call.body, headers=call.headers)
+            response = await self._http.post(call.path, content=body, headers=headers)
         except httpx.TransportError as error:
-            reason, kind, status = type(error).__name__, "failed", 0
+            problem, status, reason = type(error).__name__, 0, str(error)
         else:
             status = response.status_code
-            reason = "" if response.is_success else response.text[:200]
-            kind = "dropped" if status in DROPPED else "failed"
-        client_ns = self._clock.now_ns() - sent_ns
+            problem, reason = ("", "") if response.is_success else told_by(response)
+        now_ns = self._clock.now_ns()
+        client_ns = now_ns - sent_ns
+        call.end(stream, now_ns, answered=status == 200)
         if status != 200:
-            lost: Kind = "dropped" if kind == "dropped" else "failed"
+            lost: Kind = "dropped" if status in DROPPED else "failed"
+            failures = Failures(shape.name, problem, status, reason)
+            self._seen.failures.setdefault((shape.name, problem, status), failures).count += 1
             self._seen.answers.append(
                 Answer(shape.name, lost, arrival.at_ns, client_ns, has_slo=has_slo, reason=reason)
             )
@@ -149,24 +181,17 @@ class Replay:
         described = await self._http.get(f"/v2/models/{name}", headers=tenant)
         if not described.is_success:
             raise CommandFailed(f"the box does not serve {shape.name!r}: {described.text[:200]}")
-        sides = await self._sides(name, tenant)
+        model = await self._model(name, tenant)
         rng = Random(f"{self._scenario.seed}/{shape.name}")
-        body, json_length = infer_body(described.json()["inputs"], rng, sides)
-        headers = {"Inference-Header-Content-Length": str(json_length), "Content-Type": "application/octet-stream"}
-        return Call(f"/v2/models/{name}/infer", body, tenant | headers)
+        streams = Streams() if model is not None and model.task.state else None
+        feed = feed_of(described.json()["inputs"], model, rng)
+        return Call(f"/v2/models/{name}/infer", tenant, feed, streams)
 
-    async def _sides(self, application: str, tenant: Mapping[str, str]) -> tuple[int | None, int | None]:
-        """Height and width that the application's task prefers; None where it has no preference."""
+    async def _model(self, application: str, tenant: Mapping[str, str]) -> ModelShape | None:
+        """The model of an application; None where the key may not look."""
         use = await self._http.get(f"/v1/applications/{application}", headers=tenant)
         model = await self._http.get(f"/v1/models/{use.json().get('model')}", headers=tenant)
-        if not model.is_success:
-            return None, None
-        known = ModelShape.model_validate_json(model.content)
-        image = known.task.image
-        first = next((v for v in known.variants if v.height is not None), None)
-        if first is not None:
-            return first.height, first.width
-        return (image.height, image.width) if image else (None, None)
+        return ModelShape.model_validate_json(model.content) if model.is_success else None
 
     async def _memory(self) -> MemoryShape:
         response = await self._http.get("/v1/memory")
@@ -199,31 +224,6 @@ class Replay:
         )
 
 
-# -- on the wire -------------------------------------------------------------------------------------------------------
-
-
-def infer_body(
-    inputs: Sequence[Mapping[str, Any]], rng: Random, sides: tuple[int | None, int | None] = (None, None)
-) -> tuple[bytes, int]:
-    """Body of an infer call with binary tensors for the inputs of a model's metadata, and the length of its JSON.
-
-    `sides`: height and width of pictures where the network leaves them open.
-    """
-    tensors = {one["name"]: _tensor(one, np.random.default_rng(rng.getrandbits(64)), sides) for one in inputs}
-    raw = {name: _bytes_of(array) for name, array in tensors.items()}
-    described = [
-        {
-            "name": one["name"],
-            "datatype": one["datatype"],
-            "shape": list(tensors[one["name"]].shape),
-            "parameters": {"binary_data_size": len(raw[one["name"]])},
-        }
-        for one in inputs
-    ]
-    text = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
-    return text + b"".join(raw.values()), len(text)
-
-
 def read_timing(header: str) -> dict[str, float]:
     """`Server-Timing` as name → ms; 0 where a metric has no duration, as `warm` and `cold` have none."""
     timing: dict[str, float] = {}
@@ -233,35 +233,13 @@ def read_timing(header: str) -> dict[str, float]:
     return timing
 
 
-def _tensor(described: Mapping[str, Any], rng: np.random.Generator, sides: tuple[int | None, int | None]) -> np.ndarray:
-    """Values that any network takes: noise, token ids 1..99, masks of ones, types of zero; a free first axis is one row."""
-    dtype = dtype_of(described["datatype"])
-    shape = _sizes(described["shape"], sides, is_signal=dtype.kind == "f")
-    name = described["name"].lower()
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    if dtype.kind == "O":
-        return np.full(shape, "text", dtype)
-    if "type" in name or "segment" in name:
-        return np.zeros(shape, dtype)
-    return np.ones(shape, dtype) if "mask" in name or dtype.kind == "b" else rng.integers(1, 100, shape).astype(dtype)
-
-
-def _sizes(shape: Sequence[int], sides: tuple[int | None, int | None], *, is_signal: bool) -> list[int]:
-    if len(shape) == 4:
-        height_at = 1 if shape[3] in CHANNELS else 2
-        width = sides[1] or (SIDE if shape[height_at] < 0 else WIDTH_OF_LINES)
-        free = {height_at: sides[0] or SIDE, height_at + 1: width}
-        return [size if size >= 0 else free.get(axis, 1) for axis, size in enumerate(shape)]
-    length = LENGTH_OF_SIGNALS if is_signal else LENGTH_OF_TOKENS
-    return [size if size >= 0 else 1 if axis == 0 else length for axis, size in enumerate(shape)]
-
-
-def _bytes_of(array: np.ndarray) -> bytes:
-    if array.dtype.kind != "O":
-        return array.tobytes()
-    texts = [str(value).encode() for value in array.ravel()]
-    return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+def told_by(response: httpx.Response) -> tuple[str, str]:
+    """Which problem an error is, and its sentence; the status where the answer is not the box's own."""
+    problem = response.headers.get("problem-type", "").rpartition("/")[2] or f"HTTP {response.status_code}"
+    try:
+        return problem, str(json.loads(response.content)["error"])
+    except (ValueError, KeyError, TypeError):
+        return problem, response.text[:200]
 
 
 def _variant_of(response: httpx.Response) -> str:

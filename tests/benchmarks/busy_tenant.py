@@ -15,7 +15,7 @@ from random import Random
 
 import httpx
 
-from appliance.cli.replaying import infer_body
+from appliance.cli.replay_inputs import Feed, Sizes
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
 
@@ -111,7 +111,7 @@ class Others:
 def _body(http: httpx.Client, name: str) -> tuple[bytes, int]:
     image = http.get(f"/v1/models/{name}").json()["task"]["image"] or {}
     inputs = http.get(f"/v2/models/{name}").json()["inputs"]
-    return infer_body(inputs, Random(1), (image.get("height"), image.get("width")))
+    return Feed(inputs, Random(1), Sizes(image.get("height"), image.get("width"))).body()
 
 
 def _request(http: httpx.Client, name: str, key: str) -> bytes:

@@ -1,9 +1,13 @@
-"""What a replay sends and reads: inputs of the right shape, equal for equal seeds, and the header with the timing."""
+"""What a replay sends and reads: inputs of the right shape, equal for equal seeds, sequences, and the header with the timing."""
 
 import json
 from random import Random
 
-from appliance.cli.replaying import infer_body, read_timing
+import httpx
+
+from appliance.cli.replay_inputs import IDLE_NS_MAX, SEQUENCE_LENGTH, Feed, Sizes, Streams, feed_of
+from appliance.cli.replaying import read_timing, told_by
+from appliance.wire.catalogue import ModelShape
 
 INPUTS = [
     {"name": "picture", "datatype": "FP32", "shape": [-1, 3, -1, -1]},
@@ -15,7 +19,7 @@ INPUTS = [
 
 def test_inputs_have_the_shapes_of_the_metadata() -> None:
     """Free axes: one row, the preferred picture, a usual length; the lengths announced are the bytes that follow."""
-    body, length = infer_body(INPUTS, Random(1), (48, 320))
+    body, length = Feed(INPUTS, Random(1), Sizes(48, 320)).body()
     described = json.loads(body[:length])["inputs"]
     assert [one["shape"] for one in described] == [[1, 3, 48, 320], [1, 128], [1, 4], [2]]
     assert [one["parameters"]["binary_data_size"] for one in described] == [3 * 48 * 320 * 4, 128 * 8, 32, 16]
@@ -24,8 +28,60 @@ def test_inputs_have_the_shapes_of_the_metadata() -> None:
 
 
 def test_the_seed_decides_the_values() -> None:
-    assert infer_body(INPUTS, Random(1)) == infer_body(INPUTS, Random(1))
-    assert infer_body(INPUTS, Random(1)) != infer_body(INPUTS, Random(2))
+    assert Feed(INPUTS, Random(1)).body() == Feed(INPUTS, Random(1)).body()
+    assert Feed(INPUTS, Random(1)).body() != Feed(INPUTS, Random(2)).body()
+
+
+def _silero() -> ModelShape:
+    """The shape of a stateful network for voices, as the box tells it."""
+    state = [{"input": "state", "output": "stateN", "shape": [2, 1, 128], "datatype": "FP32"}]
+    params = {"sample_rate_hz": 16000, "chunk_samples": 512, "context_samples": 64}
+    task = {"kind": "voice-activity", "labels": [], "image": None, "decoder": "", "params": params, "state": state}
+    whole = {"name": "speech", "tenant": "t", "shared": False, "task": task | {"constants": {"sr": 16000}}}
+    return ModelShape.model_validate(whole | {"state": "ready", "variants": []})
+
+
+def test_what_the_box_fills_itself_is_not_sent() -> None:
+    """No made-up rate, no noise for a state; a chunk is as long as the task says."""
+    inputs: list[dict[str, object]] = [
+        {"name": "input", "datatype": "FP32", "shape": [-1, -1]},
+        {"name": "state", "datatype": "FP32", "shape": [2, -1, 128]},
+        {"name": "sr", "datatype": "INT64", "shape": []},
+    ]
+    body, length = feed_of(inputs, _silero(), Random(1)).body({"sequence_id": "a"})
+    head = json.loads(body[:length])
+    assert [(one["name"], one["shape"]) for one in head["inputs"]] == [("input", [1, 576])]
+    assert head["parameters"] == {"binary_data_output": True, "sequence_id": "a"}
+
+
+def test_a_sequence_goes_on_only_when_it_was_answered() -> None:
+    """Start, middle and end in order; requests in flight together are of different sequences; a refused one is not gone on with."""
+    streams, seen = Streams(), []
+    for _ in range(SEQUENCE_LENGTH + 1):
+        stream, told = streams.take(0)
+        seen.append((told["sequence_id"], told["sequence_start"], told["sequence_end"]))
+        streams.give(stream, 0, answered=True)
+    first = seen[0][0]
+    assert seen[0] == (first, True, False)
+    assert seen[1:-2] == [(first, False, False)] * (SEQUENCE_LENGTH - 2)
+    assert seen[-2] == (first, False, True)
+    assert seen[-1][0] != first
+    assert seen[-1][1]
+
+    (one, _), (other, _) = streams.take(0), streams.take(0)
+    assert one.id != other.id
+    streams.give(one, 0, answered=False)
+    streams.give(other, 0, answered=True)
+    assert streams.take(0)[0] is other
+    streams.give(other, 0, answered=True)
+    assert streams.take(IDLE_NS_MAX)[0] is not other
+
+
+def test_an_error_tells_its_problem() -> None:
+    """By the box's header; what another program answers by its status."""
+    of_the_box = httpx.Response(429, headers={"Problem-Type": "/problems/queue-full"}, json={"error": "256 wait"})
+    assert told_by(of_the_box) == ("queue-full", "256 wait")
+    assert told_by(httpx.Response(502, text="Bad Gateway")) == ("HTTP 502", "Bad Gateway")
 
 
 def test_the_timing_header_is_read() -> None:

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
@@ -11,6 +13,7 @@ from appliance.client import Client
 from appliance.demo.zoo import toys
 from appliance.lab.scenario import read_scenario
 from appliance.wire.access import QuotaShape
+from appliance.wire.catalogue import ApplicationOrder
 from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e
@@ -102,3 +105,44 @@ def test_what_the_box_does_not_have_is_named(box: Server, tmp_path: Path) -> Non
     done = CliRunner().invoke(app, ["replay", str(path), "--url", box.url, "--key", box.admin_key])
     assert done.exit_code == 1
     assert "the box does not serve 'nobody'" in str(done.exception)
+
+
+def _moving_sum(path: Path) -> Path:
+    """`Y` = `X` × `gain` + `S`, and the next `S` is `Y`: stateful, with a constant of rank 0."""
+    row = [1, 2]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("X", "S")]
+    inputs.append(helper.make_tensor_value_info("gain", TensorProto.FLOAT, []))
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
+    nodes = [
+        helper.make_node("Mul", ["X", "gain"], ["scaled"], "scale"),
+        helper.make_node("Add", ["scaled", "S"], ["Y"], "add"),
+        helper.make_node("Identity", ["Y"], ["SN"], "keep"),
+    ]
+    graph = helper.make_graph(nodes, "moving_sum", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.timeout(300)
+def test_a_stateful_model_is_asked_in_sequences_and_failures_are_told(box: Server, tmp_path: Path) -> None:
+    """Every request of the sequences is answered; an application whose promise nobody can keep is told with its problem and an example."""
+    state = [{"input": "S", "output": "SN", "shape": [1, 2]}]
+    metadata = {"precisions": [], "state": state, "constants": {"gain": 0.5}}
+    with box.client() as client:
+        job = client.upload_model(_moving_sum(tmp_path / "sum.onnx"), "sum", "tensor", metadata=metadata)
+        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+        client.create_application(ApplicationOrder(name="hasty", model="add", latency_slo_ms=0.001))
+    document = json.loads(_run(box, "scenario", "--json"))
+    document["applications"] = [a for a in document["applications"] if a["name"] in ("sum", "hasty")]
+    document["arrivals"] = [{"application": name, "poisson_rps": 20} for name in ("sum", "hasty")]
+    path = tmp_path / "sum.json"
+    path.write_text(json.dumps(document | {"duration_s": 4}))
+    replayed = json.loads(_run(box, "replay", str(path), "--json", "--seed", "3"))
+    summed, hasty = (replayed["applications"][name] for name in ("sum", "hasty"))
+    assert summed["requests"] == summed["warm"] + summed["cold"] > 32, replayed["failures"]
+    (failures,) = replayed["failures"]
+    assert (failures["application"], failures["problem"], failures["status"]) == ("hasty", "deadline-exceeded", 504)
+    assert failures["count"] == hasty["requests"] == hasty["dropped"] > 0
+    assert "deadline" in failures["example"] or "ms" in failures["example"]
+    shown = _run(box, "replay", str(path), "--duration-s", "1")
+    assert "deadline-exceeded" in shown

@@ -8,6 +8,7 @@ from appliance.api.http.limits import Receive
 from appliance.api.http.problems import headers_of, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
+from appliance.wire.problem import PROBLEMS_PATH, slug_of
 
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 """Status, headers and body."""
@@ -68,6 +69,12 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return status, [JSON], json.dumps(value, separators=(",", ":")).encode()
 
 
+def _type_of(error: BaseException) -> bytes:
+    """The `type` that the same error has under `/v1`: the protocol's body has no place for it."""
+    slug = slug_of(type(error)) if isinstance(error, ApplianceError) else "internal-error"
+    return f"{PROBLEMS_PATH}{slug}".encode()
+
+
 def error_answer(error: BaseException) -> Answer:
     """Status, headers and sentence of any error; one that is not ours tells nothing of the inside."""
     status = 400 if isinstance(error, ModelUnavailable | BadTensor) else status_of(error)
@@ -76,5 +83,9 @@ def error_answer(error: BaseException) -> Answer:
         if isinstance(error, ApplianceError)
         else "something went wrong inside the box; its log has the details"
     )
-    headers = [JSON, *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items())]
+    headers = [
+        JSON,
+        (b"problem-type", _type_of(error)),
+        *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items()),
+    ]
     return status, headers, json.dumps({"error": text}).encode()
