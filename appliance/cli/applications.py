@@ -115,6 +115,57 @@ def create_application(
         _warn(application)
 
 
+@app.command("change")
+@connected
+def change_application(
+    box: Connection,
+    name: str,
+    slo_ms: Annotated[
+        float | None, typer.Option("--slo-ms", help="Promised latency, also the deadline of a request.", min=0.001)
+    ] = None,
+    no_slo: Annotated[bool, typer.Option("--no-slo", help="Promise no latency any more.")] = False,
+    accuracy_min: Annotated[
+        float | None, typer.Option(help="Variants below this are not chosen.", min=0, max=1)
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="Share of the box relative to other applications.", min=0.001)
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Swap the network behind the name.")] = None,
+    shared: Annotated[bool | None, typer.Option("--shared/--not-shared", help="Callable by every tenant.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Change nothing where the box would warn.")] = False,
+) -> None:
+    """Change an application of a running box; what is not named stays. It holds from the next request on.
+
+    Says what of it the box cannot keep, for example a latency that no variant reaches.
+
+    [dim]$[/dim] appliance applications change door --slo-ms 50 --weight 2
+    [dim]$[/dim] appliance applications change door --no-slo
+    """
+    from appliance.wire.catalogue import ApplicationChange
+
+    if no_slo and slo_ms is not None:
+        raise typer.BadParameter("give either --slo-ms or --no-slo")
+    wanted = {
+        "latency_slo_ms": slo_ms,
+        "accuracy_min": accuracy_min,
+        "weight": weight,
+        "model": model,
+        "shared": shared,
+    }
+    fields: dict[str, object] = {field: value for field, value in wanted.items() if value is not None}
+    if no_slo:
+        fields["latency_slo_ms"] = None
+    if not fields:
+        raise typer.BadParameter("say what to change")
+    with box.client() as client:
+        application = client.change_application(name, ApplicationChange.model_validate(fields), strict=strict)
+    _warn(application)
+    if box.as_json:
+        screen.show_json(application)
+    else:
+        print(f"application {application.name} is changed")
+
+
 @app.command("delete")
 @connected
 def delete_application(box: Connection, name: str) -> None:

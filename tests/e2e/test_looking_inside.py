@@ -99,3 +99,21 @@ def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 130
     assert [look["builds"][0]["variant"] for look in looks] == ["fp32", "fp32"]
+
+
+def test_an_application_is_changed_and_the_rest_stays(server: Server, asked: Path, appliance: Run) -> None:
+    """What is named changes at once; --no-slo takes the promise away; a stranger's name is a sentence."""
+
+    def now() -> tuple[object, object, object]:
+        one = next(a for a in json.loads(appliance("applications", "list", "--json")) if a["name"] == "add")
+        return one["latency_slo_ms"], one["weight"], one["accuracy_min"]
+
+    assert now() == (None, 1, 0)
+    assert "is changed" in appliance("applications", "change", "add", "--slo-ms", "500", "--weight", "2")
+    assert now() == (500, 2, 0)
+    changed = json.loads(
+        appliance("applications", "change", "add", "--no-slo", "--accuracy-min", "0.5", "--strict", "--json")
+    )
+    assert (changed["latency_slo_ms"], changed["accuracy_min"]) == (None, 0.5)
+    assert now() == (None, 2, 0.5)
+    assert "no application 'nobody'" in appliance("applications", "change", "nobody", "--weight", "2", status=1)
