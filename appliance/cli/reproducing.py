@@ -5,52 +5,129 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from appliance.terminal.screen import console, say
+
 if TYPE_CHECKING:
     from appliance.lab.papers.figures import Figure
-    from appliance.lab.papers.reproduce import Gap
+    from appliance.lab.papers.reproduce import Estimate, Gap
+    from appliance.lab.papers.stated import Statement
 
 PAPERS = ("edge-multiai",)
 _CHUNK = 20
+_VERDICTS = {True: "yes", False: "NO", None: ""}
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")
 
 
-def reproduce(paper: str, repetitions: int, *, as_json: bool) -> None:
-    """Run and print it. Raises: ValueError for a paper that is not one of `PAPERS`, or less than one repetition."""
+def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -> None:
+    """Run and print it; with `reference` also how far a clairvoyant would get, which takes longer than all the rest.
+
+    Raises: ValueError for a paper that is not one of `PAPERS`, or less than one repetition.
+    """
     if paper not in PAPERS:
         raise ValueError(f"--reproduce: {paper[:80]!r} is not one of: {', '.join(PAPERS)}")
     if repetitions < 1:
         raise ValueError("--repetitions: must be >= 1")
-    from appliance.lab.papers import figures
+    from appliance.lab.papers import figures, stated
     from appliance.lab.papers.reproduce import all_cells, bound_one, gap, gap_jobs, run_one, sweep_cells
 
     results = dict(_spread(run_one, all_cells(repetitions), "runs"))
-    swept = {cell: results[cell] for cell in sweep_cells(repetitions)}
-    closed = gap(results, chain.from_iterable(_spread(bound_one, gap_jobs(swept), "bounds")))
-    tables = figures.figures(results)
+    tables, statements = figures.figures(results), stated.statements(results)
+    nearest_mb = stated.nearest_memory_mb(results)
+    closed = None
+    if reference:
+        swept = {cell: results[cell] for cell in sweep_cells(repetitions)}
+        closed = gap(results, chain.from_iterable(_spread(bound_one, gap_jobs(swept), "bounds")))
     if as_json:
-        document = {"paper": paper, "repetitions": repetitions, "figures": [t.document() for t in tables]}
-        print(json.dumps({**document, "clairvoyant": _gap_document(closed)}, ensure_ascii=False))
+        document: dict[str, Any] = {"paper": paper, "repetitions": repetitions, "nearest_memory_mb": nearest_mb}
+        document |= {"stated": [one.document() for one in statements], "figures": [t.document() for t in tables]}
+        document["clairvoyant"] = _gap_document(closed) if closed else None
+        print(json.dumps(document, ensure_ascii=False))
         return
+    print(stated_text(statements, nearest_mb, repetitions))
     for table in tables:
         print(_text(table))
-    print(_gap_text(closed))
+    if closed:
+        print(_gap_text(closed))
 
 
 def _spread(work: Callable[[Job], Done], jobs: Sequence[Job], what: str) -> Iterator[Done]:
     """In the order of the jobs; as many processes as there are processors for this one."""
-    show = sys.stderr.isatty()
-    with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
-        for number, done in enumerate(pool.imap(work, jobs, chunksize=min(_CHUNK, 1 + len(jobs) // 64)), 1):
-            if number % (_CHUNK if show else 500) == 0 or number == len(jobs):
-                print(f"{what}: {number} of {len(jobs)}", end="\r" if show else "\n", file=sys.stderr, flush=True)
+    with (
+        multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool,
+        counted(what, len(jobs)) as step,
+    ):
+        for done in pool.imap(work, jobs, chunksize=min(_CHUNK, 1 + len(jobs) // 64)):
+            step()
             yield done
-    if show:
-        print(file=sys.stderr)
+
+
+@contextmanager
+def counted(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """Call what it gives after each job: a bar on standard error; without a terminal a line for each tenth."""
+    if not sys.stderr.isatty():
+        yield _lines(what, total)
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console(stderr=True)) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda: bars.advance(task)
+
+
+def _lines(what: str, total: int) -> Callable[[], None]:
+    from appliance.clock import NS_PER_S, SystemClock
+
+    clock = SystemClock()
+    start_ns, done = clock.now_ns(), 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if 10 * done // total > 10 * (done - 1) // total:
+            elapsed_s = (clock.now_ns() - start_ns) / NS_PER_S
+            left_s = elapsed_s * (total - done) / done
+            say(f"{what}: {done} of {total}, {elapsed_s:.0f} s, about {left_s:.0f} s left")
+
+    return step
+
+
+def stated_text(statements: "Sequence[Statement]", nearest_mb: float, repetitions: int) -> str:
+    """A Markdown table of what the paper states beside what we find."""
+    lines = [
+        "## What the paper states",
+        "",
+        f"{repetitions} repetitions, ± half of the 95 % interval over them"
+        + (" (one repetition has none)." if repetitions == 1 else ".")
+        + f" The paper names no memory: the mean over all, and {nearest_mb:.0f} MB, whose cold starts are nearest to its.",
+        "",
+        f"| section | what | paper | ours, all memories | ours, {nearest_mb:.0f} MB | reached |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in statements:
+        cells = [_estimate_text(one.overall, 2), _estimate_text(one.nearest, 2), _VERDICTS[one.holds]]
+        lines.append(f"| {one.section} | {one.what} | {one.paper} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _estimate_text(estimate: "Estimate | None", digits: int) -> str:
+    """One repetition has no interval."""
+    if estimate is None:
+        return "-"
+    return f"{estimate.mean:.{digits}f}" + (f" ± {estimate.half:.{digits}f}" if estimate.half else "")
 
 
 def _text(figure: "Figure") -> str:
@@ -63,7 +140,7 @@ def _text(figure: "Figure") -> str:
         "| --- |" + " --- |" * len(figure.columns),
     ]
     for name, estimates in figure.rows:
-        cells = ["-" if e is None else f"{e.mean:.{digits}f} ± {e.half:.{digits}f}" for e in estimates]
+        cells = [_estimate_text(estimate, digits) for estimate in estimates]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"Paper: {figure.paper}.", f"Here: {figure.found}.", ""])
 

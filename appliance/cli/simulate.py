@@ -39,7 +39,9 @@ def simulate(
         str | None,
         typer.Option("--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; edge-multiai."),
     ] = None,
-    repetitions: Annotated[int, typer.Option(help="Of each run of --reproduce.")] = 10,
+    repetitions: Annotated[
+        int, typer.Option(help="Of each run of --reproduce; time grows with them, intervals shrink.")
+    ] = 10,
 ) -> None:
     """Run the box in virtual time on emulated processors: an hour takes seconds.
 
@@ -49,10 +51,10 @@ def simulate(
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
     [dim]$[/dim] appliance simulate scenarios/small.toml --reference
-    [dim]$[/dim] appliance simulate --reproduce edge-multiai
+    [dim]$[/dim] appliance simulate --reproduce edge-multiai --repetitions 2
     """
     if paper is not None:
-        _reproduce(paper, repetitions, as_json=as_json)
+        _reproduce(paper, repetitions, reference=reference, as_json=as_json)
         return
     if scenario is None:
         print("SCENARIO: is missing", file=sys.stderr)
@@ -95,11 +97,11 @@ def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, flo
     return asdict(found)
 
 
-def _reproduce(paper: str, repetitions: int, *, as_json: bool) -> None:
+def _reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -> None:
     from appliance.cli.reproducing import reproduce
 
     try:
-        reproduce(paper, repetitions, as_json=as_json)
+        reproduce(paper, repetitions, reference=reference, as_json=as_json)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
