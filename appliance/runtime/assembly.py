@@ -98,6 +98,7 @@ class Core:
 
     catalogue: Catalogue
     shares: Shares
+    room: RoomByApplication
     memory: MemoryManager
     queue: Queue
     sequences: Sequences
@@ -129,7 +130,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
     memory = MemoryManager(
         clock=clock,
         loader=Loader(around.builds, around.processor),
-        policy=room,
+        arbiter=room,
         budget_bytes=figures.budget_bytes,
         wait_ms_max=figures.wait_ms_max,
         events=events,
@@ -184,8 +185,8 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         memory=memory,
         placement=placement,
         sequences=sequences,
-        telemetry=around.telemetry,
         resider=resider,
+        telemetry=around.telemetry,
     )
     engine = Engine(
         clock=clock,
@@ -197,13 +198,14 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         queue=queue,
         processor=around.processor,
         sequences=sequences,
-        telemetry=around.telemetry,
         resider=resider,
+        telemetry=around.telemetry,
         quick_ns_max=int(figures.quick_us_max * NS_PER_US),
     )
     return Core(
         catalogue,
         shares,
+        room,
         memory,
         queue,
         sequences,

@@ -25,17 +25,11 @@ from appliance.domain.catalogue import (
 from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
+from appliance.policies.forecast.choice import Choice
+from appliance.policies.forecast.renewal import Renewal
+from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
-from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.serving.admission import Admission
-from appliance.runtime.serving.availability import Availability
-from appliance.runtime.serving.engine import Engine
-from appliance.runtime.serving.placement import Placement
-from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.sequences import Sequences
+from appliance.runtime.assembly import Figures, Policies, Surroundings, assemble
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions
@@ -86,6 +80,11 @@ def build_of(variant: Variant) -> str:
     return build_id(variant.content_sha256, "cpu")
 
 
+async def _at_once(compute: Callable[[], Choice]) -> Choice:
+    """Forecasters are trained in no time."""
+    return compute()
+
+
 class EngineBench:
     """What a test of the engine holds in its hands. To be made inside a running loop."""
 
@@ -100,52 +99,61 @@ class EngineBench:
         wait_ms_max: float = 1000,
         model: Callable[[Tensors], dict[str, Any]] = doubled,
         quick_ms_max: float = 0,
+        eviction: str = DEFAULT,
+        delta_ms: float = 100,
+        delta_share_max: float = 0.1,
+        patience_ms: float | None = 0,
     ) -> None:
+        """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter of few tests."""
         self.clock = LoopClock()
         self.budget = budget
         self.telemetry = Telemetry(self.clock)
+        self.decisions = Decisions()
         self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
         self.source = FakeSource()
-        self.catalogue = Catalogue(MostAccurate())
-        self.memory = MemoryManager(
+        around = Surroundings(
             clock=self.clock,
-            loader=Loader(self.source, self.processor),
-            policy=LeastRecentlyUsed(),
+            processor=self.processor,
+            builds=self.source,
+            telemetry=self.telemetry,
+            events=self.telemetry,
+            decisions=self.decisions,
+            available_bytes=lambda used: budget - used,
+            forecaster_of=lambda name: Renewal(),
+            background=_at_once,
+            save_forecasters=lambda names: None,
+        )
+        policies = Policies(selection=MostAccurate(), eviction=EVICTION_POLICIES[eviction](), eviction_name=eviction)
+        figures = Figures(
             budget_bytes=budget,
             wait_ms_max=wait_ms_max,
-            events=self.telemetry,
-            decisions=Decisions(),
-            users_of=self.catalogue.users_of,
+            timeout_ms=timeout_ms,
+            queue_len_max=queue_len,
+            queue_total_max=queue_total,
+            sequences_max=8,
+            quick_us_max=1000 * quick_ms_max,
+            alpha=1.02,
+            delta_ms=delta_ms,
+            delta_share_max=delta_share_max,
+            history_window_s=10,
+            tick_ms=1,
+            reloads_per_min_max=30,
+            patience_ms=patience_ms,
         )
-        self.queue = Queue(self.clock, queue_len, queue_total)
-        self.admission = Admission(self.clock, timeout_ms)
-        self.sequences = Sequences(self.clock, count_max=8, idle_s=60)
-        placement = Placement(self.clock, self.catalogue, self.memory, None)
-        self.availability = Availability(
-            catalogue=self.catalogue,
-            memory=self.memory,
-            placement=placement,
-            sequences=self.sequences,
-            telemetry=self.telemetry,
-        )
-        self.engine = Engine(
-            clock=self.clock,
-            catalogue=self.catalogue,
-            admission=self.admission,
-            availability=self.availability,
-            placement=placement,
-            memory=self.memory,
-            queue=self.queue,
-            processor=self.processor,
-            sequences=self.sequences,
-            telemetry=self.telemetry,
-            quick_ns_max=int(quick_ms_max * 1e6),
-        )
+        self.core = assemble(around, policies, figures)
+        self.catalogue = self.core.catalogue
+        self.memory = self.core.memory
+        self.queue = self.core.queue
+        self.sequences = self.core.sequences
+        self.availability = self.core.availability
+        self.engine = self.core.engine
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        """With workers at work."""
+    async def working(self, *, residency: bool = False) -> AsyncIterator[None]:
+        """With workers at work, and the residency loop where that is asked for."""
         tasks = [asyncio.create_task(worker.work()) for worker in self.engine.workers]
+        if residency:
+            tasks.append(asyncio.create_task(self.core.resider.run()))
         try:
             yield
         finally:

@@ -3,15 +3,32 @@
 from collections.abc import Mapping
 
 from appliance.clock import LoopClock
+from appliance.policies.forecast.renewal import Renewal
+from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.loads import FullFor
-from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import RoomPolicy
+from appliance.runtime.memory.room import Arbiter
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.shares import Shares
 from tests.fakes.processor import Cost, FakeProcessor
 from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource
+
+
+def without_applications(budget: int, decisions: DecisionSink) -> Arbiter:
+    """The box's arbiter where no build is anybody's variant: the least recently used leave."""
+    catalogue = Catalogue(MostAccurate())
+    zoos = Zoos(catalogue)
+    expectations = Expectations(lambda name: Renewal(), alpha=1.0, delta_ns=1, history_ns=1)
+    shares = Shares(catalogue, zoos, budget)
+    return RoomByApplication(zoos, expectations, shares, EVICTION_POLICIES[DEFAULT](), decisions, DEFAULT)
 
 
 class MemoryBench:
@@ -22,7 +39,7 @@ class MemoryBench:
         costs: Mapping[str, Cost],
         budget: int,
         *,
-        policy: RoomPolicy | None = None,
+        arbiter: Arbiter | None = None,
         wait_ms_max: float = 1000,
         watched: bool = True,
         full_for: FullFor = lambda build_id, need_bytes, others: None,
@@ -36,7 +53,7 @@ class MemoryBench:
         self.memory = MemoryManager(
             clock=self.clock,
             loader=Loader(self.source, self.processor),
-            policy=policy or LeastRecentlyUsed(),
+            arbiter=arbiter or without_applications(budget, self.decisions),
             budget_bytes=budget,
             wait_ms_max=wait_ms_max,
             events=self.events,

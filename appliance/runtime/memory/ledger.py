@@ -138,7 +138,7 @@ class Ledger:
         return any(b.pins or b.state is _S.LOADING for b in others)
 
     def check(self, plan: RoomPlan, problem: RoomProblem) -> None:
-        """A policy's plan, before it is enacted. Raises: AssertionError for one that no policy may make."""
+        """The arbiter's plan, before it is enacted. Raises: AssertionError for one that may not be made."""
         victims = [self._builds[v] for v in plan.victims]
         assert len({v.build_id for v in victims}) == len(victims), "a victim twice"
         assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"

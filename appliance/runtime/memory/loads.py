@@ -12,7 +12,7 @@ from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.room import Holding, Replacement, ResidentBuild, RoomPlan, RoomPolicy, RoomProblem
+from appliance.runtime.memory.room import Arbiter, Holding, Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.memory.unloads import Departures
 from appliance.runtime.ports import DecisionSink
 
@@ -24,7 +24,7 @@ FullFor = Callable[[str, int, Iterable[ResidentBuild]], Holding | None]
 
 
 class Intake:
-    """Asks the policy who gives way, enacts its plan, and loads. Event-loop thread only."""
+    """Asks the arbiter who gives way, enacts its plan, and loads. Event-loop thread only."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Intake:
         clock: Clock,
         ledger: Ledger,
         loader: Loader,
-        policy: RoomPolicy,
+        arbiter: Arbiter,
         changes: Changes,
         departures: Departures,
         wait_ns_max: int,
@@ -44,7 +44,7 @@ class Intake:
         self._clock = clock
         self._ledger = ledger
         self._loader = loader
-        self._policy = policy
+        self._arbiter = arbiter
         self._changes = changes
         self._departures = departures
         self._wait_ns_max = wait_ns_max
@@ -128,7 +128,7 @@ class Intake:
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
 
     async def _reserve(self, build: Residency) -> int:
-        """Promise the peak of `build`, evicting what the policy names; returns until when to wait for the bytes to be really free.
+        """Promise the peak of `build`, evicting what the arbiter names; returns until when to wait for the bytes to be really free.
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
         """
@@ -200,7 +200,7 @@ class Intake:
         return True
 
     def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
-        """The policy is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
+        """The arbiter is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
         ledger = self._ledger
         problem = RoomProblem(
             self._clock.now_ns(),
@@ -212,7 +212,7 @@ class Intake:
             is_urgent,
             since_ns,
         )
-        plan = self._policy.plan(problem)
+        plan = self._arbiter.plan(problem)
         ledger.check(plan, problem)
         if plan.victims or not plan.sufficient:
             self._decisions.record("eviction", {"input": problem, "plan": plan})

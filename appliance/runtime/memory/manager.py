@@ -18,7 +18,7 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.loads import FullFor, Intake
-from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPolicy
+from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
 from appliance.runtime.memory.unloads import Departures
 from appliance.runtime.ports import DecisionSink
 
@@ -36,7 +36,7 @@ class MemoryManager:
         *,
         clock: Clock,
         loader: Loader,
-        policy: RoomPolicy,
+        arbiter: Arbiter,
         budget_bytes: int,
         wait_ms_max: float,
         events: EventSink,
@@ -52,7 +52,7 @@ class MemoryManager:
             clock=clock,
             ledger=self._ledger,
             loader=loader,
-            policy=policy,
+            arbiter=arbiter,
             changes=self._changes,
             departures=self._departures,
             wait_ns_max=int(wait_ms_max * NS_PER_MS),

@@ -1,6 +1,6 @@
-"""What memory asks when a build finds no room: which builds leave, and for what. The residency arbiter answers.
+"""What memory asks for every build that comes, and what the residency arbiter answers: which builds leave, and what comes in their place.
 
-A policy reads no clock, draws no random number and does nothing; the memory manager checks the plan and enacts it as one transaction.
+The arbiter enacts nothing; the memory manager checks the plan and enacts it as one transaction.
 """
 
 from dataclasses import dataclass
@@ -76,7 +76,9 @@ class RoomPlan:
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
 
 
-class RoomPolicy(Protocol):
-    """`plan` is total: it returns an insufficient plan where nothing can be done. Ties break by build id."""
+class Arbiter(Protocol):
+    """Port: decides who is in memory. The residency room implements it; memory asks it about every load."""
 
-    def plan(self, problem: RoomProblem) -> RoomPlan: ...
+    def plan(self, problem: RoomProblem) -> RoomPlan:
+        """Total: an insufficient plan where nothing can be done."""
+        ...

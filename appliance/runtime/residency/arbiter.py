@@ -1,9 +1,10 @@
 """Makes room for a build by asking the eviction policy about applications, and says it to the memory manager in builds.
 
-The memory manager's port `RoomPolicy`: the policy sees zoos, windows and probabilities; the manager sees which builds leave and what comes in their place.
+Implements the memory manager's port `Arbiter`: the policy sees zoos, windows and probabilities, the manager sees builds.
+It says which of them leave, and what comes in their place.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from appliance.policies.residency.base import (
@@ -15,16 +16,16 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
     Wish,
 )
-from appliance.runtime.memory.lru_builds import LeastRecentlyUsed
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.fallback import Fallback, least_recently_used
 from appliance.runtime.residency.groups import Zoo, Zoos
 from appliance.runtime.residency.shares import Shares
 
 
 class RoomByApplication:
-    """Implements `RoomPolicy`; event-loop thread only."""
+    """Implements `Arbiter`; event-loop thread only."""
 
     def __init__(
         self,
@@ -47,9 +48,27 @@ class RoomByApplication:
         self._decisions = decisions
         self._policy_name = policy_name
         self._patience_ns = patience_ns
-        self.wishes: dict[str, tuple[Wish, ...]] = {}
-        self.changing: Collection[str] = ()
-        """Zoos whose variant is about to change: what they have is not to be taken for somebody else."""
+        self._fallback = Fallback(zoos, expectations, shares)
+        self._wishes: dict[str, tuple[Wish, ...]] = {}
+        self._changing: set[str] = set()
+
+    # -- what the loop says of zoos, by name ---------------------------------------------------------------------------
+
+    def begin_change(self, name: str) -> None:
+        """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
+        self._changing.add(name)
+
+    def end_change(self, name: str) -> None:
+        """It has changed, or it came to nothing."""
+        self._changing.discard(name)
+
+    def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
+        """Replace what planners wish for a zoo (X-04)."""
+        self._wishes[name] = wishes
+
+    def forget(self, name: str) -> None:
+        """The zoo is gone."""
+        self._wishes.pop(name, None)
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
@@ -60,10 +79,10 @@ class RoomByApplication:
         freed = sum(b.bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
         if is_enough and not self._is_full(problem, zoo, option):
-            enough = LeastRecentlyUsed().plan(replace(problem, resident=tuple(strays)))
+            enough = least_recently_used(replace(problem, resident=tuple(strays)))
             return replace(enough, reason="builds that no application prefers leave")
         if zoo is None or option is None:
-            return self._fallback(problem)
+            return self._by_age(problem)
         memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
         gone = {b.build_id for b in strays}
         resident = [b for b in problem.resident if b.build_id not in gone]
@@ -85,7 +104,7 @@ class RoomByApplication:
         refused = RoomPlan((), 0, False, reason)
         if self._patience_ns is None or not problem.is_urgent:
             return refused
-        last_resort = self._fallback(problem)
+        last_resort = self._by_age(problem)
         since_ns = problem.now_ns if problem.since_ns is None else problem.since_ns
         patient_ns = since_ns + self._patience_ns
         if not last_resort.sufficient:
@@ -144,24 +163,11 @@ class RoomByApplication:
         apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
         return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
 
-    def _fallback(self, problem: RoomProblem) -> RoomPlan:
-        """For a build that is no option of a zoo, or for a budget that shrank: least recently used, those in their windows last of all.
-
-        Guaranteed builds leave for a smaller budget only, after all others; where its tenant's ceiling is in the way, the newcomer finds no room.
-        """
+    def _by_age(self, problem: RoomProblem) -> RoomPlan:
+        """Where the policy has no say: by last use. Where its tenant's ceiling is in the way, the newcomer finds no room."""
         if problem.build_id and self._is_full(problem, None, None):
             return RoomPlan((), 0, False, "the tenant's ceiling is reached")
-        guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
-
-        def guarded(build: ResidentBuild) -> ResidentBuild:
-            zoo = self._zoos.of_build(build.build_id)
-            is_expected = zoo is not None and self._expectations.of(zoo.name).is_maximalist
-            is_guaranteed = build.build_id in guaranteed
-            later_ns = (is_expected + 2 * is_guaranteed) * 2**62
-            is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))
-            return replace(build, last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
-
-        return LeastRecentlyUsed().plan(replace(problem, resident=tuple(guarded(b) for b in problem.resident)))
+        return self._fallback.plan(problem)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -205,7 +211,9 @@ class RoomByApplication:
                     name=zoo.name,
                     options=options,
                     resident=servable.variant.name if servable else None,
-                    pinned=stays or bool(build and build.pinned) or (zoo.name != request and zoo.name in self.changing),
+                    pinned=stays
+                    or bool(build and build.pinned)
+                    or (zoo.name != request and zoo.name in self._changing),
                     last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
                     next_request_ns=expectation.next_ns,
                     later_requests_ns=expectation.later_ns,
@@ -215,7 +223,7 @@ class RoomByApplication:
                     tenant=zoo.tenant,
                     weight=zoo.weight,
                     accuracy_min=zoo.accuracy_min,
-                    wishes=self.wishes.get(zoo.name, ()),
+                    wishes=self._wishes.get(zoo.name, ()),
                 )
             )
         return ResidencyProblem(

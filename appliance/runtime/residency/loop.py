@@ -70,7 +70,6 @@ class Resider:
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
         self._looked_ns = -_REST_NS
-        room.changing = self._busy
         memory.watch(self._moved)
         self.transitions = 0
 
@@ -118,7 +117,7 @@ class Resider:
         zoo = self._zoos.of_application(application_id)
         if zoo is None:
             return
-        self._room.wishes[zoo.name] = wishes
+        self._room.wish(zoo.name, wishes)
         self._version = -1
         self._wake.set()
 
@@ -196,7 +195,7 @@ class Resider:
         for expectation in self._expectations.all():
             if expectation.name not in names:
                 self._expectations.forget(expectation.name)
-                self._room.wishes.pop(expectation.name, None)
+                self._room.forget(expectation.name)
                 self._changes.pop(expectation.name, None)
 
     async def _until_next_edge(self) -> None:
@@ -261,7 +260,7 @@ class Resider:
             return
         task = asyncio.create_task(self._brought(zoo, zoo.servable(option)), name=f"bring {zoo.name}")
         self._busy[zoo.name] = task
-        task.add_done_callback(lambda done: self._busy.pop(zoo.name, None))
+        self._room.begin_change(zoo.name)
 
     async def _brought(self, zoo: Zoo, servable: Servable) -> None:
         try:
@@ -270,11 +269,13 @@ class Resider:
             )
         except ApplianceError:  # counted and announced by the memory manager; the next window tries again
             return
+        finally:  # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next task
+            del self._busy[zoo.name]
+            self._room.end_change(zoo.name)
         self._zoos.loaded(servable.build_id, build.load_ns)
         for other in zoo.builds - {servable.build_id}:
             self._memory.release(other)
         self._memory.unpin(build)
-        self._busy.pop(zoo.name, None)
         self._moved()
 
     def _is_thrashing(self, zoo: Zoo) -> bool:

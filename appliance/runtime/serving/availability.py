@@ -26,8 +26,8 @@ class Availability:
         memory: MemoryManager,
         placement: Placement,
         sequences: Sequences,
+        resider: Resider,
         telemetry: Telemetry,
-        resider: Resider | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._memory = memory
@@ -93,8 +93,7 @@ class Availability:
         """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
         entry = self._catalogue.entry(application.id)
         self._unloaded.add(application.id)
-        if self._resider is not None:
-            self._resider.leave_out(application.id)
+        self._resider.leave_out(application.id)
         model_id = entry.model.id
         await self._until(lambda: model_id not in self._running or self._is_model_in_use(model_id))
         used = {s.build_id for e in self._entries_open() for s in e.servables.values()}
@@ -136,8 +135,7 @@ class Availability:
     def _open(self, application_id: str) -> None:
         if application_id in self._unloaded:
             self._unloaded.discard(application_id)
-            if self._resider is not None:
-                self._resider.take_in(application_id)
+            self._resider.take_in(application_id)
 
     async def _until(self, is_met: Callable[[], bool]) -> None:
         """Return when a condition holds that the end of a request or a load may bring about."""

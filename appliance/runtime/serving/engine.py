@@ -61,8 +61,8 @@ class Engine:
         queue: Queue,
         processor: Processor,
         sequences: Sequences,
+        resider: Resider,
         telemetry: Telemetry,
-        resider: Resider | None = None,
         quick_ns_max: int = 0,
     ) -> None:
         """Runs expected to take at most `quick_ns_max` take no worker: they are over before a thread would have begun."""
@@ -183,14 +183,12 @@ class Engine:
             raise
         finally:
             self._admission.leave(tenant)
-        if self._resider is not None:
-            self._resider.seen(request.application_id, placed_ns)
+        self._resider.seen(request.application_id, placed_ns)
         return self._answered(request, entry, placed, run, placed_ns)
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         placed_ns = self._clock.now_ns()
-        if self._resider is not None:
-            self._resider.seen(request.application_id, placed_ns)
+        self._resider.seen(request.application_id, placed_ns)
         candidates = self._placement.candidates(request, entry)
         placed = self._placement.pin_resident(candidates) or await self._placement.load(request, entry, candidates)
         start_ns = self._clock.now_ns()

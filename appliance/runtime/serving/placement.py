@@ -16,7 +16,7 @@ Placed = tuple[Servable, Residency, bool, int]
 class Placement:
     """Puts requests on builds; whoever is given one must unpin it. Event-loop thread only."""
 
-    def __init__(self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider | None) -> None:
+    def __init__(self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider) -> None:
         self._clock = clock
         self._catalogue = catalogue
         self._memory = memory
@@ -59,7 +59,7 @@ class Placement:
         start_ns = self._clock.now_ns()
         refused: ApplianceError | None = None
         candidates = _distinct_builds(candidates)
-        if self._resider is not None and not warm:
+        if not warm:
             candidates = self._resider.order(request.application_id, candidates)
         for servable in candidates:
             try:

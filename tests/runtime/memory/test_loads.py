@@ -10,7 +10,6 @@ from appliance.domain.errors import CeilingReached, DeadlineExceeded, LoadFailed
 from appliance.runtime.memory.room import Holding, ResidentBuild, RoomPlan, RoomProblem
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
-from tests.fakes.never_evict import NeverEvict
 from tests.fakes.processor import Cost
 
 # -- loading -----------------------------------------------------------------------------------------------------------
@@ -213,7 +212,7 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
             return RoomPlan(self.victims, 10, True, "wrong")
 
     for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
-        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, policy=wrong)
+        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, arbiter=wrong)
         held = await bench.pin("a")
         await bench.use("b")
         with pytest.raises(AssertionError, match=words):
@@ -224,9 +223,16 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
 
 
 @story
-async def test_policy_that_never_evicts() -> None:
+async def test_arbiter_that_refuses() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, policy=NeverEvict())
+
+    class Refuses:
+        """Lets nobody leave."""
+
+        def plan(self, problem: RoomProblem) -> RoomPlan:
+            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
+
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Refuses())
     await bench.use("a")
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory):

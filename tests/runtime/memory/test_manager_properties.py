@@ -4,14 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ApplianceError, LoadFailed
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.memory import MemoryBench
-from tests.fakes.never_evict import ROOM_POLICIES
 from tests.fakes.processor import Cost
 
 BUDGET = 30
@@ -59,7 +57,6 @@ uses = st.builds(
 )
 unloads = st.builds(Step, moments, st.just("unload"), st.sampled_from(BUILDS))
 figures = st.builds(Step, moments, st.just("figures"), st.sampled_from(BUILDS), size=st.integers(1, 30))
-policies = st.sampled_from(sorted(ROOM_POLICIES))
 
 
 async def play(bench: MemoryBench, steps: list[Step]) -> list[Any]:
@@ -104,12 +101,12 @@ def assert_answered(answers: list[Any], steps: list[Step]) -> None:
 
 
 @settings(max_examples=MAX_EXAMPLES)
-@given(costs=costs(), policy=policies, steps=st.lists(uses | unloads, max_size=25))
-def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], policy: str, steps: list[Step]) -> None:
+@given(costs=costs(), steps=st.lists(uses | unloads, max_size=25))
+def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]) -> None:
     """Ledger and device are within the budget at every change (the bench watches); all settles; nothing is lost."""
 
     async def story() -> None:
-        bench = MemoryBench(costs, BUDGET, policy=ROOM_POLICIES[policy](), wait_ms_max=300)
+        bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
         assert_answered(await play(bench, steps), steps)
         bench.assert_quiet()
         assert bench.memory.loads == len(bench.events.of("variant loaded"))
@@ -121,16 +118,15 @@ def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], policy: str, step
 
 
 @settings(max_examples=MAX_EXAMPLES)
-@given(costs=costs(), policy=policies, steps=st.lists(uses | unloads | figures, max_size=25))
-def test_sizes_measured_at_any_time(costs: dict[str, Cost], policy: str, steps: list[Step]) -> None:
-    """New figures at any moment, even wrong ones: all settles, the books balance, and a policy that evicts gets below the budget again."""
+@given(costs=costs(), steps=st.lists(uses | unloads | figures, max_size=25))
+def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -> None:
+    """New figures at any moment, even wrong ones: all settles, the books balance, and memory gets below the budget again."""
 
     async def story() -> None:
-        bench = MemoryBench(costs, BUDGET, policy=ROOM_POLICIES[policy](), wait_ms_max=300, watched=False)
+        bench = MemoryBench(costs, BUDGET, wait_ms_max=300, watched=False)
         assert_answered(await play(bench, steps), steps)
         bench.assert_quiet()
-        if policy != "none":
-            assert bench.memory.used_bytes <= BUDGET
+        assert bench.memory.used_bytes <= BUDGET
 
     run_virtual(story)
 
@@ -160,16 +156,15 @@ def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: 
     run_virtual(story)
 
 
-@pytest.mark.parametrize("policy", sorted(set(ROOM_POLICIES) - {"none"}))
 @settings(max_examples=MAX_EXAMPLES // 4)
 @given(order=st.lists(st.sampled_from(BUILDS), min_size=1, max_size=30), hold_ms=st.sampled_from([0, 1, 20]))
-def test_patient_requests_all_succeed(policy: str, order: list[str], hold_ms: int) -> None:
+def test_patient_requests_all_succeed(order: list[str], hold_ms: int) -> None:
     """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends well."""
 
     async def story() -> None:
         bench = MemoryBench(
             {b: Cost(10, 20, load_ms=5, unload_ms=5) for b in BUILDS}, 25,
-            policy=ROOM_POLICIES[policy](), wait_ms_max=60_000,
+            wait_ms_max=60_000,
         )  # fmt: skip
         await asyncio.gather(*(bench.use(build, hold_ms) for build in order))
         bench.assert_quiet()

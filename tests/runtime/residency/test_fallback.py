@@ -1,0 +1,77 @@
+"""Least recently used: the longest unused leave first, and no more of them than needed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.residency.fallback import least_recently_used
+
+
+def plan(need: int, free: int, *resident: ResidentBuild) -> RoomPlan:
+    return least_recently_used(RoomProblem(100, "new", need, free, resident))
+
+
+def build(name: str, size: int, used: int, pinned: bool = False) -> ResidentBuild:
+    return ResidentBuild(name, size, used, pinned)
+
+
+def test_oldest_leave_until_it_fits() -> None:
+    """Two of three go, in the order of their last use."""
+    assert plan(25, 5, build("a", 10, 3), build("b", 10, 1), build("c", 10, 2)).victims == ("b", "c")
+
+
+def test_pinned_is_passed_over() -> None:
+    """The oldest is in use, so the next one goes."""
+    assert plan(10, 0, build("a", 10, 1, pinned=True), build("b", 10, 2)).victims == ("b",)
+
+
+def test_ties_break_by_name() -> None:
+    """Equal last use: the smaller build id goes."""
+    assert plan(10, 0, build("b", 10, 1), build("a", 10, 1)).victims == ("a",)
+
+
+def test_too_little_even_then() -> None:
+    """It says how much would still be missing, and names no victim."""
+    answer = plan(30, 5, build("a", 10, 1), build("b", 50, 2, pinned=True))
+    assert answer == RoomPlan((), 0, False, "15 bytes are missing even without every unpinned build")
+
+
+def test_fits_as_it_is() -> None:
+    """No victim where there is room."""
+    assert plan(5, 5, build("a", 10, 1)).victims == ()
+
+
+sizes = st.integers(0, 100)
+times = st.integers(0, 5)  # few values, so that ties are common
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> RoomProblem:
+    """Up to eight builds of a few sizes and times; `free` may be negative after a size was measured anew."""
+    ids = draw(st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=8))
+    resident = tuple(ResidentBuild(i, draw(sizes), draw(times), draw(st.booleans()), ("t/a",)) for i in ids)
+    return RoomProblem(10, "wanted", draw(sizes), draw(st.integers(-50, 100)), resident)
+
+
+@given(problem=problems())
+def test_plan_is_honest(problem: RoomProblem) -> None:
+    """Victims are unpinned and named once, and none leaves for what fits; it says no only where all of them together would not do."""
+    answer = least_recently_used(problem)
+    by_id = {build.build_id: build for build in problem.resident}
+    assert len(set(answer.victims)) == len(answer.victims)
+    assert all(not by_id[victim].pinned for victim in answer.victims)
+    assert answer.freed_bytes == sum(by_id[victim].bytes for victim in answer.victims)
+    possible = problem.free_bytes + sum(b.bytes for b in problem.resident if not b.pinned)
+    assert answer.sufficient is (possible >= problem.need_bytes)
+    if answer.sufficient:
+        assert problem.free_bytes + answer.freed_bytes >= problem.need_bytes
+    if problem.need_bytes <= problem.free_bytes or not answer.sufficient:
+        assert answer.victims == ()
+
+
+@given(data=st.data(), problem=problems())
+def test_order_of_input_does_not_matter(data: st.DataObject, problem: RoomProblem) -> None:
+    """The same builds in any order give the same plan."""
+    shuffled = tuple(data.draw(st.permutations(problem.resident)))
+    other = RoomProblem(problem.now_ns, problem.build_id, problem.need_bytes, problem.free_bytes, shuffled)
+    assert least_recently_used(problem) == least_recently_used(other)

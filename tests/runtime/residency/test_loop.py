@@ -1,0 +1,97 @@
+"""The residency loop: what is expected is brought before it is asked for, and nobody takes what is about to change."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from appliance.domain.errors import OutOfMemory
+from appliance.runtime.residency.groups import Zoos
+from tests.fakes.clock import run_virtual, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+of_the_box = pytest.mark.parametrize("eviction", ["floors", "iws-bfe"])
+
+
+def residents(bench: EngineBench) -> Mapping[str, str | None]:
+    """Application → its best variant in memory or on the way."""
+    return {row["application"]: row["resident"] for row in bench.core.resider.snapshot()["applications"]}
+
+
+@of_the_box
+def test_who_is_expected_is_there_before_the_request(eviction: str) -> None:
+    """Asked every 10 s, unloaded in between: it is back when the next request comes, which is warm."""
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        bench.add({"large": Cost(60), "small": Cost(20)})
+        async with bench.working(residency=True):
+            for _ in range(4):
+                await bench.infer()
+                await bench.pause(9_000)
+                await bench.memory.unload(bench.build("large"))
+                await bench.pause(1_000 - 110)
+            assert residents(bench)["t/app"] is not None
+            assert (await bench.infer()).warm
+
+    run_virtual(story)
+
+
+@of_the_box
+def test_the_other_variants_leave_when_a_better_one_has_come(eviction: str) -> None:
+    """The small one served while there was no room; when the large one is brought in its window, the small one goes."""
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        app = bench.add({"large": Cost(60), "small": Cost(20)})
+        async with bench.working(residency=True):
+            await bench.availability.load(app, "small")
+            for _ in range(4):
+                await bench.infer()
+                await bench.pause(1_000)
+            await bench.pause(1_000)
+            assert bench.memory.resident_set() == [bench.build("large")]
+            assert bench.memory.used_bytes == 60
+
+    run_virtual(story)
+
+
+@story
+async def test_the_end_of_one_change_does_not_end_the_next() -> None:
+    """A change that begins in the very turn in which the first one ends is under way until it is over itself: no third joins it."""
+    bench = EngineBench(100)
+    bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
+    loop = bench.core.resider
+    zoo = Zoos(bench.catalogue).of_application("t/app")
+    assert zoo is not None
+    loop._bring(zoo, "small")
+    for _ in range(2):  # woken by the load's end, and by that of the change, as the loop itself is
+        loop._wake.clear()
+        await loop._wake.wait()
+    loop._bring(zoo, "mid")
+    await settle()
+    loop._bring(zoo, "large")
+    await settle()
+    assert bench.memory.is_loading(bench.build("mid"))
+    assert not bench.memory.is_loading(bench.build("large"))
+    await bench.pause(1_000)
+    assert bench.memory.resident_set() == [bench.build("mid")]
+
+
+@story
+async def test_a_change_that_finds_no_room_is_over() -> None:
+    """What was to be brought does not fit any more: the application may be changed again, and gives way to others."""
+    bench = EngineBench(30)
+    bench.add({"v": Cost(20)})
+    bench.add({"w": Cost(20)}, name="other")
+    async with bench.working(residency=True):
+        held = await bench.memory.pin(bench.build("w", "t/other"), 20, 20, None)
+        for _ in range(3):
+            with pytest.raises(OutOfMemory):
+                await bench.infer()
+            await bench.pause(500)
+        bench.memory.unpin(held)
+        await bench.pause(2_000)
+        assert (await bench.infer()).outputs["y"].tolist() == [2]
+        await settle()
+    bench.assert_quiet()
