@@ -41,7 +41,8 @@ class MediaPool:
             async with asyncio.timeout(left_s):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            raise DeadlineExceeded(waited_ms=(self._clock.now_ns() - start_ns) / NS_PER_MS) from None
+            decoding_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
+            raise DeadlineExceeded(waited_ms=decoding_ms, decoded_ms=decoding_ms) from None
 
     def close(self) -> None:
         """Let go of the threads; what waits is cancelled."""

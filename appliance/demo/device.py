@@ -133,7 +133,7 @@ class Device:
     def _fail(self, error: Exception) -> None:
         reason = str(error) or type(error).__name__
         report(kind="failure", at_ns=self._clock.now_ns(), reason=reason)
-        pause_s(error.retry_after_s if isinstance(error, LimitReached | Unavailable) else WAIT_S)
+        pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
 
 
 def report(**facts: object) -> None:

@@ -15,7 +15,9 @@ ApplianceError
 No HTTP words here: `api/http/problems.py` has the one table that maps these to answers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from math import ceil
+from typing import TypedDict
 
 
 @dataclass(kw_only=True)
@@ -309,9 +311,9 @@ class TooManyFailedKeys(LimitReached):
 
 @dataclass(kw_only=True)
 class Unavailable(ApplianceError):
-    """The box cannot do this now, and it is not the caller's fault."""
+    """The box cannot do this now, and it is not the caller's fault. `retry_after_s` None: to try again later is of no use, or nobody can say when."""
 
-    retry_after_s: float = 1.0
+    retry_after_s: float | None = 1.0
 
     def message(self) -> str:
         return "the box cannot do this now; try again"
@@ -326,17 +328,69 @@ class Busy(Unavailable):
         return "the box is handling as many requests as it can hold; try again"
 
 
+class Blocker(TypedDict):
+    """Who holds memory that a refused request would need; plain members, as they stand in the problem document."""
+
+    application: str | None
+    """None: another tenant's, or nobody's."""
+    mb: float
+    why: str
+    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy` or `other programs`."""
+    until_s: float | None
+    """In so many seconds that will be over; None where nobody can say."""
+
+
 @dataclass(kw_only=True)
 class OutOfMemory(Unavailable):
+    """The least that would have answered found no room. `variant` is that one, `need_bytes` what its load needs, `budget_bytes` what models may take."""
+
     build_id: str
     need_bytes: int
     budget_bytes: int
+    variant: str = ""
+    free_bytes: int = 0
+    can_fit: bool = True
+    """False: not even if nothing else were in memory."""
+    blockers: list[Blocker] = field(default_factory=list)
 
     def message(self) -> str:
-        needed = f"{self.need_bytes} bytes are needed within a budget of {self.budget_bytes}"
-        return f"no room in memory: {needed}, or within the part of it that the model's owner may take"
+        if not self.can_fit:
+            return f"no room in memory, ever: {self._need()}, {self._limit()}; {self._never()}"
+        return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
+
+    def _need(self) -> str:
+        return f"at the least {self.variant or 'the model'} needs {megabytes(self.need_bytes)}"
+
+    def _limit(self) -> str:
+        """What stands against the need."""
+        if not self.can_fit:
+            return f"models may take {megabytes(self.budget_bytes)}, or the part of it that the model's owner may take"
+        return f"and {megabytes(self.free_bytes)} of {megabytes(self.budget_bytes)} are free"
+
+    def _never(self) -> str:
+        return "raise the memory budget, or upload a smaller variant"
+
+    def _held(self) -> str:
+        return "".join(f"; {_held_by(blocker)}" for blocker in self.blockers)
+
+    def _again(self) -> str:
+        if self.retry_after_s is None:
+            return "nobody can say until when: unload a model, or upload a smaller variant"
+        return f"try again in {max(1, ceil(self.retry_after_s))} s"
 
     __hash__ = Exception.__hash__
+
+
+def megabytes(count: int) -> str:
+    """Bytes for a person, in units of 10⁶."""
+    mb = count / 10**6
+    return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
+
+
+def _held_by(blocker: Blocker) -> str:
+    who = blocker["application"] or ("others" if blocker["why"] == "other programs" else "another's application")
+    until = blocker["until_s"]
+    return f"{who} {blocker['mb']:.6g} MB ({blocker['why']}{'' if until is None else f', {until:.3g} s more'})"
 
 
 @dataclass(kw_only=True)
@@ -347,16 +401,22 @@ class CeilingReached(OutOfMemory):
     held_bytes: int
     ceiling_bytes: int
 
-    def message(self) -> str:
-        facts = f"the model needs {self.need_bytes} bytes; tenant {self.tenant!r} holds {self.held_bytes} and may hold {self.ceiling_bytes}"
-        unload = "" if self.need_bytes > self.ceiling_bytes else "unload another of its models, "
-        return f"no room in memory: {facts}: {unload}use a smaller variant, or have the ceiling raised"
+    def _limit(self) -> str:
+        return f"tenant {self.tenant!r} holds {megabytes(self.held_bytes)} and may hold {megabytes(self.ceiling_bytes)}"
+
+    def _never(self) -> str:
+        return "upload a smaller variant, or have the ceiling raised"
+
+    def _again(self) -> str:
+        again = "" if self.retry_after_s is None else f"{super()._again()}, or "
+        return f"{again}unload another of its models, upload a smaller variant, or have the ceiling raised"
 
     def as_seen_by(self, tenant: str) -> OutOfMemory:
         """What others hold is nobody's business, also where they share a model."""
         if tenant == self.tenant:
             return self
-        return OutOfMemory(build_id=self.build_id, need_bytes=self.need_bytes, budget_bytes=self.budget_bytes)
+        known = {f.name: getattr(self, f.name) for f in fields(OutOfMemory)}
+        return OutOfMemory(**known)
 
     __hash__ = Exception.__hash__
 
@@ -397,12 +457,21 @@ class StorageFull(Unavailable):
 
 @dataclass(kw_only=True)
 class DeadlineExceeded(ApplianceError):
-    """Answered without being run: it could no longer be in time."""
+    """Answered without being run: it could no longer be in time.
+
+    `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took, `expected_ms` the run time that it went by;
+    None where it did not come so far.
+    """
 
     waited_ms: float
+    expected_ms: float | None = None
+    decoded_ms: float | None = None
 
     def message(self) -> str:
-        return f"the deadline passed after {self.waited_ms:.1f} ms of waiting"
+        decoded = "" if self.decoded_ms is None else f" ({self.decoded_ms:.1f} ms of them to read and decode the input)"
+        waited = f"the deadline cannot be kept: {self.waited_ms:.1f} ms have passed{decoded}"
+        run = "" if self.expected_ms is None else f", and a run is expected to take {self.expected_ms:.1f} ms"
+        return f"{waited}{run}; allow more time, or take a faster variant"
 
     __hash__ = Exception.__hash__
 

@@ -27,6 +27,8 @@ class Request:
     sequence_id: str | None = None
     sequence_start: bool = False
     sequence_end: bool = False
+    decoded_ns: int = 0
+    """What reading and decoding its input took, from its arrival to its admission."""
     is_continuation: bool = False
     """A later run of a call whose first run was admitted: it takes nothing more of the rate quota."""
 

@@ -22,6 +22,7 @@ from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Forecasting
 from appliance.runtime.residency.groups import Zoos
 from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
@@ -136,7 +137,6 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         events=events,
         decisions=around.decisions,
         users_of=catalogue.users_of,
-        full_for=shares.full,
     )
     resider = Resider(
         clock=clock,
@@ -179,7 +179,16 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
     )
     queue = Queue(clock, figures.queue_len_max, figures.queue_total_max)
     sequences = Sequences(clock, figures.sequences_max, figures.sequence_idle_s)
-    placement = Placement(clock, catalogue, memory, resider)
+    refusals = Refusals(
+        clock=clock,
+        catalogue=catalogue,
+        zoos=zoos,
+        expectations=expectations,
+        shares=shares,
+        memory=memory,
+        patience_ns=patience_ns,
+    )
+    placement = Placement(clock, catalogue, memory, resider, refusals)
     availability = Availability(
         catalogue=catalogue,
         memory=memory,

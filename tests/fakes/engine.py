@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
-from appliance.policies.forecast.choice import Choice
+from appliance.policies.forecast.memory import Trend
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -35,6 +35,7 @@ from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions
 from tests.fakes.source import FakeSource
 
+T = TypeVar("T")
 X = (TensorSpec("x", "FP32", (-1,)),)
 Y = (TensorSpec("y", "FP32", (-1,)),)
 
@@ -80,7 +81,7 @@ def build_of(variant: Variant) -> str:
     return build_id(variant.content_sha256, "cpu")
 
 
-async def _at_once(compute: Callable[[], Choice]) -> Choice:
+async def _at_once(compute: Callable[[], T]) -> T:
     """Forecasters are trained in no time."""
     return compute()
 
@@ -117,11 +118,14 @@ class EngineBench:
             builds=self.source,
             telemetry=self.telemetry,
             events=self.telemetry,
+            windows=self.telemetry,
             decisions=self.decisions,
             available_bytes=lambda used: budget - used,
             forecaster_of=lambda name: Renewal(),
+            memory_forecaster=Trend(),
             background=_at_once,
             save_forecasters=lambda names: None,
+            save_memory_forecaster=lambda text: None,
         )
         policies = Policies(selection=MostAccurate(), eviction=EVICTION_POLICIES[eviction](), eviction_name=eviction)
         figures = Figures(

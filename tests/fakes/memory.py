@@ -9,7 +9,6 @@ from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.loads import FullFor
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Arbiter
 from appliance.runtime.ports import DecisionSink
@@ -42,7 +41,6 @@ class MemoryBench:
         arbiter: Arbiter | None = None,
         wait_ms_max: float = 1000,
         watched: bool = True,
-        full_for: FullFor = lambda build_id, need_bytes, others: None,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -59,7 +57,6 @@ class MemoryBench:
             events=self.events,
             decisions=self.decisions,
             users_of=lambda build: (f"t/{build}",),
-            full_for=full_for,
         )
 
     def elapsed_ms(self, start_ns: int) -> float:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response, row_of
+from appliance.api.http.problems import CAN_NEVER_FIT, CONTENT_TYPE, plain_problem, problem_response, row_of, status_of
 from appliance.domain import errors as e
 from appliance.wire.problem import slug_of
 
@@ -43,7 +43,18 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.QueueFull(application_id="harbour/door", queue_len_max=256),
     e.TooManyFailedKeys(retry_after_s=41.0),
     e.Busy(),
-    e.OutOfMemory(build_id="9f8a@cpu", need_bytes=104857600, budget_bytes=67108864),
+    e.OutOfMemory(
+        build_id="9f8a@cpu",
+        need_bytes=41200000,
+        budget_bytes=67108864,
+        variant="int8",
+        free_bytes=11300000,
+        blockers=[
+            {"application": "harbour/door", "mb": 30.5, "why": "in its window", "until_s": 3.2},
+            {"application": None, "mb": 25.3, "why": "pinned", "until_s": None},
+        ],
+        retry_after_s=3.2,
+    ),
     e.CeilingReached(
         build_id="9f8a@cpu",
         need_bytes=104857600,
@@ -55,8 +66,11 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.LoadFailed(build_id="9f8a@cpu", reason="its content on disk is damaged"),
     e.ShuttingDown(),
     e.StorageFull(),
-    e.DeadlineExceeded(waited_ms=100.2),
+    e.DeadlineExceeded(waited_ms=100.2, expected_ms=24.0, decoded_ms=12.5),
     e.RunFailed(variant_id="harbour/centerface:int8", reason="the processor broke off"),
+)
+CAN_NEVER = e.OutOfMemory(
+    build_id="9f8a@cpu", need_bytes=104857600, budget_bytes=67108864, variant="int8", can_fit=False, retry_after_s=None
 )
 _BY_CLASS = {type(example): example for example in EXAMPLES}
 _ALWAYS: tuple[type[e.ApplianceError], ...] = (e.MissingKey, e.WrongKey, e.TooManyFailedKeys)
@@ -67,6 +81,9 @@ def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated:
     responses: dict[int | str, Any] = {}
     for error in (*(() if keyless else _ALWAYS), *classes):
         _add(responses, row_of(error).status, slug_of(error), row_of(error).title, _example(error))
+    if e.OutOfMemory in classes:
+        never = json.loads(problem_response(CAN_NEVER, "/v1/models")[2])
+        _add(responses, status_of(CAN_NEVER), slug_of(e.OutOfMemory), CAN_NEVER_FIT.title, never)
     if validated:
         status, body = plain_problem("invalid-request", "limit: should be at least 1", "/v1/models")
         _add(responses, status, "invalid-request", "A field is missing or wrong", json.loads(body))

@@ -72,6 +72,10 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
 }
 
 
+CAN_NEVER_FIT = Row(507, "It can never fit into memory")
+"""Of an `OutOfMemory` that no waiting helps; the type is the same."""
+
+
 def row_of(error: type[e.ApplianceError]) -> Row:
     """The row of the class or of its nearest ancestor."""
     return next(TABLE[parent] for parent in error.__mro__ if parent in TABLE)
@@ -79,7 +83,14 @@ def row_of(error: type[e.ApplianceError]) -> Row:
 
 def status_of(exc: BaseException) -> int:
     """HTTP status of any exception; 500 for what is not ours."""
-    return row_of(type(exc)).status if isinstance(exc, e.ApplianceError) else 500
+    return _row_for(exc).status if isinstance(exc, e.ApplianceError) else 500
+
+
+def _row_for(error: e.ApplianceError) -> Row:
+    """Its class's row, unless what happened to this one has another."""
+    if isinstance(error, e.OutOfMemory) and not error.can_fit:
+        return CAN_NEVER_FIT
+    return row_of(type(error))
 
 
 def headers_of(exc: BaseException) -> dict[str, str]:
@@ -106,7 +117,7 @@ def document(slug: str, row: Row, detail: str, instance: str, facts: Mapping[str
 def problem_response(exc: BaseException, instance: str = "") -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an error; one that is not ours tells nothing of the inside."""
     if isinstance(exc, e.ApplianceError):
-        row = row_of(type(exc))
+        row = _row_for(exc)
         body = document(slug_of(type(exc)), row, str(exc), instance, exc.facts())
         return row.status, {"Content-Type": CONTENT_TYPE, **headers_of(exc)}, body
     detail = "something went wrong inside the box; its log has the details under this request id"

@@ -1,26 +1,23 @@
 """Builds that come into memory: room is made for each, by a transaction of the ledger, and then it is loaded in a task of its own."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import CeilingReached, OutOfMemory, ShuttingDown
+from appliance.domain.errors import OutOfMemory, ShuttingDown
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.room import Arbiter, Holding, Replacement, ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
 from appliance.runtime.memory.unloads import Departures
 from appliance.runtime.ports import DecisionSink
 
 _S = ResidencyState
 _FOREVER = 1 << 62
-
-FullFor = Callable[[str, int, Iterable[ResidentBuild]], Holding | None]
-"""(build, bytes that it needs, the others in memory) → the build's tenant, where its ceiling leaves no room for it."""
 
 
 class Intake:
@@ -38,9 +35,8 @@ class Intake:
         wait_ns_max: int,
         events: EventSink,
         decisions: DecisionSink,
-        full_for: FullFor,
     ) -> None:
-        """A load waits at most `wait_ns_max` for room. `full_for`: which tenant's ceiling it was, where it found none."""
+        """A load waits at most `wait_ns_max` for room."""
         self._clock = clock
         self._ledger = ledger
         self._loader = loader
@@ -50,7 +46,6 @@ class Intake:
         self._wait_ns_max = wait_ns_max
         self._events = events
         self._decisions = decisions
-        self._full_for = full_for
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self.on_loaded: Callable[[], None] = _nothing
@@ -224,19 +219,8 @@ class Intake:
         return build
 
     def _out_of_memory(self, build: Residency) -> OutOfMemory:
-        need, budget = build.need_bytes, self._ledger.budget_bytes
-        others = [b for b in self._ledger.residents() if b.build_id != build.build_id]
-        full = self._full_for(build.build_id, need, others)
-        if full is None or full.ceiling_bytes is None or need > budget:
-            return OutOfMemory(build_id=build.build_id, need_bytes=need, budget_bytes=budget)
-        return CeilingReached(
-            build_id=build.build_id,
-            need_bytes=need,
-            budget_bytes=budget,
-            tenant=full.tenant,
-            held_bytes=full.held_bytes,
-            ceiling_bytes=full.ceiling_bytes,
-        )
+        """The bare fact; who asked is told more by `residency.refusals`."""
+        return OutOfMemory(build_id=build.build_id, need_bytes=build.need_bytes, budget_bytes=self._ledger.budget_bytes)
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.loads import FullFor, Intake
+from appliance.runtime.memory.loads import Intake
 from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
 from appliance.runtime.memory.unloads import Departures
 from appliance.runtime.ports import DecisionSink
@@ -42,7 +42,6 @@ class MemoryManager:
         events: EventSink,
         decisions: DecisionSink,
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
-        full_for: FullFor = lambda build_id, need_bytes, others: None,
     ) -> None:
         self._clock = clock
         self._ledger = Ledger(budget_bytes, users_of)
@@ -58,7 +57,6 @@ class MemoryManager:
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
             decisions=decisions,
-            full_for=full_for,
         )
 
     # -- the inference path --------------------------------------------------------------------------------------------

@@ -44,7 +44,11 @@ class Admission:
         self._running[tenant] -= 1
 
     def set_deadline(self, request: Request, slo_ms: float | None) -> None:
-        """The request's own deadline, else arrival + SLO, else arrival + the default timeout; set once, here (X-02)."""
+        """The request's own deadline, else arrival + SLO, else arrival + the default timeout; set once, here (X-02).
+
+        What has passed since its arrival went into reading and decoding it.
+        """
+        request.decoded_ns = self._clock.now_ns() - request.arrival_ns
         if request.deadline_ns is None:
             request.deadline_ns = request.arrival_ns + (self._timeout_ns if slo_ms is None else int(slo_ms * NS_PER_MS))
 

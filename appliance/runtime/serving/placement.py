@@ -1,13 +1,22 @@
 """Which build answers a request: the variants that may, the one of them that is in memory, or the one that is loaded for it."""
 
 from appliance.clock import Clock
-from appliance.domain.errors import ApplianceError, BadTensor, CeilingReached, LoadFailed, ModelUnavailable, OutOfMemory
+from appliance.domain.errors import (
+    ApplianceError,
+    BadTensor,
+    DeadlineExceeded,
+    LoadFailed,
+    ModelUnavailable,
+    OutOfMemory,
+)
 from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.serving.admission import check_outputs, check_tensors
+from appliance.runtime.serving.queue import too_late
 
 Placed = tuple[Servable, Residency, bool, int]
 """A pinned build for a request: (servable, residency, warm, nanoseconds of loading)."""
@@ -16,11 +25,14 @@ Placed = tuple[Servable, Residency, bool, int]
 class Placement:
     """Puts requests on builds; whoever is given one must unpin it. Event-loop thread only."""
 
-    def __init__(self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider) -> None:
+    def __init__(
+        self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider, refusals: Refusals
+    ) -> None:
         self._clock = clock
         self._catalogue = catalogue
         self._memory = memory
         self._resider = resider
+        self._refusals = refusals
 
     def candidates(self, request: Request, entry: Entry) -> list[Servable]:
         """Variants that may answer, most wanted first. Raises: BadTensor, UnknownVariant, ModelUnavailable."""
@@ -57,26 +69,37 @@ class Placement:
         """
         warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
         start_ns = self._clock.now_ns()
-        refused: ApplianceError | None = None
+        refused: list[Servable] = []
+        failure: ApplianceError | None = None
         candidates = _distinct_builds(candidates)
         if not warm:
             candidates = self._resider.order(request.application_id, candidates)
         for servable in candidates:
             try:
-                residency = await self.pin(servable, request.tenant, request.deadline_ns)
-            except (OutOfMemory, LoadFailed) as error:
-                refused = error
+                residency = await self._pin(servable, request.deadline_ns)
+            except OutOfMemory:
+                refused.append(servable)
+            except LoadFailed as error:
+                failure = error
+            except DeadlineExceeded:
+                expected_ns = servable.expected_of(servable.items_of(request.inputs))
+                raise too_late(request, expected_ns, self._clock.now_ns()) from None
             else:
                 return servable, residency, warm, self._clock.now_ns() - start_ns
-        assert refused is not None
-        raise refused
+        if refused:
+            raise self._refusals.of(refused, request.tenant)
+        assert failure is not None
+        raise failure
 
     async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> Residency:
         """A build in memory for a tenant, loaded if need be. Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown."""
         try:
-            return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
-        except CeilingReached as error:
-            raise error.as_seen_by(tenant) from None
+            return await self._pin(servable, deadline_ns)
+        except OutOfMemory:
+            raise self._refusals.of([servable], tenant) from None
+
+    async def _pin(self, servable: Servable, deadline_ns: int | None) -> Residency:
+        return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:
         """What a request for this variant, or for any, would get now. Raises: UnknownVariant, ModelUnavailable."""

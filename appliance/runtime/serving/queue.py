@@ -42,6 +42,15 @@ class Job:
         self.state = move(REQUEST_MOVES, self.state, state)
 
 
+def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
+    """The refusal of a request that a run of `expected_ns` would end too late."""
+    return DeadlineExceeded(
+        waited_ms=(now_ns - request.arrival_ns) / NS_PER_MS,
+        expected_ms=None if expected_ns is None else expected_ns / NS_PER_MS,
+        decoded_ms=request.decoded_ns / NS_PER_MS,
+    )
+
+
 class Queue:
     """A priority queue: higher priority first, then the earlier deadline, then the earlier arrival."""
 
@@ -96,8 +105,7 @@ class Queue:
                 job.to(RequestState.FAILED)
             elif self.is_late(job):
                 job.to(RequestState.EXPIRED)
-                waited_ms = (self._clock.now_ns() - job.request.arrival_ns) / NS_PER_MS
-                job.answer.set_exception(DeadlineExceeded(waited_ms=waited_ms))
+                job.answer.set_exception(too_late(job.request, job.expected_ns, self._clock.now_ns()))
             else:
                 return job
         return None

@@ -1,6 +1,7 @@
 """Errors as HTTP answers."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,11 @@ FACTS = {
     "variant": "int8",
     "p99_ms": 5.0,
     "latency_slo_ms": 3.0,
+    "free_bytes": 8,
+    "can_fit": True,
+    "blockers": [{"application": None, "mb": 1.5, "why": "pinned", "until_s": None}],
+    "expected_ms": 2.5,
+    "decoded_ms": 0.5,
 }
 
 
@@ -88,6 +94,29 @@ def test_a_class_without_a_row_takes_its_parents() -> None:
 
     assert status_of(UnknownPipeline(name="x")) == 404
     assert json.loads(problem_response(UnknownPipeline(name="x"))[2])["type"] == "/problems/unknown-pipeline"
+
+
+@pytest.mark.parametrize("tenant", [None, "harbour"])
+def test_what_can_never_fit_is_507(tenant: str | None) -> None:
+    """The type stays, so that one handler serves both; there is nothing to wait for, and the client raises the same class with the same facts."""
+    facts: Any = {
+        "build_id": "b",
+        "need_bytes": 9 * 10**6,
+        "budget_bytes": 5 * 10**6,
+        "variant": "int8",
+        "can_fit": False,
+    }
+    exc: e.OutOfMemory = e.OutOfMemory(**facts, retry_after_s=None)
+    if tenant is not None:
+        exc = e.CeilingReached(**facts, retry_after_s=None, tenant=tenant, held_bytes=0, ceiling_bytes=4 * 10**6)
+    status, headers, body = problem_response(exc)
+    assert (status, status_of(exc), json.loads(body)["status"]) == (507, 507, 507)
+    assert json.loads(body)["type"] == f"/problems/{slug_of(type(exc))}"
+    assert "Retry-After" not in headers
+    back = error_of(json.loads(body))
+    assert type(back) is type(exc)
+    assert back is not None
+    assert back.facts() == exc.facts()
 
 
 def test_unknown_exceptions_tell_nothing() -> None:

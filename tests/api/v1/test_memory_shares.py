@@ -137,10 +137,9 @@ async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
     assert (refused.status_code, problem["type"]) == (503, "/problems/ceiling-reached")
     assert (problem["tenant"], problem["held_bytes"], problem["ceiling_bytes"]) == ("busy", held, ceiling)
     assert ceiling - held < problem["need_bytes"] < ceiling
-    assert problem["detail"] == (
-        f"no room in memory: the model needs {problem['need_bytes']} bytes; tenant 'busy' holds {held} and may hold {ceiling}: "
-        "unload another of its models, use a smaller variant, or have the ceiling raised"
-    )
+    assert problem["blockers"] == [{"application": "busy/one", "mb": held / 1e6, "why": "pinned", "until_s": None}]
+    assert f"tenant 'busy' holds {held / 1e6:.1f} MB and may hold {ceiling / 1e6:.1f} MB" in problem["detail"]
+    assert refused.headers["Retry-After"] == "1"
     assert (await _ask(pressed, "busy", "two")).json() == {"error": problem["detail"]}
     other = (await guest.post("/v1/applications/two/predict", json=IMAGE)).json()
     assert other["type"] == "/problems/out-of-memory"
@@ -153,8 +152,8 @@ async def test_what_a_ceiling_can_never_hold_is_refused_at_once(pressed: Stand) 
     """To unload another model would not help, so nobody is told to."""
     assert (await _set(pressed, "busy", memory_ceiling_bytes=1000)).status_code == 200
     refused = await _ask(pressed, "busy", "one")
-    assert refused.status_code == 503
-    assert refused.json()["error"].endswith("may hold 1000: use a smaller variant, or have the ceiling raised")
+    assert refused.status_code == 507
+    assert refused.json()["error"].endswith("may hold 0.001 MB; upload a smaller variant, or have the ceiling raised")
 
 
 async def test_a_lowered_ceiling_holds_at_once(pressed: Stand) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 import gc
-from collections.abc import Iterable
 
 import pytest
 
-from appliance.domain.errors import CeilingReached, DeadlineExceeded, LoadFailed, OutOfMemory
-from appliance.runtime.memory.room import Holding, ResidentBuild, RoomPlan, RoomProblem
+from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory
+from appliance.runtime.memory.room import RoomPlan, RoomProblem
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -39,26 +38,6 @@ async def test_too_large_for_the_budget() -> None:
     assert (caught.value.need_bytes, caught.value.budget_bytes) == (21, 20)
     assert bench.resident() == ["a"]
     bench.assert_quiet()
-
-
-@story
-async def test_a_ceiling_in_the_way_is_named() -> None:
-    """With what the tenant holds beside the newcomer; where the whole budget would not do, that is the reason."""
-
-    def full_for(build_id: str, need_bytes: int, others: Iterable[ResidentBuild]) -> Holding:
-        return Holding("t", sum(b.bytes for b in others), 0, 15)
-
-    bench = MemoryBench({"a": Cost(10), "b": Cost(20), "big": Cost(21)}, 20, wait_ms_max=100, full_for=full_for)
-    held = await bench.pin("a")
-    with pytest.raises(CeilingReached) as caught:
-        await bench.use("b")
-    error = caught.value
-    assert (error.tenant, error.held_bytes, error.ceiling_bytes, error.need_bytes) == ("t", 10, 15, 20)
-    assert type(error.as_seen_by("guest")) is OutOfMemory
-    with pytest.raises(OutOfMemory) as too_large:
-        await bench.use("big")
-    assert type(too_large.value) is OutOfMemory
-    bench.memory.unpin(held)
 
 
 @story

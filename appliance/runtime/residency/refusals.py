@@ -1,0 +1,155 @@
+"""What a request is told that found no room: the least it needs, whether that can ever fit, who holds the rest, and when to come again."""
+
+from collections.abc import Sequence
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory
+from appliance.domain.states import ResidencyState
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.shares import Shares
+
+_BYTES_PER_MB = 10**6
+_SOON_S = 1.0
+"""When to come again where what blocks is over at any moment."""
+
+
+class Refusals:
+    """Looks at memory as it is when a request is refused; that is seldom, so nothing is kept. Event-loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        zoos: Zoos,
+        expectations: Expectations,
+        shares: Shares,
+        memory: MemoryManager,
+        patience_ns: int | None,
+    ) -> None:
+        """`patience_ns`: after so much waiting the windows of others give way; None: they never do."""
+        self._clock = clock
+        self._catalogue = catalogue
+        self._zoos = zoos
+        self._expectations = expectations
+        self._shares = shares
+        self._memory = memory
+        self._patience_ns = patience_ns
+
+    def of(self, refused: Sequence[Servable], tenant: str) -> OutOfMemory:
+        """The error for a request of `tenant` that any of these variants would have answered; at least one."""
+        least = min(refused, key=lambda s: (s.need_bytes, s.variant.name))
+        others = [b for b in self._memory.residents() if b.build_id != least.build_id]
+        full = self._shares.full(least.build_id, least.resident_bytes, others)
+        ceiling = None if full is None else full.ceiling_bytes
+        can_fit = least.need_bytes <= self._shares.budget_bytes
+        if can_fit and full is not None and ceiling is not None:
+            own = [b for b in others if self._zoos.tenant_of(b.build_id) == full.tenant]
+            missing = full.held_bytes + least.resident_bytes - ceiling
+            return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
+        blockers: list[Blocker] = []
+        missing = 0
+        free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
+        if can_fit:
+            blockers, missing = self._blockers(least, others, least.need_bytes - free, tenant)
+        return OutOfMemory(
+            build_id=least.build_id,
+            need_bytes=least.need_bytes,
+            budget_bytes=self._shares.budget_bytes,
+            variant=least.variant.name,
+            free_bytes=free,
+            can_fit=can_fit,
+            blockers=blockers,
+            retry_after_s=_again_s(blockers, missing) if can_fit else None,
+        )
+
+    def _ceiling(
+        self, least: Servable, own: list[ResidentBuild], missing: int, full: Holding, ceiling: int, tenant: str
+    ) -> CeilingReached:
+        """Only the models of the tenant itself are in the way."""
+        can_fit = least.resident_bytes <= ceiling
+        blockers, missing = self._blockers(least, own, missing, tenant) if can_fit else ([], missing)
+        return CeilingReached(
+            build_id=least.build_id,
+            need_bytes=least.need_bytes,
+            budget_bytes=self._shares.budget_bytes,
+            variant=least.variant.name,
+            free_bytes=max(0, ceiling - full.held_bytes),
+            can_fit=can_fit,
+            blockers=blockers,
+            retry_after_s=_again_s(blockers, missing) if can_fit else None,
+            tenant=full.tenant,
+            held_bytes=full.held_bytes,
+            ceiling_bytes=ceiling,
+        )
+
+    def _blockers(
+        self, least: Servable, others: list[ResidentBuild], missing: int, tenant: str
+    ) -> tuple[list[Blocker], int]:
+        """Who cannot be made to leave, the largest first, and what is missing beside what those free who can.
+
+        Where they would have been enough, the policy has kept them, and they are named too.
+        """
+        guaranteed = self._shares.guaranteed(least.build_id, others)
+        held = [(build, self._why(build, guaranteed)) for build in others]
+        may_leave = sum(build.bytes for build, why in held if why is None)
+        found: list[Blocker] = []
+        for build, why in held:
+            if why is None and may_leave < missing:
+                continue
+            reason, until_s = why or ("kept by the policy", None)
+            name = self._name(build.build_id, tenant)
+            found.append(Blocker(application=name, mb=build.bytes / _BYTES_PER_MB, why=reason, until_s=until_s))
+        taken = self._shares.budget_bytes - self._memory.budget_bytes
+        if taken > 0:
+            found.append(Blocker(application=None, mb=taken / _BYTES_PER_MB, why="other programs", until_s=None))
+        found.sort(key=lambda b: (-b["mb"], b["application"] or "", b["why"]))
+        return found, missing - may_leave if may_leave < missing else missing
+
+    def _why(self, build: ResidentBuild, guaranteed: set[str]) -> tuple[str, float | None] | None:
+        """Why a build stays, and how many seconds more; None: it may leave."""
+        record = self._memory.residency(build.build_id)
+        zoo = self._zoos.of_build(build.build_id)
+        if record is not None and record.state is ResidencyState.LOADING:
+            option = None if zoo is None else zoo.option(build.build_id)
+            return "loading", None if option is None else option.load_ns / NS_PER_S
+        if build.pinned:
+            return "pinned", None
+        if build.build_id in guaranteed:
+            return "guaranteed", None
+        window_ns = None if zoo is None else self._expectations.of(zoo.name).window_ns
+        if window_ns is None:
+            return None
+        left_ns = max(0, window_ns + self._expectations.delta_ns - self._clock.now_ns())
+        if self._patience_ns is not None:
+            left_ns = min(left_ns, self._patience_ns)
+        return "in its window", left_ns / NS_PER_S
+
+    def _name(self, build_id: str, tenant: str) -> str | None:
+        """The caller's own application that the build serves."""
+        return next((a for a in self._catalogue.users_of(build_id) if a.startswith(f"{tenant}/")), None)
+
+
+def _again_s(blockers: Sequence[Blocker], missing: int) -> float | None:
+    """When enough of what blocks is over: the first ends that free what is missing. None where that cannot be known."""
+    left_mb, again_s = missing / _BYTES_PER_MB, _SOON_S
+    for blocker in sorted(blockers, key=_end_s):
+        end_s = _end_s(blocker)
+        if left_mb <= 0 or end_s == _NEVER_S:
+            break
+        left_mb, again_s = left_mb - blocker["mb"], max(again_s, end_s)
+    return again_s if left_mb <= 0 else None
+
+
+_NEVER_S = float("inf")
+
+
+def _end_s(blocker: Blocker) -> float:
+    """Its end; one that is in use is so for a run, which is over at any moment."""
+    if blocker["until_s"] is not None:
+        return blocker["until_s"]
+    return _SOON_S if blocker["why"] in ("pinned", "loading") else _NEVER_S
