@@ -205,7 +205,7 @@ def test_disk_and_api_have_shares(state_dir: Path, box: tuple[Catalogue, Connect
     database = sqlite3.connect(f"file:{next(state_dir.glob('*.db'))}?mode=ro", uri=True)
     rows = database.execute(
         "SELECT json_extract(accuracy, '$.value'), accuracy FROM variant"
-        " WHERE model_id = 'default/face_recognition' ORDER BY ordinal"
+        " WHERE model_id = 'default/face_recognition' ORDER BY 1 DESC"
     ).fetchall()
     least = database.execute("SELECT accuracy_min FROM application WHERE name = 'face_recognition'").fetchall()
     database.close()

@@ -35,6 +35,7 @@ FACTS = {
     "held_bytes": 1,
     "ceiling_bytes": 6,
     "variant": "int8",
+    "rule": "a rule",
     "p99_ms": 5.0,
     "latency_slo_ms": 3.0,
     "free_bytes": 8,
