@@ -103,7 +103,7 @@ class ImportSettings(Section):
     file_bytes_max: int = Field(16 * GIB, ge=MIB)
     """Largest file a child may write."""
     accuracy_floor: float = Field(0.5, ge=0, le=1)
-    """A made variant whose accuracy (or fidelity) is below this is shelved."""
+    """A made variant whose accuracy (or fidelity) is below this is excluded."""
     ladder_max: int = Field(3, ge=1, le=8)
     """Input sizes made of a model with free height and width."""
     nice: int = Field(10, ge=0, le=19)

@@ -91,7 +91,7 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
 
 
 def _explain(model: "ModelShape") -> None:
-    """Why a variant is shelved, failed or not shelved, and whether accuracy was measured on enough samples."""
+    """Why a variant is excluded, failed or not excluded, and whether accuracy was measured on enough samples."""
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
@@ -101,4 +101,4 @@ def _explain(model: "ModelShape") -> None:
     fewest = min((a.samples for v in model.variants if (a := v.accuracy) and a.samples), default=SAMPLES_MIN)
     if fewest < SAMPLES_MIN:
         few = screen.count(fewest, "sample")
-        print(f"  {few} cannot tell variants apart: with fewer than {SAMPLES_MIN} none is shelved for a smaller one")
+        print(f"  {few} cannot tell variants apart: with fewer than {SAMPLES_MIN} none is excluded for a smaller one")

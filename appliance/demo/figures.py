@@ -32,7 +32,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Figures:
+class DeviceFigures:
     """One application of one tenant."""
 
     tenant: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from appliance.clock import Clock, SystemClock, pause_s
 from appliance.demo import board
 from appliance.demo.downloads import fetched_or_smaller
-from appliance.demo.figures import Figures
+from appliance.demo.figures import DeviceFigures
 from appliance.demo.fleet import DeviceOrder, Fleet, fleet
 from appliance.demo.server import RunningServer, running_server
 from appliance.demo.tenancy import Tenancy
@@ -77,7 +77,7 @@ def _set_up(zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet,
     screen.say(uploaded + (f", {known} known from before." if known else "."))
     for model in zoo.models:
         devices.start(_order(model, server, tenancy.device_key(model.tenant, model.name)))
-    figures = [Figures(model.tenant, model.name, model.task) for model in zoo.models]
+    figures = [DeviceFigures(model.tenant, model.name, model.task) for model in zoo.models]
     return Watch(clock, server, tenancy, figures)
 
 

@@ -7,7 +7,7 @@ import httpx
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.demo.board import Picture, Recognised, Row
-from appliance.demo.figures import Figures, Seen, percentile
+from appliance.demo.figures import DeviceFigures, Seen, percentile
 from appliance.demo.fleet import Report
 from appliance.demo.server import RunningServer
 from appliance.demo.tenancy import Tenancy
@@ -37,7 +37,7 @@ class BoxState:
 class Watch:
     """Keeps the figures of all applications; asks the box for the rest once a second."""
 
-    def __init__(self, clock: Clock, server: RunningServer, tenancy: Tenancy, figures: Sequence[Figures]) -> None:
+    def __init__(self, clock: Clock, server: RunningServer, tenancy: Tenancy, figures: Sequence[DeviceFigures]) -> None:
         self._clock = clock
         self._server = server
         self._tenancy = tenancy
@@ -85,7 +85,7 @@ class Watch:
         known = [job for (owner, _), job in self._box.jobs.items() if owner == tenant]
         return not known or any(job.state not in ENDED for job in known)
 
-    def unanswered(self) -> list[Figures]:
+    def unanswered(self) -> list[DeviceFigures]:
         """Applications that have not answered yet."""
         return [figures for figures in self.figures if figures.ok == 0]
 
@@ -93,7 +93,7 @@ class Watch:
         """Whether every application answers with a variant whose accuracy is known, or never will."""
         return all(self._is_settled(figures) for figures in self.figures)
 
-    def _is_settled(self, figures: Figures) -> bool:
+    def _is_settled(self, figures: DeviceFigures) -> bool:
         if figures.accuracy is not None:
             return True
         job = self._box.jobs.get((figures.tenant, figures.name))
@@ -113,7 +113,7 @@ class Watch:
             key_file=key_file,
         )
 
-    def _row(self, figures: Figures) -> Row:
+    def _row(self, figures: DeviceFigures) -> Row:
         name = (figures.tenant, figures.name)
         now_ns = self._clock.now_ns()
         latencies = [seen.latency_ms for seen in figures.window(now_ns)]
@@ -140,12 +140,12 @@ class Watch:
             return None
         return sum(b.bytes for b in self._box.memory.builds if application_id in b.applications)
 
-    def _trouble(self, figures: Figures) -> str:
+    def _trouble(self, figures: DeviceFigures) -> str:
         if figures.failures and not figures.ok:
             return figures.failures.most_common(1)[0][0]
         return self._import_trouble(figures) if not figures.ok else ""
 
-    def _import_trouble(self, figures: Figures) -> str:
+    def _import_trouble(self, figures: DeviceFigures) -> str:
         job = self._box.jobs.get((figures.tenant, figures.name))
         if job is None or job.state not in (JobState.FAILED, JobState.CANCELLED):
             return ""

@@ -168,7 +168,7 @@ class Variant:
     accuracy: Accuracy | None = None
     profile: Profile | None = None
     reason: str = ""
-    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good."""
+    """Why it is excluded or failed; of one that is ready, why it was not excluded although another seems as good."""
     batch_max: int = 1
     number: int = 0
     """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""
@@ -176,7 +176,7 @@ class Variant:
     @property
     def servable(self) -> bool:
         """Whether requests may run on it."""
-        return self.state in (VariantState.READY, VariantState.SHELVED)
+        return self.state in (VariantState.READY, VariantState.EXCLUDED)
 
     @property
     def accuracy_points(self) -> float:

@@ -51,7 +51,7 @@ class VariantState(StrEnum):
     """Being converted, measured or profiled; not servable."""
     READY = "ready"
     """Servable, worth choosing."""
-    SHELVED = "shelved"
+    EXCLUDED = "excluded"
     """Servable when named, but of no use by itself; `reason` says why."""
     FAILED = "failed"
     """Could not be made; `reason` says why."""
@@ -94,9 +94,9 @@ RESIDENCY_MOVES: Mapping[ResidencyState, frozenset[ResidencyState]] = {
     B.FAILED: frozenset({B.LOADING, B.ABSENT}),
 }
 VARIANT_MOVES: Mapping[VariantState, frozenset[VariantState]] = {
-    V.MAKING: frozenset({V.READY, V.SHELVED, V.FAILED}),
-    V.READY: frozenset({V.SHELVED, V.FAILED}),
-    V.SHELVED: frozenset({V.READY, V.FAILED}),
+    V.MAKING: frozenset({V.READY, V.EXCLUDED, V.FAILED}),
+    V.READY: frozenset({V.EXCLUDED, V.FAILED}),
+    V.EXCLUDED: frozenset({V.READY, V.FAILED}),
     V.FAILED: frozenset({V.MAKING}),
 }
 JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {

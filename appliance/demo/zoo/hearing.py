@@ -15,7 +15,7 @@ from appliance.demo.zoo.inputs import (
     write_texts,
     write_truth,
 )
-from appliance.demo.zoo.recipes import Kitchen
+from appliance.demo.zoo.recipes import RecipeContext
 
 RATE_HZ = 16_000
 PIECE_SAMPLES = 8_192
@@ -24,17 +24,17 @@ READING = "sense_and_sensibility_01_austen_64kb-0{}.wav"
 DIALOGUE_BEGINS_S = 7
 
 
-def silero(kitchen: Kitchen) -> None:
+def silero(kitchen: RecipeContext) -> None:
     """Silero voice activity, current."""
     _voice_activity(kitchen, "silero")
 
 
-def silero_small(kitchen: Kitchen) -> None:
+def silero_small(kitchen: RecipeContext) -> None:
     """Silero voice activity from an earlier, smaller package."""
     _voice_activity(kitchen, "silero5")
 
 
-def _voice_activity(kitchen: Kitchen, key: str) -> None:
+def _voice_activity(kitchen: RecipeContext, key: str) -> None:
     shutil.copyfile(kitchen.file(key, "silero_vad.onnx"), kitchen.model)
     state = [{"input": "state", "output": "stateN", "shape": [2, 1, 128], "datatype": "FP32"}]
     params = {"sample_rate_hz": RATE_HZ, "chunk_samples": 512, "context_samples": 64}
@@ -53,7 +53,7 @@ LABELLED_FROM_S = 6.5
 """The dialogue is labelled from its first turn at 6.69 s on."""
 
 
-def pitch(kitchen: Kitchen) -> None:
+def pitch(kitchen: RecipeContext) -> None:
     """SwiftF0: the pitch of a voice every 16 ms, as plain tensors."""
     shutil.copyfile(kitchen.file("swift", "model.onnx"), kitchen.model)
     kitchen.metadata("tensor", constants={"fmin": 60, "fmax": 500})
@@ -62,7 +62,7 @@ def pitch(kitchen: Kitchen) -> None:
     write_arrays(kitchen.calibration, rows[:16])
 
 
-def notes(kitchen: Kitchen) -> None:
+def notes(kitchen: RecipeContext) -> None:
     """Basic Pitch: a piano roll of two seconds of sound."""
     shutil.copyfile(kitchen.file("pitch", "nmp.onnx"), kitchen.model)
     kitchen.metadata("tensor")
@@ -71,7 +71,7 @@ def notes(kitchen: Kitchen) -> None:
     write_arrays(kitchen.calibration, rows[:8])
 
 
-def _voice(kitchen: Kitchen, seconds: int) -> list[npt.NDArray[np.float32]]:
+def _voice(kitchen: RecipeContext, seconds: int) -> list[npt.NDArray[np.float32]]:
     """Speech in -1..1 at 16 kHz, in pieces."""
     if "speech" in kitchen.has:
         readings = [kitchen.file("speech", READING.format(number)) for number in (870, 880, 890, 920, 930)]
@@ -88,7 +88,7 @@ def _at_22050(piece: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return heard.reshape(1, -1, 1)
 
 
-def minilm(kitchen: Kitchen) -> None:
+def minilm(kitchen: RecipeContext) -> None:
     """all-MiniLM-L6-v2: sentences that mean the same lie near one another."""
     shutil.copyfile(kitchen.file("minilm", "model.onnx"), kitchen.model)
     shutil.copyfile(kitchen.file("tokenizer", "tokenizer.json"), kitchen.folder / "tokenizer.json")

@@ -29,7 +29,7 @@ class Downloads(Protocol):
         ...
 
 
-class Shelf:
+class PackageCache:
     """The carriers of one cache, which must be locked."""
 
     def __init__(

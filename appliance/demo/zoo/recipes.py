@@ -14,14 +14,14 @@ from typing import Any
 
 from appliance.demo.zoo.carriers import Carrier
 from appliance.demo.zoo.errors import CacheUnusable, ZooError
-from appliance.demo.zoo.package_cache import Shelf
+from appliance.demo.zoo.package_cache import PackageCache
 
 
 @dataclass(frozen=True, slots=True)
-class Kitchen:
-    """Where a recipe works: `shelf` for carriers, `folder` to fill, `has` = keys of the carriers it may use."""
+class RecipeContext:
+    """Where a recipe works: `packages` for carriers, `folder` to fill, `has` = keys of the carriers it may use."""
 
-    shelf: Shelf
+    packages: PackageCache
     folder: Path
     has: frozenset[str]
 
@@ -43,7 +43,7 @@ class Kitchen:
 
     def file(self, key: str, name: str) -> Path:
         """A file of a carrier. Raises `ZooError`."""
-        return self.shelf.file(key, name)
+        return self.packages.file(key, name)
 
     def metadata(self, task: str, **entries: Any) -> None:
         """Write metadata.json: the fields of `TaskSpec`, with the task's name."""
@@ -63,7 +63,7 @@ class Recipe:
     """Keys of those that it cannot do without."""
     media: tuple[tuple[str, ...], ...]
     """Sets of carriers for calibration, evaluation and inputs, best first."""
-    build: Callable[[Kitchen], None]
+    build: Callable[[RecipeContext], None]
     rate_rps: float
     """Requests a second that the demo's devices send."""
     show: str
@@ -76,34 +76,34 @@ class Recipe:
         return f"{self.tenant}-{self.name}"
 
 
-def made(recipe: Recipe, shelf: Shelf) -> tuple[Path, list[str]]:
+def made(recipe: Recipe, packages: PackageCache) -> tuple[Path, list[str]]:
     """The finished folder of `recipe`, from the cache or made now, and what was to be said about it.
 
     Raises `ZooError` when a carrier that it needs, or every set of inputs, cannot be had.
     """
     for key in recipe.carriers:
-        shelf.folder(key)
-    has, said = _media_at_hand(recipe, shelf)
-    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has, shelf.carriers)}")
-    found = shelf.cache.finished(*parts)
+        packages.folder(key)
+    has, said = _media_at_hand(recipe, packages)
+    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has, packages.carriers)}")
+    found = packages.cache.finished(*parts)
     if found is None:
-        shelf.progress(f"making {recipe.name}", 0, None)
+        packages.progress(f"making {recipe.name}", 0, None)
         try:
-            with shelf.cache.staging() as staging:
+            with packages.cache.staging() as staging:
                 (staging / "made").mkdir()
-                recipe.build(Kitchen(shelf, staging / "made", has))
-                found = shelf.cache.keep(staging / "made", *parts)
+                recipe.build(RecipeContext(packages, staging / "made", has))
+                found = packages.cache.keep(staging / "made", *parts)
         except OSError as error:
             raise CacheUnusable(carrier=recipe.name, reason=str(error)) from error
     return found, said
 
 
-def _media_at_hand(recipe: Recipe, shelf: Shelf) -> tuple[frozenset[str], list[str]]:
+def _media_at_hand(recipe: Recipe, packages: PackageCache) -> tuple[frozenset[str], list[str]]:
     said: list[str] = []
     for rank, choice in enumerate(recipe.media):
         try:
             for key in choice:
-                shelf.folder(key)
+                packages.folder(key)
         except ZooError as error:
             if rank + 1 == len(recipe.media):
                 raise

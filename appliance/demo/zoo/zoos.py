@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from appliance.demo.zoo import hearing, pictures, reading
-from appliance.demo.zoo.recipes import Kitchen, Recipe
+from appliance.demo.zoo.recipes import Recipe, RecipeContext
 
 ZooName = Literal["demo", "small", "ci"]
 
 
-def _digits(kitchen: Kitchen) -> None:
+def _digits(kitchen: RecipeContext) -> None:
     import shutil
 
     from appliance.demo.zoo.toys import digits

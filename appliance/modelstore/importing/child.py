@@ -1,4 +1,4 @@
-"""Runs one stage of an import in a child process with limits, and turns whatever happens to it into a result or a typed error.
+"""Runs one stage of an import in a child process with limits, and slots whatever happens to it into a result or a typed error.
 
 The service process never imports onnx and never parses an uploaded file: it starts `python -m appliance.modelstore.stages.program`, hands it an
 order and reads JSON lines. The child has its own process group, a scrubbed environment and a private scratch folder, and dies with us.

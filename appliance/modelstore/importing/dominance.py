@@ -1,10 +1,10 @@
 """Which variants are worth choosing. Pure; called by the importer once a variant has been measured, and again when another one has.
 
-A variant is shelved, with the reason, when it is below the floor, or when another one is more accurate and this one
+A variant is excluded, with the reason, when it is below the floor, or when another one is more accurate and this one
 is neither smaller in memory nor faster. More accurate is what is so for sure: by more than the samples leave open at
 95 % (`confidence`), and with `SAMPLES_MIN` of them at least. Where it only looks so the variant stays, and its reason
 says that. The original needs no samples where accuracy is likeness to the original. It and the tenant's own variants
-are never shelved.
+are never excluded.
 """
 
 from collections.abc import Sequence
@@ -20,43 +20,43 @@ NOTICEABLE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The state a variant should have, and why; of a ready one, why it was not shelved although that seemed right."""
+class Judgement:
+    """The state a variant should have, and why; of a ready one, why it was not excluded although that seemed right."""
 
     state: VariantState
     reason: str = ""
 
 
-def verdicts(variants: Sequence[Variant], floor: float) -> dict[str, Verdict]:
-    """Verdict by variant id for those of `variants` that are READY or SHELVED and have been measured.
+def dominance(variants: Sequence[Variant], floor: float) -> dict[str, Judgement]:
+    """Judgement by variant id for those of `variants` that are READY or EXCLUDED and have been measured.
 
     `floor` is a share of the original's accuracy in 0..1. Of equally good variants the smaller stays, then the first by name.
     O(n²) for n variants of one model.
     """
     original = next((variant for variant in variants if _is_original(variant)), None)
     judged = [variant for variant in variants if variant.servable and variant.accuracy is not None]
-    found: dict[str, Verdict] = {}
+    found: dict[str, Judgement] = {}
     kept: list[Variant] = []
     for variant in sorted(judged, key=_preference):
-        found[variant.id] = _verdict(variant, original, kept, floor)
+        found[variant.id] = _judgement(variant, original, kept, floor)
         if found[variant.id].state is VariantState.READY:
             kept.append(variant)
     return found
 
 
-def _verdict(variant: Variant, original: Variant | None, kept: Sequence[Variant], floor: float) -> Verdict:
+def _judgement(variant: Variant, original: Variant | None, kept: Sequence[Variant], floor: float) -> Judgement:
     if _is_exempt(variant):
-        return Verdict(VariantState.READY)
+        return Judgement(VariantState.READY)
     if below := _below(variant, original, floor):
-        return Verdict(VariantState.SHELVED, below)
+        return Judgement(VariantState.EXCLUDED, below)
     doubt = ""
     for other in kept:
         if _comparable(variant, other) and not _is_cheaper(variant, other):
             in_doubt = _doubt(variant, other)
             if not in_doubt:
-                return Verdict(VariantState.SHELVED, _dominated(variant, other))
+                return Judgement(VariantState.EXCLUDED, _dominated(variant, other))
             doubt = doubt or in_doubt
-    return Verdict(VariantState.READY, doubt)
+    return Judgement(VariantState.READY, doubt)
 
 
 def _is_original(variant: Variant) -> bool:

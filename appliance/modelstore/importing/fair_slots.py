@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 _Line = deque[asyncio.Future[None]]
 
 
-class Turns:
-    """At most `count` turns at once."""
+class FairSlots:
+    """At most `count` slots at once."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -38,7 +38,7 @@ class Turns:
         self.grant()
 
     def grant(self) -> None:
-        """Hand out free turns."""
+        """Hand out free slots."""
         while self._free and (future := self._next()) is not None:
             self._free -= 1
             future.set_result(None)
@@ -69,26 +69,26 @@ class Turns:
 class Turn:
     """A job's right to work, which it may hand on for a while."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, slots: FairSlots) -> None:
+        self._slots = slots
         self._is_held = False
 
     async def give_way(self) -> None:
         """Let all others have their turn who wait for it; returns when it is ours again."""
-        if self._turns.somebody_waits:
+        if self._slots.somebody_waits:
             self.end()
-            await self.take(self._turns.continuing)
+            await self.take(self._slots.continuing)
 
     async def take(self, line: _Line) -> None:
         """Stand in line for the turn."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.append(future)
-        self._turns.grant()
+        self._slots.grant()
         try:
             await future
         except asyncio.CancelledError:
             if not future.cancelled():  # it was granted at this very moment
-                self._turns.release()
+                self._slots.release()
             raise
         self._is_held = True
 
@@ -96,7 +96,7 @@ class Turn:
         """Hand the turn back; once."""
         if self._is_held:
             self._is_held = False
-            self._turns.release()
+            self._slots.release()
 
 
 def _first(line: _Line) -> asyncio.Future[None] | None:

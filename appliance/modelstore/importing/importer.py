@@ -18,7 +18,7 @@ from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
-from appliance.modelstore.importing.fair_slots import Turn, Turns
+from appliance.modelstore.importing.fair_slots import FairSlots, Turn
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.profiling import profiled
 from appliance.modelstore.importing.progress import Progress
@@ -52,7 +52,7 @@ class Importer:
         self._events = events
         self._tools = Tools(store, builds, measure, processors, options)
         self._scratch = store.state_dir / "scratch"
-        self._turns = Turns(options.jobs_parallel_max)
+        self._slots = FairSlots(options.jobs_parallel_max)
         self._accepted: asyncio.Queue[str] = asyncio.Queue()
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
         """Jobs that wait or run."""
@@ -127,7 +127,7 @@ class Importer:
         progress = Progress(self._store, self._events, job)
         source = self._scratch / id / UPLOAD
         try:
-            async with self._turns.turn(request.tenant) as turn:
+            async with self._slots.turn(request.tenant) as turn:
                 message, error = await self._run(request, source, progress, turn)
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)

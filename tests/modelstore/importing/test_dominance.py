@@ -1,4 +1,4 @@
-"""Which variants are shelved, and in which words."""
+"""Which variants are excluded, and in which words."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Accuracy, Latency, Precision, Profile, SampleScore, Variant
 from appliance.domain.states import VariantState
-from appliance.modelstore.importing.dominance import verdicts
+from appliance.modelstore.importing.dominance import dominance
 
-READY, SHELVED = VariantState.READY, VariantState.SHELVED
+READY, EXCLUDED = VariantState.READY, VariantState.EXCLUDED
 
 
 def variant(
@@ -29,7 +29,7 @@ def variant(
 
 
 def states(*variants: Variant, floor: float = 0.5) -> dict[str, str]:
-    return {id.split(":")[1]: verdict.reason or "ready" for id, verdict in verdicts(variants, floor).items()}
+    return {id.split(":")[1]: judgement.reason or "ready" for id, judgement in dominance(variants, floor).items()}
 
 
 def test_below_the_floor_is_shelved_with_the_figures() -> None:
@@ -66,7 +66,7 @@ def test_rungs_are_judged_against_each_other() -> None:
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    """No accuracy, no profile, other metrics, failures: nothing is shelved on a guess; the original and own variants never are."""
+    """No accuracy, no profile, other metrics, failures: nothing is excluded on a guess; the original and own variants never are."""
     original = variant("fp32", 1.0)
     assert "int8" not in states(original, variant("int8", None))
     assert states(original, replace(variant("fp16", 1.0), profile=None))["fp16"] == "ready"
@@ -75,10 +75,10 @@ def test_what_is_not_known_is_not_judged() -> None:
     assert states(variant("fp32", 0.01), variant("own", 0.01)) == {"fp32": "ready", "own": "ready"}
 
 
-def test_a_verdict_can_be_lifted() -> None:
-    """A shelved variant comes back when what pushed it out is gone."""
-    shelved = replace(variant("fp32-64x64", 0.8, 9, 5), state=SHELVED, reason="no use")
-    assert states(variant("fp32", 1.0), shelved)["fp32-64x64"] == "ready"
+def test_a_judgement_can_be_lifted() -> None:
+    """A excluded variant comes back when what pushed it out is gone."""
+    excluded = replace(variant("fp32-64x64", 0.8, 9, 5), state=EXCLUDED, reason="no use")
+    assert states(variant("fp32", 1.0), excluded)["fp32-64x64"] == "ready"
 
 
 def graded(name: str, hits: str, mib: float, sample_set: str = "s") -> Variant:
@@ -119,16 +119,16 @@ def test_six_samples_shelve_nothing_but_for_the_original() -> None:
     fp32, small, large = graded("fp32", "1" * 6, 20), graded("int8", "1" * 6, 4), graded("fp32-64x64", "111000", 10)
     words = states(fp32, small, large)["fp32-64x64"]
     assert "6 samples, of 30 that it takes, do not show that" in words
-    assert verdicts([fp32, small, large], 0.5)[large.id].state is READY
+    assert dominance([fp32, small, large], 0.5)[large.id].state is READY
     like = [variant("fp32", 1.0, samples=6), variant("fp16", 0.9, samples=6), variant("int8", 0.95, 4, 4, samples=6)]
     assert states(*like)["fp16"].startswith("fp16: no more accurate than fp32")  # likeness to itself needs no proof
 
 
 def test_thirty_samples_are_enough() -> None:
     """29 are not, whatever they show."""
-    for count, state in ((29, READY), (30, SHELVED)):
+    for count, state in ((29, READY), (30, EXCLUDED)):
         worse = graded("fp32-64x64", ("10" * count)[:count], 10)
-        found = verdicts([graded("int8", "1" * count, 4), worse], 0.1)
+        found = dominance([graded("int8", "1" * count, 4), worse], 0.1)
         assert found[worse.id].state is state
 
 
@@ -138,19 +138,19 @@ FIGURES = st.tuples(
 
 
 @given(st.lists(FIGURES, min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_verdicts_do_not_depend_on_the_order_and_keep_the_best(
+def test_judgements_do_not_depend_on_the_order_and_keep_the_best(
     figures: list[tuple[float, float, float]], random: object
 ) -> None:
-    """Equal input in any order gives equal verdicts; whatever is shelved for cost has a ready one that beats it."""
+    """Equal input in any order gives equal judgements; whatever is excluded for cost has a ready one that beats it."""
     variants = [variant("fp32", 1.0)] + [variant(f"int8-{n}", *row) for n, row in enumerate(figures)]
-    found = verdicts(variants, 0.5)
+    found = dominance(variants, 0.5)
     shuffled = list(variants)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert verdicts(shuffled, 0.5) == found
+    assert dominance(shuffled, 0.5) == found
     ready = [one for one in variants if found[one.id].state is READY]
     assert variants[0] in ready
     for one in variants:
-        if found[one.id].state is SHELVED and "floor" not in found[one.id].reason:
+        if found[one.id].state is EXCLUDED and "floor" not in found[one.id].reason:
             assert any(
                 other.accuracy.points >= one.accuracy.points for other in ready if other.accuracy and one.accuracy
             )

@@ -64,7 +64,10 @@ def test_migrations_lead_to_the_tables(tmp_path: Path) -> None:
 
 
 def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
-    """A database of revision 0002 opens, and its variants have numbers in the order of making, from 1 in every model."""
+    """A database of revision 0002 opens, and its variants have numbers in the order of making, from 1 in every model.
+
+    What was shelved is excluded.
+    """
     database = tmp_path / "old.db"
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
     with engine.begin() as connection:
@@ -76,10 +79,11 @@ def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
                 f" VALUES ('{model}', 'default', '{model[-1]}', '{{}}', 0, '2026-01-01T00:00:00+00:00')"
             )
             for ordinal, name in enumerate(names):
+                state = "shelved" if name == "fp16" else "ready"
                 connection.exec_driver_sql(
                     "INSERT INTO variant"
                     " (id, model_id, name, ordinal, precision, size_bytes, inputs, outputs, state, reason, batch_max)"
-                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', 'ready', '', 1)"
+                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', '{'shelved' if name == 'fp16' else 'ready'}', '', 1)"
                 )
     engine.dispose()
     migrations.migrate(database)
@@ -88,6 +92,8 @@ def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
     for table in ("variant", "variant_number"):
         found = opened.execute(f"SELECT model_id, name, number FROM {table} ORDER BY model_id, name").fetchall()
         assert found == given
+    states = opened.execute("SELECT name, state FROM variant WHERE model_id = 'default/a' ORDER BY name").fetchall()
+    assert states == [("fp16", "excluded"), ("fp32", "ready"), ("own", "ready")]
     assert opened.execute("SELECT DISTINCT tenant FROM variant_number").fetchall() == [("default",)]
     opened.close()
 

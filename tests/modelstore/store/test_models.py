@@ -111,14 +111,14 @@ def test_numbers_go_with_the_tenant(tmp_path: Path) -> None:
 
 
 def test_states_follow_the_table(tmp_path: Path) -> None:
-    """Shelved and back is legal; from failed to ready is our own mistake."""
+    """Excluded and back is legal; from failed to ready is our own mistake."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
             await stored_model(store, tmp_path)
             id = "default/m:fp32"
-            assert (await store.models.set_variant_state(id, VariantState.SHELVED, "no use")).reason == "no use"
+            assert (await store.models.set_variant_state(id, VariantState.EXCLUDED, "no use")).reason == "no use"
             assert (await store.models.set_variant_state(id, VariantState.READY)).reason == ""
             await store.models.set_variant_state(id, VariantState.FAILED, "broken")
             with pytest.raises(AssertionError, match="illegal move"):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 FACTS = {"problem": problem(), "plan": plan(), "policy": "iws-bfe"}
 
 
-class Shelf:
+class FakeStore:
     """Port `DecisionStore`: keeps batches; fails while `is_full`; waits while `gate` is shut."""
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ async def until(log: DecisionLog, written: int) -> None:
 
 async def test_decisions_come_in_batches_and_in_order() -> None:
     """More than a batch at once: nothing is lost, order and times stay."""
-    clock, shelf = HandClock(), Shelf()
+    clock, store = HandClock(), FakeStore()
     log = DecisionLog(clock, queue_max=1000, rows_max=1000)
     start = clock.wall_now()
     for _ in range(BATCH_MAX + 5):
         log.record("residency", FACTS)
         clock.pass_s(1)
-    writing = asyncio.create_task(log.run(shelf))
+    writing = asyncio.create_task(log.run(store))
     await until(log, BATCH_MAX + 5)
     writing.cancel()
-    assert [len(batch) for batch in shelf.batches] == [BATCH_MAX, 5]
-    times = [record.at for batch in shelf.batches for record in batch]
+    assert [len(batch) for batch in store.batches] == [BATCH_MAX, 5]
+    times = [record.at for batch in store.batches for record in batch]
     assert [round((at - start).total_seconds(), 3) for at in times] == list(range(BATCH_MAX + 5))
 
 
@@ -64,24 +64,24 @@ async def test_other_kinds_stay_in_the_ring() -> None:
 
 async def test_full_queue_drops_and_counts() -> None:
     """The newest are dropped from what is stored; the ring has them."""
-    shelf = Shelf()
+    store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
     for _ in range(5):
         log.record("residency", FACTS)
     assert (log.waiting, log.dropped, len(log.recent())) == (3, 2, 5)
-    await log.close(shelf)
+    await log.close(store)
     assert (log.written, log.waiting) == (3, 0)
 
 
 async def test_failed_write_is_counted_and_the_next_one_works() -> None:
     """A full disk costs the batch, not the writer."""
-    shelf = Shelf()
-    shelf.is_full = True
+    store = FakeStore()
+    store.is_full = True
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
-    writing = asyncio.create_task(log.run(shelf))
+    writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
     await until(log, 1)
-    shelf.is_full = False
+    store.is_full = False
     log.record("residency", FACTS)
     await until(log, 2)
     writing.cancel()
@@ -90,37 +90,37 @@ async def test_failed_write_is_counted_and_the_next_one_works() -> None:
 
 async def test_malformed_facts_do_not_stop_the_writer() -> None:
     """Our own mistake in one batch is counted as lost."""
-    shelf = Shelf()
+    store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     log.record("residency", {})
-    await log.close(shelf)
+    await log.close(store)
     assert (log.written, log.dropped) == (0, 1)
 
 
 async def test_close_finishes_what_was_under_way() -> None:
     """A writer cancelled in the middle of a batch: the batch is stored once, and what came after it too."""
-    shelf = Shelf()
-    shelf.gate.clear()
+    store = FakeStore()
+    store.gate.clear()
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
-    writing = asyncio.create_task(log.run(shelf))
+    writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
     async with asyncio.timeout(10):
         while log._writing is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)  # noqa: TID251 - turns of the loop, no time
     log.record("residency", FACTS)
     writing.cancel()
-    closing = asyncio.create_task(log.close(shelf))
-    shelf.gate.set()
+    closing = asyncio.create_task(log.close(store))
+    store.gate.set()
     await closing
-    assert [len(batch) for batch in shelf.batches] == [1, 1]
+    assert [len(batch) for batch in store.batches] == [1, 1]
 
 
 async def test_times_are_civil_ones() -> None:
     """On the real clock a record carries the time of its making in UTC."""
-    shelf, clock = Shelf(), SystemClock()
+    store, clock = FakeStore(), SystemClock()
     log = DecisionLog(clock, queue_max=10, rows_max=1000)
     before = clock.wall_now()
     log.record("residency", FACTS)
-    await log.close(shelf)
+    await log.close(store)
     slack = datetime.timedelta(milliseconds=50)
-    assert before - slack <= shelf.batches[0][0].at <= clock.wall_now() + slack
+    assert before - slack <= store.batches[0][0].at <= clock.wall_now() + slack
