@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import types
+import typing
 from typing import Any
 
 import pytest
@@ -13,13 +15,21 @@ CLASSES: list[type[ApplianceError]] = sorted(
     (c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, ApplianceError)),
     key=lambda c: c.__name__,
 )
-SAMPLES: dict[object, Any] = {str: "sample", int: 42, float: 1.5}
+SAMPLES: dict[object, Any] = {str: "sample", int: 42, float: 1.5, bool: True}
 every_error = pytest.mark.parametrize("kind", CLASSES, ids=lambda c: c.__name__)
+
+
+def fact(kind: Any) -> Any:
+    """A value of a field's type: of a union the first member's, of a collection an empty one."""
+    origin = typing.get_origin(kind)
+    if origin is None:
+        return SAMPLES[kind]
+    return fact(typing.get_args(kind)[0]) if origin in (types.UnionType, typing.Union) else origin()
 
 
 def sample(kind: type[ApplianceError]) -> ApplianceError:
     """An error with a value in every field."""
-    return kind(**{f.name: SAMPLES[f.type] for f in dataclasses.fields(kind)})
+    return kind(**{f.name: fact(f.type) for f in dataclasses.fields(kind)})
 
 
 def test_tree_in_the_docstring_is_whole() -> None:
@@ -33,7 +43,7 @@ def test_message_is_a_sentence(kind: type[ApplianceError]) -> None:
     """The text is not empty even with nothing but the required facts, and is what `str` gives."""
     error = sample(kind)
     assert str(error) == error.message()
-    required = {f.name: SAMPLES[f.type] for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING}
+    required = {f.name: fact(f.type) for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING}
     assert len(str(kind(**required))) > 10
 
 
@@ -47,7 +57,7 @@ def test_message_is_its_own(kind: type[ApplianceError]) -> None:
 @every_error
 def test_facts_are_the_fields(kind: type[ApplianceError]) -> None:
     """`facts` has every field with its value, and nothing else."""
-    assert sample(kind).facts() == {f.name: SAMPLES[f.type] for f in dataclasses.fields(kind)}
+    assert sample(kind).facts() == {f.name: fact(f.type) for f in dataclasses.fields(kind)}
 
 
 @every_error
