@@ -17,8 +17,8 @@ app = typer.Typer(no_args_is_help=True, help="Decisions: what the box decided, w
 LIST_MAX = 20
 REASON_WIDTH = 120
 """Columns of a screen from which on the list shows reasons too."""
-TIMING = "elapsed_ms"
-"""Key of an answer that differs from run to run."""
+ASIDE = ("elapsed_ms", "times")
+"""Keys of an answer that are none of the policy's: how long it took, and how often the same was decided."""
 
 DecisionId = Annotated[int, typer.Argument(metavar="ID", help="Number of the decision, as in the list.", min=1)]
 
@@ -112,8 +112,8 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
 
 
 def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
-    """Keys of the recorded answer whose value is another now, but for timings and what was left out for the caller."""
-    shown = {key: value for key, value in recorded.items() if key != TIMING and (key, value) != ("reason", "")}
+    """Keys of the recorded answer whose value is another now, but for timings, counts and what was left out for the caller."""
+    shown = {key: value for key, value in recorded.items() if key not in ASIDE and (key, value) != ("reason", "")}
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
 
 
@@ -135,6 +135,9 @@ def _decided_again(decision: "DecisionShape") -> dict[str, object]:
         )
         raise CommandFailed(f"decision {decision.id} ({decision.kind}) cannot be fed to plan: {why}")
     try:
-        return plan_one(decision.problem)
+        answer = plan_one(decision.problem)
     except Malformed as error:
         raise CommandFailed(f"decision {decision.id} ({decision.kind}) cannot be fed to plan: {error}") from None
+    if "plan" in answer:  # null: no policy made it
+        raise CommandFailed(f"decision {decision.id} ({decision.kind}) cannot be fed to plan: {answer['reason']}")
+    return answer

@@ -87,7 +87,7 @@ REQUEST_MOVES: Mapping[RequestState, frozenset[RequestState]] = {
 }
 RESIDENCY_MOVES: Mapping[ResidencyState, frozenset[ResidencyState]] = {
     B.ABSENT: frozenset({B.LOADING}),
-    B.LOADING: frozenset({B.RESIDENT, B.FAILED}),
+    B.LOADING: frozenset({B.RESIDENT, B.FAILED, B.ABSENT}),
     B.RESIDENT: frozenset({B.DRAINING, B.UNLOADING}),
     B.DRAINING: frozenset({B.UNLOADING}),
     B.UNLOADING: frozenset({B.ABSENT}),

@@ -51,6 +51,8 @@ def plan_one(document: object) -> dict[str, object]:
     """The answer of one problem. Raises: Malformed."""
     if not isinstance(document, dict):
         raise Malformed("problem", "must be an object")
+    if document.get("plan", document) is None:  # a stored decision that no policy made
+        return {"plan": None, "reason": str(document.get("why", "no policy was asked"))}
     question = _reader(document)(document)
     clock = SystemClock()
     start_ns = clock.now_ns()

@@ -135,7 +135,6 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         budget_bytes=figures.budget_bytes,
         wait_ms_max=figures.wait_ms_max,
         events=events,
-        decisions=around.decisions,
         users_of=catalogue.users_of,
     )
     resider = Resider(
@@ -166,6 +165,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         forecaster=around.memory_forecaster,
         available_bytes=lambda: around.available_bytes(memory.used_bytes),
         events=events,
+        decisions=around.decisions,
         budget_bytes=figures.budget_bytes,
         reserve_bytes=figures.reserve_bytes,
     )
@@ -209,6 +209,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         sequences=sequences,
         resider=resider,
         telemetry=around.telemetry,
+        decisions=around.decisions,
         quick_ns_max=int(figures.quick_us_max * NS_PER_US),
     )
     return Core(

@@ -91,6 +91,9 @@ class ExpectationShape(Shape):
     expected_in_ms: float | None
     """Negative while the window of a passed prediction is still open; null when nothing is predicted."""
     reloads_per_min: int
+    """Loads of its variants in the last minute, those for requests too."""
+    thrashes: int
+    """Times that these were too many, so that it was left alone until it calmed down."""
 
 
 class ResidencyShape(Shape):
@@ -121,6 +124,8 @@ class MemoryShape(Shape):
     used_bytes: int
     loads: int
     load_failures: int
+    loads_skipped: int
+    """Loads ahead of a request that found no room."""
     evictions: int
     replacements: int
     """Evictions that left a smaller variant in the place of the one that went."""

@@ -14,6 +14,7 @@ class DecisionShape(Shape):
     id: int = Field(examples=[4711])
     at: datetime.datetime
     kind: str = Field(examples=["residency"])
+    """`residency`, `admission` (a request refused), `drop` (one that could not be in time) or `budget`."""
     application: str | None = Field(examples=["harbour/door"])
     """Which application asked; null when the box decided for itself, or another tenant's application asked."""
     concerned: list[str] = Field(examples=[["harbour/door", "harbour/gate"]])
@@ -23,8 +24,11 @@ class DecisionShape(Shape):
     is_whole: bool
     """False when things of other tenants were left out; then the problem may have another answer."""
     problem: dict[str, Any] | None
-    """In the format of `appliance plan`; seconds count from the decision. Null when another tenant's application asked."""
+    """In the format of `appliance plan`; seconds count from the decision. Null when another tenant's application asked.
+
+    Where no policy was asked `plan` is null in it, and `why` says so.
+    """
     answer: dict[str, Any]
-    """In the format of `appliance plan`."""
+    """In the format of `appliance plan`. `times`: how many decisions of this kind and cause this one stands for, where it is more than one."""
     reason: str
     """The policy's own words; empty when they name other tenants' applications."""

@@ -55,7 +55,6 @@ class MemoryBench:
             budget_bytes=budget,
             wait_ms_max=wait_ms_max,
             events=self.events,
-            decisions=self.decisions,
             users_of=lambda build: (f"t/{build}",),
         )
 

@@ -1,5 +1,6 @@
-"""What the box decided, and why: the stored decisions of the residency loop."""
+"""What the box decided, and why: the stored decisions on memory, on requests and on the budget."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from appliance.domain.names import application_id
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
 
+ANOTHER = "another's application"
 SHARED = "-"
 """Stands for the owner of a model that is another tenant's: no tenant is called so."""
 
@@ -24,7 +26,14 @@ Before = Annotated[
     str,
     Query(max_length=18, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start."),
 ]
-Kind = Annotated[str | None, Query(max_length=40, description="Only decisions of this kind.", examples=["residency"])]
+Kind = Annotated[
+    str | None,
+    Query(
+        max_length=40,
+        description="Only decisions of this kind: residency, admission, drop, budget.",
+        examples=["residency"],
+    ),
+]
 ApplicationName = Annotated[
     str | None,
     Query(
@@ -44,7 +53,7 @@ async def list_decisions(
     kind: Kind = None,
     application: ApplicationName = None,
 ) -> Page[DecisionShape]:
-    """Newest first: who left memory for whom, with everything that the policy knew.
+    """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was dropped; how the budget moved.
 
     An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the decisions that concerned its own
     applications, without what they say of others. Feed the answer to `appliance plan -` to decide again.
@@ -73,7 +82,7 @@ async def show_decision(decision: DecisionId, box: TheBox, principal: Member) ->
 
 def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
     """The decision as the caller may see it."""
-    is_whole = principal.is_admin or not _foreign_tenants(record, principal.tenant)
+    is_whole = principal.is_admin or not (_foreign_tenants(record, principal.tenant) or _is_foreign(record, principal))
     shape = DecisionShape(
         id=record.id,
         at=record.at,
@@ -86,14 +95,34 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
         answer=dict(record.answer),
         reason=record.reason,
     )
-    return shape if is_whole else shape.model_copy(update=_own_part(record, principal.tenant))
+    if is_whole:
+        return shape
+    masked = _own_rows if _is_plain(record) else _own_part
+    return shape.model_copy(update=masked(record, principal.tenant))
+
+
+def _is_plain(record: DecisionRecord) -> bool:
+    """No policy was asked: the problem is what was known, not what `appliance plan` could answer."""
+    return "plan" in record.problem
+
+
+def _is_foreign(record: DecisionRecord, principal: Principal) -> bool:
+    """The application that asked is another tenant's."""
+    return record.application is not None and not record.application.startswith(f"{principal.tenant}/")
+
+
+def _ids(record: DecisionRecord) -> set[str]:
+    """Every application that the record names."""
+    rows = [*record.problem.get("resident", ()), *record.answer["actions"]]
+    names = {application["name"] for application in record.problem.get("applications", ())}
+    names |= {row["application"] for row in rows if row["application"] is not None}
+    names |= {id for id, _ in record.concerned}
+    return names | {id for name in names for id in record.sharing.get(name, ())}
 
 
 def _foreign_tenants(record: DecisionRecord, tenant: str) -> set[str]:
     """Other tenants with an application or a share in the problem."""
-    names = [application["name"] for application in record.problem["applications"]]
-    ids = [id for name in names for id in record.sharing.get(name, (name,))]
-    owners = {id.partition("/")[0] for id in ids if "/" in id}
+    owners = {id.partition("/")[0] for id in _ids(record) if "/" in id}
     return (owners | {share["name"] for share in record.problem.get("tenants", ())}) - {tenant}
 
 
@@ -132,12 +161,46 @@ def _own_part(record: DecisionRecord, tenant: str) -> dict[str, Any]:
     }
 
 
+def _own_rows(record: DecisionRecord, tenant: str) -> dict[str, Any]:
+    """What changes of a decision that no policy made: others' builds become one row, and who is another's bears no tenant."""
+    is_asker = record.application is None or any(owner == tenant for _, owner in record.concerned)
+    own = {id: id for id in _ids(record) if id.startswith(f"{tenant}/")}
+    reason = _own_words(record, own, tenant)
+    asker = None if record.application is None else own.get(record.application, _nameless(record.application))
+    problem: dict[str, Any] | None = None
+    if record.kind != "residency":
+        problem = {**record.problem, "request": asker}
+        problem |= {key: asker for key in ("application_id",) if key in problem}
+    elif record.application in own:
+        rows = record.problem["resident"]
+        others = sum(row["mb"] for row in rows if row["application"] not in own)
+        kept = [row for row in rows if row["application"] in own]
+        problem = {**record.problem, "resident": kept, "others_mb": others}
+    actions = [action for action in record.answer["actions"] if action["application"] in own]
+    return {
+        "application": asker if record.kind != "residency" or record.application in own else None,
+        "concerned": [id if id in own else _nameless(id) for id, owner in record.concerned if owner == tenant],
+        "tenants": [tenant],
+        "problem": problem if is_asker else None,
+        "answer": {**record.answer, "actions": actions, "reason": reason},
+        "reason": reason,
+    }
+
+
+def _nameless(id: str) -> str:
+    """Another tenant's application, as one sees it whom it is shared with."""
+    return f"{SHARED}/{id.partition('/')[2]}"
+
+
 def _own_words(record: DecisionRecord, own: Mapping[str, str], tenant: str) -> str:
-    """The reason with the tenant's own names; nothing where it names somebody else."""
+    """The reason with the tenant's own names; others' applications stay unnamed in it. Nothing where it names another tenant all the same."""
+    words = {id: ANOTHER for id in _ids(record) if not id.startswith(f"{tenant}/")} | dict(own)
     reason = record.reason
-    for name, id in own.items():
-        reason = reason.replace(name, id)
-    return "" if any(name in reason for name in _foreign_tenants(record, tenant)) else reason
+    if words:
+        longest_first = "|".join(re.escape(name) for name in sorted(words, key=len, reverse=True))
+        reason = re.sub(rf"(?<![\w./-])({longest_first})(?![\w/-])", lambda found: words[found[1]], reason)
+    foreign = _foreign_tenants(record, tenant)
+    return "" if any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) for name in foreign) else reason
 
 
 def _without(problem: Mapping[str, Any], own: Mapping[str, str], tenant: str) -> dict[str, Any]:

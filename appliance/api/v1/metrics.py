@@ -95,13 +95,27 @@ def _memory(box: Box) -> Iterator[Metric]:
         ("used_bytes", "Bytes counted as taken."),
     ):
         yield GaugeMetricFamily(f"appliance_memory_{name}", text, value=snapshot[name])
-    for name in ("loads", "load_failures", "evictions"):
+    for name in ("loads", "load_failures", "loads_skipped", "evictions"):
         yield CounterMetricFamily(f"appliance_{name}", f"Builds: {name.replace('_', ' ')}.", value=snapshot[name])
     resident = GaugeMetricFamily("appliance_build_bytes", "Bytes of each build in memory.", labels=("build", "state"))
     for build in snapshot["builds"]:
         resident.add_metric([build["build"], build["state"]], build["bytes"])
     yield resident
+    yield from _reloads(box)
     yield from _holdings(box)
+
+
+def _reloads(box: Box) -> Iterator[Metric]:
+    labels = ("tenant", "application")
+    text = "Loads of an application's variants in the last minute, those for requests too."
+    reloads = GaugeMetricFamily("appliance_reloads_per_min", text, labels=labels)
+    text = "Times that an application changed so often that it was left alone."
+    thrashes = CounterMetricFamily("appliance_thrashes", text, labels=labels)
+    for row in box.resider.snapshot()["applications"]:
+        names = [row["application"].partition("/")[0], row["application"]]
+        reloads.add_metric(names, row["reloads_per_min"])
+        thrashes.add_metric(names, row["thrashes"])
+    yield from (reloads, thrashes)
 
 
 def _holdings(box: Box) -> Iterator[Metric]:

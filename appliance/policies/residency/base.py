@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
-Outcome = Literal["warm", "cold", "failed"]
+Outcome = Literal["warm", "cold", "failed", "skipped"]
+"""`failed`: a request finds no room; `skipped`: what was to be brought ahead of one (`procure`) finds none."""
 Intent = Literal["serve", "procure", "rebalance"]
 
 

@@ -6,9 +6,17 @@ Attempts start from the unmodified state. Wishes are broken last, the lower prio
 from collections.abc import Callable, Sequence
 
 from appliance.policies.residency import ladder
-from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.base import (
+    ApplicationState,
+    Change,
+    Option,
+    Outcome,
+    ResidencyPlan,
+    ResidencyProblem,
+)
 from appliance.policies.residency.space import Space
 from appliance.policies.residency.victims import NO_WISH, Victim, levels
+from appliance.policies.residency.windows import is_maximalist
 
 MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Change] | None]
 """The changes of others that let the option fit, or None."""
@@ -79,7 +87,37 @@ def no_room(problem: ResidencyProblem, asker: ApplicationState, loaded: Option |
     """Not even the smallest fits; a better variant that does not is no failure."""
     if loaded is not None and problem.intent == "procure":
         return ResidencyPlan("warm", loaded.name, (), f"{asker.name} keeps {loaded.name}: nothing better fits")
-    return ResidencyPlan("failed", None, (), f"not even the smallest variant of {asker.name} fits")
+    outcome: Outcome = "skipped" if problem.intent == "procure" else "failed"
+    smallest = ladder.floor(asker)
+    reason = f"not even the smallest variant of {asker.name} fits: {_obstacles(problem, asker, smallest)}"
+    return ResidencyPlan(outcome, None, (), reason)
+
+
+def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Option) -> str:
+    """Why there is no room, each cause in its own words."""
+    need = f"{smallest.name} needs {_megabytes(smallest.peak_bytes)}"
+    if smallest.peak_bytes > problem.memory_bytes:
+        return f"{need}, it is too large for {_megabytes(problem.memory_bytes)}"
+    space = Space(problem)
+    over = space.over_ceiling_bytes(asker, None, smallest)
+    causes = [f"{need}, {_megabytes(max(0, space.free_bytes))} are free"]
+    if over > 0:
+        causes = [f"{need}, {_megabytes(over)} above the ceiling of its tenant"]
+    for application in sorted(problem.applications, key=lambda a: a.name):
+        loaded = ladder.resident(application)
+        if loaded is None or application is asker:
+            continue
+        if application.pinned:
+            causes.append(f"{application.name} is pinned")
+        elif is_maximalist(application, problem):
+            causes.append(f"{application.name} is in its window")
+        elif not space.spares(application, loaded.bytes, asker):
+            causes.append(f"{application.name} is guaranteed")
+    return ", ".join(causes)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 10**6:.6g} MB"
 
 
 def _words(change: Change) -> str:

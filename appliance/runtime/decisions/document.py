@@ -1,10 +1,11 @@
-"""Decisions of the residency loop as the JSON that `appliance plan` reads and writes, so that each can be replayed.
+"""Decisions as they are stored; those of a residency policy as the JSON that `appliance plan` reads and writes, so that each can be replayed.
 
 Called by the decision log's writer, in a thread; never on the inference path. Nanoseconds become seconds or milliseconds, bytes megabytes of 10⁶.
 """
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,22 @@ from appliance.domain.decisions import DecisionRecord
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
 
 BYTES_PER_MB = 10**6
+
+
+def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:
+    """The record of a decision.
+
+    That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`. Any other one comes as it is kept: `application`, `concerned`,
+    `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
+    """
+    problem, plan = facts["problem"], facts.get("plan")
+    if isinstance(problem, ResidencyProblem) and isinstance(plan, ResidencyPlan):
+        sharing: Any = facts.get("sharing", {})
+        record = residency_record(at, problem, plan, str(facts["policy"]), sharing)
+    else:
+        plain: Any = facts
+        record = DecisionRecord(at, kind, plain["application"], plain["concerned"], plain["problem"], plain["answer"])
+    return record if times == 1 else replace(record, answer={**record.answer, "times": times})
 
 
 def residency_record(

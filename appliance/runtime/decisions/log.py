@@ -1,21 +1,22 @@
-"""The decision log: every decision of the residency loop is stored, by one writer in the background, in batches.
+"""The decision log: every decision is stored, by one writer in the background, in batches.
 
 On the inference path a decision costs an append. When decisions come faster than they can be written, the newest are dropped and counted; the loop
-never waits for the disk.
+never waits for the disk. A decision with a `key` may come in floods (a request refused, dropped or left without memory): the first is stored, and then one a
+minute of the same kind and key, whose `times` counts those since the one before, itself included. So a tenant that is refused a thousand times a second
+makes one row a minute for each application and cause.
 """
 
 import asyncio
 import datetime
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.decisions import DecisionRecord
 from appliance.log import get as get_log
-from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
-from appliance.runtime.decisions.document import residency_record
-from appliance.runtime.decisions.ring import Decision, DecisionRing
+from appliance.runtime.decisions.document import record_of
 
 BATCH_MAX = 64
 """Decisions in one transaction: some milliseconds of a thread, so that inference does not wait long for the interpreter."""
@@ -25,9 +26,21 @@ BREATH_S = 0.1
 """Pause between batches while more than a batch waits."""
 RETRY_S = 10.0
 """Pause after a failed write (a full disk is not free again at once)."""
-KIND = "residency"
-"""What is stored; other kinds stay in the ring."""
+HOLD_S = 60.0
+"""Of decisions with one key, one in so long is stored."""
+KEYS_MAX = 1000
+"""Keys that are remembered; then those whose time is over are forgotten."""
 log = get_log("decisions")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`facts` are as `document` wants them; `times`: how many decisions this one stands for."""
+
+    at_ns: int
+    kind: str
+    facts: Mapping[str, object]
+    times: int = 1
 
 
 class DecisionStore(Protocol):
@@ -38,29 +51,44 @@ class DecisionStore(Protocol):
         ...
 
 
-class DecisionLog(DecisionRing):
-    """The ring, and behind it the writer. Event-loop thread only; `run` is its background task, `close` its end."""
+class DecisionLog:
+    """Port `DecisionSink`, and behind it the writer. Event-loop thread only; `run` is its background task, `close` its end."""
 
     def __init__(self, clock: Clock, *, queue_max: int, rows_max: int) -> None:
-        super().__init__(clock)
-        self._wall_clock = clock
+        self._clock = clock
         self._queue_max = queue_max
         self._rows_max = rows_max
         self._queue: deque[Decision] = deque()
+        self._held: dict[object, tuple[int, int]] = {}
+        """Kind and key → when one of them was stored last, and how many have come since."""
         self._arrived = asyncio.Event()
         self._writing: asyncio.Task[bool] | None = None
         self.written = self.dropped = 0
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
-        """Remember a decision; of kind `residency` it holds `problem`, `plan`, `policy` and perhaps `sharing`, and is stored."""
-        super().record(kind, decision)
-        if kind != KIND:
+        """Remember a decision until it is written; `document` says what it holds."""
+        now_ns = self._clock.now_ns()
+        key = decision.get("key")
+        times = 1 if key is None else self._times((kind, key), now_ns)
+        if not times:
             return
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
             return
-        self._queue.append(self._ring[-1])
+        self._queue.append(Decision(now_ns, kind, decision, times))
         self._arrived.set()
+
+    def _times(self, key: object, now_ns: int) -> int:
+        """How many decisions a record made now stands for; 0: none is made, it is counted into a later one."""
+        if key not in self._held and len(self._held) >= KEYS_MAX:
+            since_ns = now_ns - int(HOLD_S * NS_PER_S)
+            self._held = {k: held for k, held in self._held.items() if held[0] > since_ns}
+        at_ns, more = self._held.get(key, (None, 0))
+        if at_ns is not None and now_ns - at_ns < HOLD_S * NS_PER_S:
+            self._held[key] = (at_ns, more + 1)
+            return 0
+        self._held[key] = (now_ns, 0)
+        return more + 1
 
     @property
     def waiting(self) -> int:
@@ -91,7 +119,7 @@ class DecisionLog(DecisionRing):
 
     async def _write(self, batch: Sequence[Decision], store: DecisionStore) -> bool:
         """Whether it was written. What cannot be is lost and counted: the log must not stop the box, nor grow in memory."""
-        offset = self._wall_clock.wall_now() - datetime.timedelta(microseconds=self._wall_clock.now_ns() / 1000)
+        offset = self._clock.wall_now() - datetime.timedelta(microseconds=self._clock.now_ns() / 1000)
         try:
             records = await asyncio.to_thread(_records, batch, offset)
             await store.add(records, self._rows_max)
@@ -103,7 +131,7 @@ class DecisionLog(DecisionRing):
         return True
 
     async def _pause(self, seconds: float) -> None:
-        await self._wall_clock.sleep_until_ns(self._wall_clock.now_ns() + int(seconds * NS_PER_S))
+        await self._clock.sleep_until_ns(self._clock.now_ns() + int(seconds * NS_PER_S))
 
 
 def _records(batch: Sequence[Decision], offset: datetime.datetime) -> list[DecisionRecord]:
@@ -112,11 +140,5 @@ def _records(batch: Sequence[Decision], offset: datetime.datetime) -> list[Decis
 
 def _record(decision: Decision, offset: datetime.datetime) -> DecisionRecord:
     """`offset` is the civil time at which the monotonic clock stood at zero."""
-    facts = decision.decision
-    problem, plan, policy = facts["problem"], facts["plan"], facts["policy"]
-    assert isinstance(problem, ResidencyProblem)
-    assert isinstance(plan, ResidencyPlan)
     at = offset + datetime.timedelta(microseconds=decision.at_ns / 1000)
-    sharing = facts.get("sharing", {})
-    assert isinstance(sharing, Mapping)
-    return residency_record(at, problem, plan, str(policy), sharing)
+    return record_of(at, decision.kind, decision.facts, decision.times)

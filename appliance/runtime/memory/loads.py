@@ -14,7 +14,6 @@ from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
 from appliance.runtime.memory.unloads import Departures
-from appliance.runtime.ports import DecisionSink
 
 _S = ResidencyState
 _FOREVER = 1 << 62
@@ -34,7 +33,6 @@ class Intake:
         departures: Departures,
         wait_ns_max: int,
         events: EventSink,
-        decisions: DecisionSink,
     ) -> None:
         """A load waits at most `wait_ns_max` for room."""
         self._clock = clock
@@ -45,12 +43,11 @@ class Intake:
         self._departures = departures
         self._wait_ns_max = wait_ns_max
         self._events = events
-        self._decisions = decisions
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
-        self.on_loaded: Callable[[], None] = _nothing
-        """Told of every load that has come to its end."""
-        self.loads = self.failures = self.replacements = 0
+        self.on_loaded: Callable[[str], None] = _nothing
+        """Told of every build that has come into memory, by id."""
+        self.loads = self.failures = self.skipped = self.replacements = 0
 
     def start(self, build: Residency, *, is_promised: bool = False) -> asyncio.Future[None]:
         """Load a build in a task of its own, which makes room first unless that has been promised."""
@@ -107,17 +104,24 @@ class Intake:
             build.successor_of = None
         self.shrink()
         self._changes.announce()
-        self.on_loaded()
+        self.on_loaded(build.build_id)
         waited_ms = (load_start_ns - start_ns) / NS_PER_MS
         self._events.emit(
             "variant loaded", **self._ledger.facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
         )
 
     def _load_failed(self, build: Residency, error: BaseException) -> None:
+        """The end of a load that came to nothing. One that nobody waits for and that found no room has not failed: it is skipped."""
         self._ledger.cancel(build)
-        build.to(_S.FAILED)
         build.loading = None
         build.successor_of = None
+        if isinstance(error, OutOfMemory) and not build.is_urgent:
+            build.to(_S.ABSENT)
+            self.skipped += 1
+            self._changes.announce()
+            self._events.emit("variant load skipped", **self._ledger.facts(build), reason=str(error))
+            return
+        build.to(_S.FAILED)
         self.failures += 1
         self._changes.announce()
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
@@ -130,7 +134,7 @@ class Intake:
         since_ns = self._clock.now_ns()
         limit_ns = since_ns + self._wait_ns_max
         while (again_ns := self._commit(build, since_ns)) is not None:
-            failures = self.failures
+            failures = self.failures + self.skipped
             if again_ns < limit_ns:
                 with suppress(TimeoutError):
                     await self._changes.next(again_ns)
@@ -138,7 +142,7 @@ class Intake:
                 await self._change_before(limit_ns, build)
             if not build.pins:
                 raise self._out_of_memory(build)
-            if not build.is_urgent and self.failures > failures:
+            if not build.is_urgent and self.failures + self.skipped > failures:
                 # Perhaps its replacements: to try them again at once would fail for ever.
                 raise self._out_of_memory(build)
         return limit_ns
@@ -209,8 +213,6 @@ class Intake:
         )
         plan = self._arbiter.plan(problem)
         ledger.check(plan, problem)
-        if plan.victims or not plan.sufficient:
-            self._decisions.record("eviction", {"input": problem, "plan": plan})
         return plan
 
     def _known(self, build_id: str) -> Residency:
@@ -223,7 +225,7 @@ class Intake:
         return OutOfMemory(build_id=build.build_id, need_bytes=build.need_bytes, budget_bytes=self._ledger.budget_bytes)
 
 
-def _nothing() -> None:
+def _nothing(build_id: str) -> None:
     pass
 
 

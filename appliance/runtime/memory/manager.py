@@ -20,7 +20,6 @@ from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.loads import Intake
 from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
 from appliance.runtime.memory.unloads import Departures
-from appliance.runtime.ports import DecisionSink
 
 _S = ResidencyState
 
@@ -40,7 +39,6 @@ class MemoryManager:
         budget_bytes: int,
         wait_ms_max: float,
         events: EventSink,
-        decisions: DecisionSink,
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
     ) -> None:
         self._clock = clock
@@ -56,7 +54,6 @@ class MemoryManager:
             departures=self._departures,
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
-            decisions=decisions,
         )
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -211,6 +208,11 @@ class MemoryManager:
         return self._intake.failures
 
     @property
+    def loads_skipped(self) -> int:
+        """Loads ahead of time that found no room."""
+        return self._intake.skipped
+
+    @property
     def replacements(self) -> int:
         return self._intake.replacements
 
@@ -226,8 +228,8 @@ class MemoryManager:
         """Whether that much may be promised now without anybody giving way."""
         return need_bytes <= self._ledger.free_bytes
 
-    def watch(self, on_loaded: Callable[[], None]) -> None:
-        """Be told of every load that has come to its end."""
+    def watch(self, on_loaded: Callable[[str], None]) -> None:
+        """Be told of every build that has come into memory, by id."""
         self._intake.on_loaded = on_loaded
 
     @property
@@ -242,6 +244,7 @@ class MemoryManager:
             "used_bytes": self.used_bytes,
             "loads": self.loads,
             "load_failures": self.load_failures,
+            "loads_skipped": self.loads_skipped,
             "evictions": self.evictions,
             "replacements": self.replacements,
             "builds": self._ledger.rows(self._clock.now_ns()),

@@ -8,9 +8,11 @@ from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
 from appliance.policies.forecast.memory import SAMPLES_MAX, MemoryForecaster, MemorySample
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import DecisionSink
 
 _SAMPLES = 512
 """Kept, the latest: enough to choose and train a forecaster on."""
+_BYTES_PER_MB = 10**6
 _STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
 
@@ -26,6 +28,7 @@ class Breathing:
         forecaster: MemoryForecaster,
         available_bytes: Callable[[], int],
         events: EventSink,
+        decisions: DecisionSink,
         budget_bytes: int,
         reserve_bytes: int,
         period_s: float = 1.0,
@@ -39,6 +42,7 @@ class Breathing:
         """May be replaced at any time."""
         self._available_bytes = available_bytes
         self._events = events
+        self._decisions = decisions
         self._budget = budget_bytes
         self._reserve = reserve_bytes
         self._period_ns = int(period_s * NS_PER_S)
@@ -66,12 +70,37 @@ class Breathing:
         self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))
         now = self._memory.budget_bytes
         if self._allowed[-1] < now:
-            self._resize(self._allowed[-1])
+            self._resize(self._allowed[-1], low)
         elif len(self._allowed) == self._allowed.maxlen and min(self._allowed) > now:
-            self._resize(min(self._allowed))
+            self._resize(min(self._allowed), low)
 
-    def _resize(self, budget_bytes: int) -> None:
-        self._events.emit(
-            "budget changed", budget_bytes=budget_bytes, before_bytes=self._memory.budget_bytes, most_bytes=self._budget
-        )
+    def _resize(self, budget_bytes: int, low_bytes: int) -> None:
+        """`low_bytes`: the least that the box could have, as forecast."""
+        before = self._memory.budget_bytes
+        self._events.emit("budget changed", budget_bytes=budget_bytes, before_bytes=before, most_bytes=self._budget)
+        self._decisions.record("budget", self._decision(budget_bytes, before, low_bytes))
         self._memory.resize(budget_bytes)
+
+    def _decision(self, budget: int, before: int, low: int) -> dict[str, object]:
+        """Of kind `budget`; it concerns no application, so it is the operator's."""
+        is_less = budget < before
+        why = "other programs will leave less" if is_less else "other programs have left more for a while"
+        return {
+            "application": None,
+            "concerned": (),
+            "problem": {
+                "kind": "budget",
+                "plan": None,
+                "why": "the budget follows what the machine can spare: no policy was asked",
+                "before_mb": before / _BYTES_PER_MB,
+                "most_mb": self._budget / _BYTES_PER_MB,
+                "reserve_mb": self._reserve / _BYTES_PER_MB,
+                "forecast_mb": low / _BYTES_PER_MB,
+            },
+            "answer": {
+                "outcome": "shrunk" if is_less else "grown",
+                "budget_mb": budget / _BYTES_PER_MB,
+                "actions": [],
+                "reason": f"{why}: {low / _BYTES_PER_MB:.0f} MB, of which {self._reserve / _BYTES_PER_MB:.0f} stay free",
+            },
+        }

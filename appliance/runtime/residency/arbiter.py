@@ -21,6 +21,7 @@ from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.fallback import Fallback, least_recently_used
 from appliance.runtime.residency.groups import Zoo, Zoos
+from appliance.runtime.residency.records import Records
 from appliance.runtime.residency.shares import Shares
 
 
@@ -45,8 +46,7 @@ class RoomByApplication:
         self._expectations = expectations
         self._shares = shares
         self._policy = policy
-        self._decisions = decisions
-        self._policy_name = policy_name
+        self._records = Records(zoos, decisions, policy_name)
         self._patience_ns = patience_ns
         self._fallback = Fallback(zoos, expectations, shares)
         self._wishes: dict[str, tuple[Wish, ...]] = {}
@@ -69,20 +69,24 @@ class RoomByApplication:
     def forget(self, name: str) -> None:
         """The zoo is gone."""
         self._wishes.pop(name, None)
+        self._records.forget(name)
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
         zoo = self._zoos.of_build(problem.build_id)
         option = None if zoo is None else zoo.option(problem.build_id)
+        name = None if zoo is None else zoo.name
         strays = self._strays(problem)
         freed = sum(b.bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
         if is_enough and not self._is_full(problem, zoo, option):
             enough = least_recently_used(replace(problem, resident=tuple(strays)))
-            return replace(enough, reason="builds that no application prefers leave")
+            enough = replace(enough, reason="builds that no application prefers leave")
+            self._records.ruled("nobody's", name, problem, enough)
+            return enough
         if zoo is None or option is None:
-            return self._by_age(problem)
+            return self._by_age(problem, name)
         memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
         gone = {b.build_id for b in strays}
         resident = [b for b in problem.resident if b.build_id not in gone]
@@ -93,23 +97,32 @@ class RoomByApplication:
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for
             question = self.problem(memory, resident, problem.now_ns, zoo.name, intent, only=only, beside=beside)
-            plan = self._decide(question)
+            plan = self._policy.plan(question)
             change = next((c for c in plan.changes if c.application == zoo.name), None)
-            if plan.outcome != "failed" and change is not None and change.after == option.name:
+            if change is not None and change.after == option.name:
+                self._records.answered(zoo.name, question, plan, problem.since_ns)
                 return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
-        return self._despite_windows(problem, plan.reason)
+        self._records.answered(zoo.name, question, plan, problem.since_ns)
+        return self._despite_windows(problem, zoo.name, plan.reason)
 
-    def _despite_windows(self, problem: RoomProblem, reason: str) -> RoomPlan:
+    def _despite_windows(self, problem: RoomProblem, name: str, reason: str) -> RoomPlan:
         """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
         refused = RoomPlan((), 0, False, reason)
         if self._patience_ns is None or not problem.is_urgent:
             return refused
-        last_resort = self._by_age(problem)
+        if self._is_full(problem, None, None):
+            return refused
+        last_resort = self._fallback.plan(problem)
         since_ns = problem.now_ns if problem.since_ns is None else problem.since_ns
         patient_ns = since_ns + self._patience_ns
         if not last_resort.sufficient:
             return refused
-        return last_resort if problem.now_ns >= patient_ns else replace(refused, again_ns=patient_ns)
+        if problem.now_ns < patient_ns:
+            waits = replace(refused, again_ns=patient_ns)
+            self._records.ruled("patience", name, problem, waits)
+            return waits
+        self._records.ruled("last resort", name, problem, last_resort)
+        return last_resort
 
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""
@@ -163,11 +176,15 @@ class RoomByApplication:
         apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
         return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
 
-    def _by_age(self, problem: RoomProblem) -> RoomPlan:
+    def _by_age(self, problem: RoomProblem, name: str | None) -> RoomPlan:
         """Where the policy has no say: by last use. Where its tenant's ceiling is in the way, the newcomer finds no room."""
         if problem.build_id and self._is_full(problem, None, None):
-            return RoomPlan((), 0, False, "the tenant's ceiling is reached")
-        return self._fallback.plan(problem)
+            plan = RoomPlan((), 0, False, "the tenant's ceiling is reached")
+            self._records.ruled("ceiling", name, problem, plan)
+            return plan
+        plan = self._fallback.plan(problem)
+        self._records.ruled("last use", name, problem, plan)
+        return plan
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -246,12 +263,7 @@ class RoomByApplication:
         self, memory_bytes: int, resident: Iterable[ResidentBuild], now_ns: int, request: str | None, intent: Intent
     ) -> ResidencyPlan:
         """Ask the policy about all of a zoo's variants, and record what it said."""
-        return self._decide(self.problem(memory_bytes, resident, now_ns, request, intent))
-
-    def _decide(self, problem: ResidencyProblem) -> ResidencyPlan:
+        problem = self.problem(memory_bytes, resident, now_ns, request, intent)
         plan = self._policy.plan(problem)
-        if plan.changes or plan.outcome == "failed":
-            sharing = {zoo.name: zoo.applications for zoo in self._zoos.all() if len(zoo.applications) > 1}
-            facts = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
-            self._decisions.record("residency", facts)
+        self._records.planned(problem, plan)
         return plan

@@ -27,6 +27,7 @@ _LOOK_S = 0.25
 """As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
 _REST_NS = NS_PER_S // 5
 """Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better things to do."""
+_CHANGES_MAX = 1000
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
 
@@ -70,7 +71,9 @@ class Resider:
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
         self._looked_ns = -_REST_NS
-        memory.watch(self._moved)
+        self._thrashing: set[str] = set()
+        self._thrashes: Counter[str] = Counter()
+        memory.watch(self._loaded)
         self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -197,6 +200,8 @@ class Resider:
                 self._expectations.forget(expectation.name)
                 self._room.forget(expectation.name)
                 self._changes.pop(expectation.name, None)
+                self._thrashes.pop(expectation.name, None)
+                self._thrashing.discard(expectation.name)
 
     async def _until_next_edge(self) -> None:
         wait_s = None if self._edge_ns is None else max(0.0, (self._edge_ns - self._clock.now_ns()) / NS_PER_S)
@@ -242,8 +247,14 @@ class Resider:
             elif change.before is not None and not is_making_room and not self._is_thrashing(zoo):
                 self._replace(zoo, change)
 
+    def _loaded(self, build_id: str) -> None:
+        """A build has come into memory, for whomever: perhaps there is more to do."""
+        zoo = self._zoos.of_build(build_id)
+        if zoo is not None:
+            self._count_change(zoo.name)
+        self._moved()
+
     def _moved(self) -> None:
-        """Something has come into memory: perhaps there is more to do."""
         self._is_settled = False
         self._wake.set()
 
@@ -268,6 +279,7 @@ class Resider:
                 servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
             )
         except ApplianceError:  # counted and announced by the memory manager; the next window tries again
+            self._count_change(zoo.name)  # or it would be tried for ever
             return
         finally:  # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next task
             del self._busy[zoo.name]
@@ -278,17 +290,29 @@ class Resider:
         self._memory.unpin(build)
         self._moved()
 
-    def _is_thrashing(self, zoo: Zoo) -> bool:
-        """Count a change of a zoo; True when there were too many in the last minute."""
-        now_ns = self._clock.now_ns()
-        changes = self._changes.setdefault(zoo.name, deque())
+    def _count_change(self, name: str) -> None:
+        self._changes.setdefault(name, deque(maxlen=_CHANGES_MAX)).append(self._clock.now_ns())
+
+    def _changes_per_min(self, name: str) -> int:
+        """Loads of a zoo's variants in the last minute, those for requests too."""
+        changes, now_ns = self._changes.get(name), self._clock.now_ns()
+        if changes is None:
+            return 0
         while changes and now_ns - changes[0] > _PER_MINUTE_NS:
             changes.popleft()
-        if len(changes) >= self._reloads_max:
-            self._events.emit("residency thrashes", application=zoo.name, changes_per_min=len(changes))
-            return True
-        changes.append(now_ns)
-        return False
+        return len(changes)
+
+    def _is_thrashing(self, zoo: Zoo) -> bool:
+        """Whether it changed too often in the last minute to be changed again without need."""
+        count = self._changes_per_min(zoo.name)
+        if count < self._reloads_max:
+            self._thrashing.discard(zoo.name)
+            return False
+        if zoo.name not in self._thrashing:
+            self._thrashing.add(zoo.name)
+            self._thrashes[zoo.name] += 1
+            self._events.emit("residency thrashes", application=zoo.name, changes_per_min=count)
+        return True
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
@@ -314,7 +338,8 @@ class Resider:
             "variants": [o.name for o in zoo.options],
             "forecaster": expectation.forecaster.name,
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
-            "reloads_per_min": sum(now_ns - at_ns <= _PER_MINUTE_NS for at_ns in self._changes.get(zoo.name, ())),
+            "reloads_per_min": self._changes_per_min(zoo.name),
+            "thrashes": self._thrashes[zoo.name],
         }
 
 

@@ -21,9 +21,10 @@ from appliance.domain.errors import (
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import Residency
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.ports import Processor
+from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import Resider
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
@@ -63,6 +64,7 @@ class Engine:
         sequences: Sequences,
         resider: Resider,
         telemetry: Telemetry,
+        decisions: DecisionSink,
         quick_ns_max: int = 0,
     ) -> None:
         """Runs expected to take at most `quick_ns_max` take no worker: they are over before a thread would have begun."""
@@ -75,6 +77,7 @@ class Engine:
         self._queue = queue
         self._sequences = sequences
         self._telemetry = telemetry
+        self._decisions = decisions
         self._resider = resider
         self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
         self._processor = processor
@@ -273,8 +276,11 @@ class Engine:
         outcome = "failed"
         if isinstance(error, DeadlineExceeded):
             outcome = "expired"
+            self._decisions.record("drop", drop(request, error))
         elif isinstance(error, LimitReached):
             outcome = "rejected"
+            quota = self._catalogue.tenant(request.tenant).quota
+            self._decisions.record("admission", admission(request, quota, error))
         # a name that the caller made up must not make a row in the statistics
         variant = request.variant if request.variant in entry.servables else None
         key = (request.application_id, variant or "", request.tenant)

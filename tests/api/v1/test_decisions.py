@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import httpx
 import pytest
@@ -116,7 +117,7 @@ async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
 
 
 async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) -> None:
-    """Without the museum's 500 MB, and without shares where the box has none; a reason that names the other is left out."""
+    """Without the museum's 500 MB, and without shares where the box has none; the other is unnamed in the reason."""
     tell_tale = replace(TAKEN, reason="museum/sound is far off")
     await decide(stand, asked=problem(tenants=False), plan=tell_tale)
     (item,) = await listed(stand.client("harbour"), limit=1)
@@ -124,11 +125,11 @@ async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) 
     assert isinstance(shown, dict)
     assert shown["memory_mb"] == pytest.approx(1200.000007 - 500.000001)
     assert "tenants" not in shown
-    assert item["reason"] == ""
+    assert item["reason"] == "another's application is far off"
     assert item["answer"] == {
         "outcome": "cold",
         "serve": "int8",
-        "reason": "",
+        "reason": "another's application is far off",
         "actions": [{"application": "harbour/face", "from": None, "to": "int8"}],
     }
 
@@ -186,6 +187,87 @@ async def test_one_decision_is_shown_as_on_the_page(stand: Stand) -> None:
         answer = await client.get(unseen)
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-decision")
     assert (await admin.get("/v1/decisions/0")).status_code == 422
+
+
+PLAIN: dict[str, Any] = {
+    "application": "museum/sound",
+    "concerned": (("harbour/face", "harbour"), ("museum/sound", "museum")),
+    "problem": {
+        "kind": "residency",
+        "plan": None,
+        "why": "no policy was asked",
+        "rule": "last resort",
+        "request": "museum/sound",
+        "resident": [
+            {"application": "harbour/face", "variant": "fp32", "mb": 30.0, "pinned": False, "idle_s": 1.0},
+            {"application": "museum/sound", "variant": "int8", "mb": 10.0, "pinned": False, "idle_s": 2.0},
+        ],
+    },
+    "answer": {
+        "outcome": "cold",
+        "actions": [{"application": "harbour/face", "from": "fp32", "to": None}],
+        "reason": "harbour/face leaves for museum/sound",
+    },
+}
+"""The arbiter's own decision: the museum's request at harbour's cost."""
+
+
+async def stored(stand: Stand, kind: str, facts: dict[str, Any]) -> None:
+    """Such a decision, written."""
+    log = stand.appliance.running().decisions
+    before = log.written
+    log.record(kind, facts)
+    async with asyncio.timeout(10 * GATHER_S):
+        while log.written <= before:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)  # noqa: TID251 - the writer gathers in real time
+
+
+async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:
+    """Who asked sees the others' memory as a sum; who gave way sees that alone. `appliance plan` says why it has no answer."""
+    await stored(stand, "residency", PLAIN)
+    admin = await stand.client().get("/v1/decisions", params={"limit": 1})
+    outcome = plan_text(admin.text)
+    assert outcome.answer == [{"plan": None, "reason": "no policy was asked"}]
+    assert admin.json()["items"][0]["is_whole"] is True
+    (asker,) = await listed(stand.client("museum"), limit=1)
+    assert "harbour" not in json.dumps(asker)
+    assert asker["reason"] == "another's application leaves for museum/sound"
+    shown = asker["problem"]
+    assert isinstance(shown, dict)
+    assert (shown["others_mb"], [row["mb"] for row in shown["resident"]]) == (30.0, [10.0])
+    (victim,) = await listed(stand.client("harbour"), limit=1)
+    assert "museum" not in json.dumps(victim)
+    assert (victim["application"], victim["problem"]) == (None, None)
+    answer = victim["answer"]
+    assert isinstance(answer, dict)
+    assert answer["actions"] == [{"application": "harbour/face", "from": "fp32", "to": None}]
+
+
+async def test_who_was_refused_sees_it_without_the_owner(stand: Stand) -> None:
+    """A guest's request of a shared application: the owner's name is no part of what the guest sees. The budget is the operator's."""
+    refused = {
+        "application": "museum/sound",
+        "concerned": (("museum/sound", "harbour"),),
+        "problem": {
+            "kind": "admission",
+            "plan": None,
+            "why": "a count",
+            "request": "museum/sound",
+            "tenant": "harbour",
+        },
+        "answer": {"outcome": "refused", "actions": [], "reason": "3 requests of 'museum/sound' are waiting already"},
+    }
+    await stored(stand, "admission", refused)
+    harbour = stand.client("harbour")
+    (item,) = await listed(harbour, kind="admission", limit=1)
+    assert "museum" not in json.dumps(item)
+    assert item["application"] == "-/sound"
+    assert item["reason"] == "3 requests of 'another's application' are waiting already"
+    assert await listed(stand.client("museum"), kind="admission") == []
+    budget = {**refused, "application": None, "concerned": (), "problem": {"kind": "budget", "plan": None, "why": "-"}}
+    await stored(stand, "budget", budget)
+    assert await listed(harbour, kind="budget") == []
+    assert len(await listed(stand.client(), kind="budget")) == 1
 
 
 async def test_devices_may_not_look(stand: Stand) -> None:

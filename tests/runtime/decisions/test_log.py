@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,14 @@ from tests.runtime.residency.residency_problems import plan, problem
 
 pytestmark = pytest.mark.anyio
 FACTS = {"problem": problem(), "plan": plan(), "policy": "iws-bfe"}
+
+
+PLAIN: dict[str, Any] = {
+    "application": "t/app",
+    "concerned": (("t/app", "t"),),
+    "problem": {"kind": "budget", "plan": None, "why": "no policy was asked"},
+    "answer": {"actions": [], "reason": "because"},
+}
 
 
 class FakeStore:
@@ -55,20 +64,41 @@ async def test_decisions_come_in_batches_and_in_order() -> None:
     assert [round((at - start).total_seconds(), 3) for at in times] == list(range(BATCH_MAX + 5))
 
 
-async def test_other_kinds_stay_in_the_ring() -> None:
-    """A kind that has no written form is remembered, not stored."""
+async def test_other_kinds_are_stored_as_they_are() -> None:
+    """What no policy decided has its document already."""
+    store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
-    log.record("eviction", {"input": 1})
-    assert (log.waiting, len(log.recent())) == (0, 1)
+    log.record("budget", PLAIN)
+    await log.close(store)
+    ((record,),) = store.batches
+    assert (record.kind, record.application, record.problem) == ("budget", "t/app", PLAIN["problem"])
+    assert record.answer == {"actions": [], "reason": "because"}
+
+
+async def test_a_flood_is_one_record_a_minute() -> None:
+    """The first is stored at once; those of the same kind and key are counted into the first after a minute; other keys are none of them."""
+    clock, store = HandClock(), FakeStore()
+    log = DecisionLog(clock, queue_max=10, rows_max=1000)
+    flood = {**PLAIN, "key": ("t/app", "queue")}
+    for _ in range(1000):
+        log.record("admission", flood)
+    log.record("admission", {**PLAIN, "key": ("t/other", "queue")})
+    log.record("drop", flood)
+    clock.pass_s(61)
+    log.record("admission", flood)
+    await log.close(store)
+    ((first, other, drop, later),) = store.batches
+    assert [record.answer.get("times", 1) for record in (first, other, drop, later)] == [1, 1, 1, 1000]
+    assert log.dropped == 0
 
 
 async def test_full_queue_drops_and_counts() -> None:
-    """The newest are dropped from what is stored; the ring has them."""
+    """The newest are dropped and counted."""
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
     for _ in range(5):
         log.record("residency", FACTS)
-    assert (log.waiting, log.dropped, len(log.recent())) == (3, 2, 5)
+    assert (log.waiting, log.dropped) == (3, 2)
     await log.close(store)
     assert (log.written, log.waiting) == (3, 0)
 

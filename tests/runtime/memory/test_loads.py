@@ -91,15 +91,33 @@ async def test_least_recently_used_makes_room() -> None:
 
 
 @story
-async def test_decision_is_recorded_with_its_input() -> None:
-    """What the policy saw and said goes to the decision sink, so that it can be replayed."""
+async def test_who_leaves_is_recorded_with_what_was_known() -> None:
+    """By the arbiter, which was asked; once, though memory may ask again."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
     await bench.use("a")
     await bench.use("b")
     ((kind, decision),) = bench.decisions.told
-    assert kind == "eviction"
-    assert getattr(decision["input"], "build_id", None) == "b"
-    assert getattr(decision["plan"], "victims", None) == ("a",)
+    problem, answer = decision["problem"], decision["answer"]
+    assert isinstance(problem, dict)
+    assert isinstance(answer, dict)
+    assert (kind, problem["plan"], problem["rule"]) == ("residency", None, "nobody's")
+    assert answer["actions"] == [{"application": "t/a", "from": None, "to": None}]
+
+
+@story
+async def test_a_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
+    """It has not failed: nothing of it is left, and nobody is told of a failure."""
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
+    held = await bench.pin("a")
+    with pytest.raises(OutOfMemory):
+        await bench.memory.pin("b", 10, 10, None, is_urgent=False)
+    assert (bench.memory.loads_skipped, bench.memory.load_failures) == (1, 0)
+    assert len(bench.events.of("variant load skipped")) == 1
+    assert not bench.events.of("variant load failed")
+    assert [b["build"] for b in bench.memory.snapshot()["builds"]] == ["a"]
+    bench.memory.unpin(held)
+    bench.assert_quiet()
+    await bench.use("b")
 
 
 @story

@@ -23,6 +23,7 @@ def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
             forecaster=Trend(),
             available_bytes=lambda: 2000 * MIB - machine["others"] - bench.memory.used_bytes,
             events=bench.events,
+            decisions=bench.decisions,
             budget_bytes=1000 * MIB,
             reserve_bytes=100 * MIB,
         )

@@ -31,6 +31,7 @@ class Box:
             forecaster=Trend(),
             available_bytes=self._available_bytes,
             events=self.bench.events,
+            decisions=self.bench.decisions,
             budget_bytes=1000 * MB,
             reserve_bytes=0,
         )

@@ -1,0 +1,172 @@
+"""Decisions: each is told once, with what was known, and says what it was decided by."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import DeadlineExceeded, OutOfMemory, QuotaExceeded
+from appliance.lab.plan import plan_one
+from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
+from tests.fakes.clock import run_virtual, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+of_the_box = pytest.mark.parametrize("eviction", ["floors", "iws-bfe"])
+
+
+def plans(bench: EngineBench) -> list[ResidencyPlan]:
+    """What the policy said, as recorded."""
+    return [plan for _, d in bench.decisions.told if isinstance(plan := d.get("plan"), ResidencyPlan)]
+
+
+def rules(bench: EngineBench) -> list[str]:
+    """By what the arbiter itself decided, as recorded."""
+    problems: list[Any] = [d["problem"] for _, d in bench.decisions.told]
+    return [p["rule"] for p in problems if isinstance(p, dict) and "rule" in p]
+
+
+@of_the_box
+def test_a_cold_request_is_one_decision(eviction: str) -> None:
+    """The policy is asked which variant, and again for room for it: that is one record, of the whole question."""
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        bench.add({"large": Cost(60), "small": Cost(20)})
+        bench.add({"large": Cost(60), "small": Cost(20)}, name="other")
+        async with bench.working():
+            await bench.infer()
+            assert len(bench.decisions.told) == 1
+            await bench.pause(60_000)
+            await bench.infer(application="t/other")
+        assert [kind for kind, _ in bench.decisions.told] == ["residency"] * 2
+        problem = bench.decisions.told[-1][1]["problem"]
+        assert isinstance(problem, ResidencyProblem)
+        assert len(problem.by_name["t/other"].options) == 2
+
+    run_virtual(story)
+
+
+@of_the_box
+def test_what_a_window_brings_is_one_decision(eviction: str) -> None:
+    """Planned when the window opens, asked again for its room at the same moment: one record of it."""
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        bench.add({"v": Cost(60), "w": Cost(20)})
+        async with bench.working(residency=True):
+            for _ in range(4):
+                await bench.infer()
+                await bench.pause(9_000)
+                await bench.memory.unload(bench.build("v"))
+                await bench.pause(1_000)
+        told = [(d["problem"], d["plan"]) for _, d in bench.decisions.told]
+        made = [
+            (p.now_ns, plan.changes)
+            for p, plan in told
+            if isinstance(p, ResidencyProblem) and isinstance(plan, ResidencyPlan)
+        ]
+        assert len(set(made)) == len(made) > 0
+        assert bench.memory.loads >= 4
+
+    run_virtual(story)
+
+
+@story
+async def test_a_refusal_is_one_decision_however_often_memory_asks() -> None:
+    """A load that waits for room is planned anew at every change: its request is refused once."""
+    bench = EngineBench(20, workers=3, wait_ms_max=500)
+    bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="own")
+    bench.add({"v": Cost(10)})
+    async with bench.working():
+        running = [asyncio.create_task(bench.infer(application="t/own", within_ms=60_000)) for _ in range(3)]
+        await bench.pause(1)
+        before = len(bench.decisions.told)
+        asked = asyncio.create_task(bench.infer(within_ms=60_000))
+        await bench.pause(250)
+        assert len(bench.decisions.told) == before + 1
+        assert plans(bench)[-1].outcome == "failed"
+        await asyncio.gather(asked, *running)
+
+
+@story
+async def test_patience_and_the_last_resort_are_decisions() -> None:
+    """A request waits for a window to close, and then the expected one leaves: both are told, and plan says that no policy made them."""
+    bench = EngineBench(20, patience_ms=50)
+    bench.add({"v": Cost(20, load_ms=300)}, name="other")
+    bench.add({"v": Cost(5)})
+    async with bench.working(residency=True):
+        for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
+            await bench.infer(application="t/other")
+            await bench.pause(pause_ms)
+        while bench.core.resider.snapshot()["applications"][1]["set"] != "maximalist":
+            await bench.pause(50)
+        await bench.pause(350)
+        await bench.infer()
+    assert rules(bench)[-2:] == ["patience", "last resort"]
+    last = bench.decisions.told[-1][1]["problem"]
+    answer = plan_one(last)
+    assert answer["plan"] is None
+    assert answer["reason"]
+
+
+@of_the_box
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [("too large", "it is too large"), ("pinned", "t/other is pinned"), ("guaranteed", "u/other is guaranteed")],
+)
+def test_each_cause_has_its_own_reason(eviction: str, cause: str, words: str) -> None:
+    """Why there is no room is told apart."""
+
+    async def story() -> None:
+        bench = EngineBench(20, eviction=eviction, patience_ms=None, wait_ms_max=50)
+        tenant = "u" if cause == "guaranteed" else "t"
+        quota = Quota(memory_guarantee_bytes=20) if cause == "guaranteed" else None
+        bench.add({"v": Cost(20)}, name="other", tenant=tenant, quota=quota)
+        bench.add({"large": Cost(40 if cause == "too large" else 10), "small": Cost(30 if cause == "too large" else 5)})
+        async with bench.working():
+            await bench.infer(application=f"{tenant}/other", tenant=tenant)
+            held = bench.memory.pin_resident(bench.build("v", f"{tenant}/other")) if cause == "pinned" else None
+            with pytest.raises(OutOfMemory):
+                await bench.infer()
+            if held is not None:
+                bench.memory.unpin(held)
+        assert words in plans(bench)[-1].reason
+
+    run_virtual(story)
+
+
+@story
+async def test_who_is_not_let_in_or_dropped_is_recorded() -> None:
+    """With the quota, the deadline and what was expected; `appliance plan` says why it has no answer."""
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=30)}, quota=Quota(requests_per_s=1))
+    async with bench.working():
+        await bench.infer()
+        with pytest.raises(QuotaExceeded):
+            await bench.infer()
+        await bench.pause(2_000)
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=20)
+    (_, refused), (_, dropped) = [(kind, d) for kind, d in bench.decisions.told if kind in ("admission", "drop")]
+    problem, drop = refused["problem"], dropped["problem"]
+    assert isinstance(problem, dict)
+    assert isinstance(drop, dict)
+    assert (problem["quota"], problem["quotas"]["requests_per_s"]) == ("requests per second", 1)
+    assert (drop["deadline_ms"], drop["expected_ms"]) == (20, 30)
+    assert plan_one(problem)["plan"] is plan_one(drop)["plan"] is None
+
+
+@story
+async def test_loads_for_requests_count_as_reloads() -> None:
+    """Two applications that push each other out are seen to thrash, though the loop itself has brought nothing."""
+    bench = EngineBench(20)
+    for name in ("app", "other"):
+        bench.add({"v": Cost(20, load_ms=1, run_ms=1)}, name=name)
+    async with bench.working():
+        for _ in range(5):
+            await bench.infer()
+            await bench.infer(application="t/other")
+    rows = bench.core.resider.snapshot()["applications"]
+    assert [row["reloads_per_min"] for row in rows] == [5, 5]
