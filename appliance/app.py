@@ -19,6 +19,7 @@ from appliance.api.box import Box
 from appliance.api.gateway import Gateway
 from appliance.api.http.limits import BodyRules, Bounds, InFlight
 from appliance.api.media import MediaPool
+from appliance.api.predict import Predictor
 from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
@@ -177,6 +178,14 @@ class Appliance:
             keyring=keyring,
             in_flight=self.in_flight,
             media=media,
+            predictor=Predictor(
+                clock=clock,
+                catalogue=core.catalogue,
+                engine=core.engine,
+                sequences=core.sequences,
+                media=media,
+                asset_path=store.blobs.path,
+            ),
             processors=(description,),
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,

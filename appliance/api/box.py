@@ -8,6 +8,7 @@ from typing import Any
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.http.limits import InFlight
 from appliance.api.media import MediaPool
+from appliance.api.predict import Predictor
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
 from appliance.modelstore.importing.deletion import ModelDeletion
@@ -47,6 +48,7 @@ class Box:
     keyring: KeyRing
     in_flight: InFlight
     media: MediaPool
+    predictor: Predictor
     processors: tuple[ProcessorDescription, ...]
     state_dir: Path
     body_bytes_max: int

@@ -7,15 +7,17 @@ its state is kept only when the whole request went well, so a request that faile
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.catalogue import Application, TaskSpec
 from appliance.domain.errors import DeadlineExceeded, QueueFull
 from appliance.domain.request import Request, Result, Tensors
-from appliance.runtime.catalogue import Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.ports import MediaRunner
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Media, Target, next_state, step_inputs
 
@@ -26,6 +28,8 @@ T = TypeVar("T")
 class Call:
     """What the caller asked for beside the media."""
 
+    tenant: str
+    """Who asks."""
     request_id: str
     arrival_ns: int
     variant: str | None = None
@@ -65,8 +69,6 @@ class _Answer:
 class _Run:
     """One request under way."""
 
-    box: Box
-    principal: Principal
     call: Call
     application: Application
     entry: Entry
@@ -80,30 +82,114 @@ class _Run:
         return self.entry.model.task
 
 
-async def predict(box: Box, principal: Principal, application: Application, media: Media, call: Call) -> bytes:
-    """The answer as JSON bytes.
+class Predictor:
+    """Answers requests that bring media. Event-loop thread only; decoding and encoding run where `media` runs them."""
 
-    Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine raises.
-    """
-    run = _Run(
-        box,
-        principal,
-        call,
-        application,
-        box.catalogue.entry(application.id),
-        box.engine.preferred(application, call.variant),
-        _deadline_ns(call, application),
-    )
-    if call.sequence_id is None:
-        return _whole(run, (await _answer(run, media, {}, {})).text)
-    key = (application.id, f"{principal.tenant}/{call.sequence_id}")
-    sequence = box.sequences.open(key, start=call.sequence_start)
-    async with sequence.lock:
-        answer = await _answer(run, media, sequence.carry, sequence.tensors)
-        sequence.carry, sequence.tensors = answer.carry, answer.state
-    if call.sequence_end:
-        box.sequences.close(key, sequence)
-    return _whole(run, answer.text)
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        engine: Engine,
+        sequences: Sequences,
+        media: MediaRunner,
+        asset_path: Callable[[str], Path],
+    ) -> None:
+        """`asset_path`: SHA-256 of what was uploaded beside a graph → its file; may read it: for threads."""
+        self._clock = clock
+        self._catalogue = catalogue
+        self._engine = engine
+        self._sequences = sequences
+        self._media = media
+        self._asset_path = asset_path
+
+    async def predict(self, application: Application, media: Media, call: Call) -> bytes:
+        """The answer as JSON bytes.
+
+        Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine raises.
+        """
+        run = _Run(
+            call,
+            application,
+            self._catalogue.entry(application.id),
+            self._engine.preferred(application, call.variant),
+            _deadline_ns(call, application),
+        )
+        if call.sequence_id is None:
+            return self._whole(run, (await self._answer(run, media, {}, {})).text)
+        key = (application.id, f"{call.tenant}/{call.sequence_id}")
+        sequence = self._sequences.open(key, start=call.sequence_start)
+        async with sequence.lock:
+            answer = await self._answer(run, media, sequence.carry, sequence.tensors)
+            sequence.carry, sequence.tensors = answer.carry, answer.state
+        if call.sequence_end:
+            self._sequences.close(key, sequence)
+        return self._whole(run, answer.text)
+
+    async def _answer(self, run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
+        task = TASKS[run.spec.kind]
+
+        def decode() -> Decoded:
+            return task.decode(media, run.spec, self._target(run), carry)
+
+        try:
+            decoded = await self._timed(run, "decode", decode)
+        except (DeadlineExceeded, QueueFull) as error:
+            self._engine.count_failure(_request(run, {}), run.entry, error)
+            raise
+        outputs, state = await self._steps(run, decoded, state)
+
+        def encode() -> _Answer:
+            answer = task.encode(outputs, decoded, run.spec)
+            return _Answer(_json(answer.body), answer.carry, state)
+
+        return await self._timed(run, "encode", encode)
+
+    async def _steps(
+        self, run: _Run, decoded: Decoded, state: Mapping[str, Any]
+    ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+        """Every step through the engine, each with the state that the one before left."""
+        outputs: list[dict[str, Any]] = []
+        for step in decoded.steps:
+            inputs = step_inputs(step, run.spec, state) if run.spec.state else step
+            result = await self._engine.infer(_request(run, inputs))
+            run.timings.add(result)
+            run.results.append(result)
+            outputs.append(result.outputs)
+            if run.spec.state:
+                state = next_state(result.outputs, run.spec)
+        return outputs, state
+
+    def _target(self, run: _Run) -> Target:
+        """May read (and, the first time, verify) files: for threads."""
+        variant = run.servable.variant
+        assets = {name: str(self._asset_path(sha256)) for name, sha256 in run.entry.model.assets.items()}
+        return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets)
+
+    async def _timed(self, run: _Run, part: str, work: Callable[[], T]) -> T:
+        """`work()` where media is worked on; the time until it is done counts as `part`."""
+        start_ns = self._clock.now_ns()
+        value = await self._media.run(run.application.id, run.deadline_ns, work)
+        setattr(run.timings, part, self._clock.now_ns() - start_ns)
+        return value
+
+    def _whole(self, run: _Run, text: bytes) -> bytes:
+        """The task's fields, who answered, and the timings."""
+        variant = run.results[-1].variant if run.results else run.servable.variant.name
+        accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
+        parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}
+        total_ns = self._clock.now_ns() - run.call.arrival_ns
+        frame = {
+            "application": run.application.name,
+            "model": run.entry.model.name,
+            "variant": variant,
+            "accuracy": accuracy.share if accuracy else None,
+            "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
+            "warm": run.results[0].warm if run.results else True,
+            "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
+            "request_id": run.call.request_id,
+        }
+        return text[:-1] + (b"," if len(text) > 2 else b"") + _json(frame)[1:]
 
 
 def _deadline_ns(call: Call, application: Application) -> int | None:
@@ -112,47 +198,11 @@ def _deadline_ns(call: Call, application: Application) -> int | None:
     return None if limit_ms is None else call.arrival_ns + int(limit_ms * NS_PER_MS)
 
 
-async def _answer(run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
-    task = TASKS[run.spec.kind]
-
-    def decode() -> Decoded:
-        return task.decode(media, run.spec, _target(run), carry)
-
-    try:
-        decoded = await _timed(run, "decode", decode)
-    except (DeadlineExceeded, QueueFull) as error:
-        run.box.engine.count_failure(_request(run, {}), run.entry, error)
-        raise
-    outputs, state = await _steps(run, decoded, state)
-
-    def encode() -> _Answer:
-        answer = task.encode(outputs, decoded, run.spec)
-        return _Answer(_json(answer.body), answer.carry, state)
-
-    return await _timed(run, "encode", encode)
-
-
-async def _steps(
-    run: _Run, decoded: Decoded, state: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """Every step through the engine, each with the state that the one before left."""
-    outputs: list[dict[str, Any]] = []
-    for step in decoded.steps:
-        inputs = step_inputs(step, run.spec, state) if run.spec.state else step
-        result = await run.box.engine.infer(_request(run, inputs))
-        run.timings.add(result)
-        run.results.append(result)
-        outputs.append(result.outputs)
-        if run.spec.state:
-            state = next_state(result.outputs, run.spec)
-    return outputs, state
-
-
 def _request(run: _Run, inputs: Tensors) -> Request:
     """The run's next request to the engine."""
     return Request(
         run.application.id,
-        run.principal.tenant,
+        run.call.tenant,
         inputs,
         run.call.arrival_ns,
         id=run.call.request_id,
@@ -161,40 +211,6 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         priority=run.call.priority,
         is_continuation=bool(run.results),
     )
-
-
-def _target(run: _Run) -> Target:
-    """May read (and, the first time, verify) files: for threads."""
-    variant = run.servable.variant
-    assets = {name: str(run.box.store.blobs.path(sha256)) for name, sha256 in run.entry.model.assets.items()}
-    return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets)
-
-
-async def _timed(run: _Run, part: str, work: Callable[[], T]) -> T:
-    """`work()` in a media thread; the time until it is done counts as `part`."""
-    start_ns = run.box.clock.now_ns()
-    value = await run.box.media.run(run.application.id, run.deadline_ns, work)
-    setattr(run.timings, part, run.box.clock.now_ns() - start_ns)
-    return value
-
-
-def _whole(run: _Run, text: bytes) -> bytes:
-    """The task's fields, who answered, and the timings."""
-    variant = run.results[-1].variant if run.results else run.servable.variant.name
-    accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
-    parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}
-    total_ns = run.box.clock.now_ns() - run.call.arrival_ns
-    frame = {
-        "application": run.application.name,
-        "model": run.entry.model.name,
-        "variant": variant,
-        "accuracy": accuracy.share if accuracy else None,
-        "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
-        "warm": run.results[0].warm if run.results else True,
-        "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
-        "request_id": run.call.request_id,
-    }
-    return text[:-1] + (b"," if len(text) > 2 else b"") + _json(frame)[1:]
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

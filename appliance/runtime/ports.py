@@ -1,7 +1,8 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `modelstore` (VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever
-emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
+Implemented by `runtime.processors` (Processor), `runtime.serving.media` (MediaRunner), `modelstore` (VariantSource), `runtime.decisions.log` and
+`runtime.telemetry`, and by whoever emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`;
+`EventSink` is everybody's, in `domain.events`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,6 +46,17 @@ class Processor(Protocol):
 
     async def unload(self, handle: Any) -> None:
         """Drop the build and give its memory back to the operating system."""
+        ...
+
+
+class MediaRunner(Protocol):
+    """Where media is decoded and answers are encoded: in threads of the box; an emulated one lets virtual time pass."""
+
+    async def run(self, application_id: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
+        """The value of `work()`, which blocks for milliseconds; `deadline_ns` on the clock's monotonic scale.
+
+        Raises: QueueFull when too many wait, DeadlineExceeded, and what `work` raises.
+        """
         ...
 
 

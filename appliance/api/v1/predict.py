@@ -7,7 +7,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from appliance.api.http.documented import example, problems
-from appliance.api.predict import Call, predict
+from appliance.api.predict import Call
 from appliance.api.v1.deps import Caller, TheBox, callable_application
 from appliance.domain.errors import (
     BadMedia,
@@ -122,6 +122,7 @@ async def predict_route(
     arrival_ns = box.clock.now_ns()
     found = callable_application(box, principal, application)
     call = Call(
+        principal.tenant,
         request.scope["request_id"],
         arrival_ns,
         variant,
@@ -131,7 +132,8 @@ async def predict_route(
         sequence_start,
         sequence_end,
     )
-    return Response(await predict(box, principal, found, await _media(request), call), media_type="application/json")
+    answer = await box.predictor.predict(found, await _media(request), call)
+    return Response(answer, media_type="application/json")
 
 
 async def _media(request: Request) -> Media:
