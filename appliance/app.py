@@ -18,8 +18,6 @@ from appliance.api.auth.keyring import KeyRing
 from appliance.api.box import Box
 from appliance.api.gateway import Gateway
 from appliance.api.http.limits import BodyRules, Bounds, InFlight
-from appliance.api.media import MediaPool
-from appliance.api.predict import Predictor
 from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
@@ -45,6 +43,8 @@ from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.serving.media import MediaPool
+from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import ImportSettings, ProcessorSettings, Settings
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.http.limits import InFlight
-from appliance.api.media import MediaPool
-from appliance.api.predict import Predictor
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
 from appliance.modelstore.importing.deletion import ModelDeletion
@@ -22,6 +20,8 @@ from appliance.runtime.residency.loop import Resider
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.media import MediaPool
+from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
 

@@ -7,7 +7,6 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from appliance.api.http.documented import example, problems
-from appliance.api.predict import Call
 from appliance.api.v1.deps import Caller, TheBox, callable_application
 from appliance.domain.errors import (
     BadMedia,
@@ -27,6 +26,7 @@ from appliance.domain.errors import (
     UnknownApplication,
     UnknownVariant,
 )
+from appliance.runtime.serving.predict import Call
 from appliance.tasks.base import Media
 from appliance.wire.predict import PredictShape
 

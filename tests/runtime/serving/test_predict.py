@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from appliance.api.predict import Call, Predictor
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import DeadlineExceeded
+from appliance.runtime.serving.predict import Call, Predictor
 from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench

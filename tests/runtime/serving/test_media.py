@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.api.media import MediaPool
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.domain.errors import BadMedia, DeadlineExceeded, QueueFull
+from appliance.runtime.serving.media import MediaPool
 
 pytestmark = pytest.mark.anyio
 
