@@ -147,7 +147,8 @@ class Appliance:
         importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
         deletion = ModelDeletion(store.models, [importer.cancel, core.availability.retire_model])
         uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
-        media = MediaPool(clock, threads=description.workers, waiting_max=settings.queues.len_max)
+        queues = settings.queues
+        media = MediaPool(clock, threads=queues.media_threads or description.workers, waiting_max=queues.len_max)
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
         store.feed.subscribe(Follower(core, keyring))

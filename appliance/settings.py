@@ -68,8 +68,6 @@ class ProcessorSettings(Section):
     """Runs at once; empty: the number of usable cores divided by `threads_per_run`."""
     threads_per_run: int = Field(1, ge=1, le=64)
     """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in throughput)."""
-    device: int = Field(0, ge=0)
-    """Device index, for kinds that have several."""
 
 
 class QueueSettings(Section):
@@ -79,8 +77,8 @@ class QueueSettings(Section):
     """Requests of all applications that may wait."""
     timeout_ms: float = Field(30_000.0, gt=0)
     """Deadline of a request that states none and whose application has no SLO."""
-    media_threads: int = Field(2, ge=1, le=64)
-    """Threads that decode pictures and sound and read outputs; more than the cores only adds waiting."""
+    media_threads: int | None = Field(None, ge=1, le=64)
+    """Threads that decode pictures and sound and read outputs; empty: as many as workers. More than the cores only adds waiting."""
     quick_us_max: float = Field(250.0, ge=0)
     """A model whose measured median is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
     sequences_max: int = Field(1024, ge=1)
@@ -173,7 +171,7 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
     processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=1)
-    """Compute devices as a JSON list of objects with kind, name, workers, threads_per_run, device; one is used today."""
+    """Compute devices as a JSON list of objects with kind, name, workers and threads_per_run; one is used today."""
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()
     imports: ImportSettings = ImportSettings()

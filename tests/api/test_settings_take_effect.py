@@ -1,0 +1,30 @@
+"""Settings that the composition root hands on, seen in the running box."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.api.stand import ANSWER_S, running
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_media_threads(tmp_path: Path) -> None:
+    """So many pieces of media are worked on side by side as was set, and no more: the next one waits for a thread."""
+    async with running(tmp_path, queues={"media_threads": 3}) as appliance:
+        media = appliance.running().media
+        together, go = threading.Barrier(4), threading.Event()
+
+        def work() -> None:
+            together.wait(ANSWER_S)
+            go.wait(ANSWER_S)
+
+        three = [asyncio.create_task(media.run("t/a", None, work)) for _ in range(3)]
+        await asyncio.to_thread(together.wait, ANSWER_S)  # breaks where the three do not run side by side
+        fourth = asyncio.create_task(media.run("t/a", None, int))
+        await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+        assert sum(thread.name.startswith("media") for thread in threading.enumerate()) == 3
+        go.set()
+        await asyncio.gather(*three, fourth)
