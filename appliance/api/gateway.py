@@ -22,17 +22,17 @@ class Gateway:
         else:
             await self._service(scope, receive, send)
 
-    def answer_soon(self, scope: Scope, otherwise: Callable[[], None]) -> None:
-        """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or begin it by `otherwise`.
+    def answer_soon(self, scope: Scope, go_on: Callable[[], None]) -> None:
+        """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or `go_on` with it in a task.
 
         What has arrived in one turn is read first, computed then, and written last: each step finds its code warm, which a system call between
         them would cool. Computed and written where it arrives, a request takes a quarter more processor time.
         """
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self._answer_arrived)
-        self._arrived.append((scope, otherwise))
+        self._arrived.append((scope, go_on))
 
     def _answer_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []
-        for write in [self._v2.answer_at_once(scope) or otherwise for scope, otherwise in arrived]:
+        for write in [self._v2.begin(scope) or go_on for scope, go_on in arrived]:
             write()

@@ -149,7 +149,7 @@ class EmulatedProcessor:
         self.items += batch
         return {}
 
-    def run_at_once(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run_inline(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         raise Broken("virtual time passes only for those who wait")
 
     def _run_ns(self, handle: Handle, batch: int) -> int:

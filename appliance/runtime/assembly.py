@@ -210,7 +210,7 @@ def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core
         resider=resider,
         telemetry=around.telemetry,
         decisions=around.decisions,
-        quick_ns_max=int(figures.quick_us_max * NS_PER_US),
+        inline_ns_max=int(figures.quick_us_max * NS_PER_US),
     )
     return Core(
         catalogue,

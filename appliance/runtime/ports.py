@@ -37,7 +37,7 @@ class Processor(Protocol):
         """
         ...
 
-    def run_at_once(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back. Takes no worker.
 
         Raises: RunFailed.

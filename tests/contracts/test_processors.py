@@ -47,7 +47,7 @@ async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[st
     """All outputs or the named ones, several at once or on the calling thread, each with its own numbers."""
     handle = await processor.load(form)
     results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs) for i in range(4)))
-    results += [processor.run_at_once(handle, numbers(i), outputs) for i in range(4, 8)]
+    results += [processor.run_inline(handle, numbers(i), outputs) for i in range(4, 8)]
     assert [r["SUM"].tolist() for r in results] == [[[i + 1.0] * 4] for i in range(8)]
     await processor.unload(handle)
     assert results[3]["SUM"].tolist() == [[4.0] * 4]  # they belong to the caller

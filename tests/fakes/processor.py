@@ -102,7 +102,7 @@ class FakeProcessor:
         assert handle.is_live, f"{handle.build_id} was unloaded while it ran"
         return result if outputs is None else {name: result[name] for name in outputs}
 
-    def run_at_once(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run_inline(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """Time passes for everybody."""
         self._begin(handle, inputs)
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ ASGI hands a body over as a copy and takes an answer in two messages, each throu
 body was gathered in, and writes an answer in one call.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +59,13 @@ class Exchange:
     Whoever answers takes it out of the scope: left there, it would keep the whole request alive until the garbage collector finds the circle.
     """
 
-    __slots__ = ("_cycle", "headers")
+    __slots__ = ("_cycle", "begun", "headers")
 
     def __init__(self, cycle: "RequestResponseCycle", headers: dict[bytes, bytes]) -> None:
         self._cycle = cycle
         self.headers = headers
+        self.begun: Awaitable[Any] | None = None
+        """The rest of the answer, where its making has begun without a task."""
 
     def awaits_little(self, small: int) -> bool:
         """Whether all that is missing is a body of less than `small` bytes, so little that anybody may have it kept."""

@@ -13,9 +13,10 @@ from appliance.api.box import Box
 from appliance.api.http.exchange import EXCHANGE, Exchange
 from appliance.api.http.limits import Receive, Scope, Send
 from appliance.api.v2 import models, statistics
-from appliance.api.v2.infer import infer, infer_at_once
+from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body
 from appliance.domain.errors import ApplianceError, NotFound
+from appliance.runtime.serving.inline import Begun, begin, in_task
 
 EXTENSIONS = (
     "binary_tensor_data",
@@ -43,47 +44,43 @@ class V2:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of ASGI type `http`."""
         exchange: Exchange | None = scope.pop(EXCHANGE, None)
-        try:
-            if exchange is None:
-                status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
-            else:
-                status, headers, body = await self._answer(scope, exchange.headers, exchange.receive)
-        except Exception as error:
-            status, headers, body = self._failed(scope, error)
-        headers.append((b"content-length", b"%d" % len(body)))
-        if exchange is not None and scope["method"] == "POST" and exchange.answer(status, headers, body):
-            return
+        if exchange is None:
+            status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
+        else:
+            begun, exchange.begun = exchange.begun, None
+            status, headers, body = await (begun or self._answer(scope, exchange.headers, exchange.receive))
+            if scope["method"] == "POST" and exchange.answer(status, headers, body):
+                return
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def answer_at_once(self, scope: Scope) -> Callable[[], None] | None:
-        """Compute the answer to a plain infer request of a quick model, whose whole body has come, without a task; what is returned writes it.
+    def begin(self, scope: Scope) -> Callable[[], None] | None:
+        """Begin with a request whose whole body has come, outside any task; what is returned writes its answer.
 
-        None, and nothing is done, for any other request.
+        None: it has to wait for something, and goes on when it is called with its scope in a task.
         """
         exchange: Exchange = scope[EXCHANGE]
-        parts = _parts(scope)
-        if parts[:1] != ["models"] or parts[-1] != "infer" or scope["method"] != "POST" or not exchange.can_answer:
+        if not exchange.can_answer:
             return None
-        box = self._find_box()
-        try:
-            principal = _authenticate(box, scope, exchange.headers)
-            answer = infer_at_once(box, principal, parts, exchange.headers, exchange.body())
-        except Exception as error:  # final: to ask again would count a wrong key twice
-            answer = self._failed(scope, error)
-        if answer is None:
+        answer = begin(self._answer(scope, exchange.headers, exchange.receive))
+        if isinstance(answer, Begun):
+            exchange.begun = answer
             return None
         del scope[EXCHANGE]
-        status, headers, body = answer
-        headers.append((b"content-length", b"%d" % len(body)))
-        return exchange.end(status, headers, body)
-
-    def _failed(self, scope: Scope, error: Exception) -> Answer:
-        if not isinstance(error, ApplianceError):
-            self._find_box().logger.exception("request failed", path=scope["path"])
-        return error_answer(error)
+        return exchange.end(*answer)
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        """The answer to a request, whatever happens, with its length."""
+        try:
+            answer = await self._made(scope, headers, receive)
+        except Exception as error:
+            if not isinstance(error, ApplianceError):
+                self._find_box().logger.exception("request failed", path=scope["path"])
+            answer = error_answer(error)
+        answer[1].append((b"content-length", b"%d" % len(answer[2])))
+        return answer
+
+    async def _made(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         parts = _parts(scope)
         method: str = scope["method"]
         box = self._find_box()
@@ -92,6 +89,7 @@ class V2:
         principal = _authenticate(box, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             return await infer(box, principal, parts, headers, receive)
+        await in_task()
         body = await whole_body(receive, content_length(headers), box.body_bytes_max) if method == "POST" else b""
         found = _route(parts, method)
         if found is None:

@@ -8,7 +8,7 @@ from appliance.api.box import Box
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant, resolve
-from appliance.api.v2.tensors import Body, InferCall, encode_infer, parse_infer
+from appliance.api.v2.tensors import InferCall, encode_infer, parse_infer
 from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadTensor
@@ -33,20 +33,6 @@ async def infer(
     finally:
         box.in_flight.give(held)
     return _encoded(call, name, result)
-
-
-def infer_at_once(
-    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], body: Body
-) -> Answer | None:
-    """The same without waiting for anything; None: the request must take the longer way."""
-    name, version = model_and_version(parts[:-1])
-    application = resolve(box, principal, name)
-    if len(body) > box.body_bytes_max or not box.engine.is_quick(application):
-        return None
-    arrival_ns = box.clock.now_ns()
-    call = parse_infer(body, json_length(headers))
-    result = box.engine.infer_at_once(_request(box, application, principal, version, call, arrival_ns))
-    return None if result is None else _encoded(call, name, result)
 
 
 def _request(

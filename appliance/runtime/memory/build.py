@@ -23,8 +23,8 @@ class Residency:
     loads: int = 0
     load_ns: int = 0
     handle: Any = None
-    surprises: int = 0
-    """Runs on the event loop, one after another, that took much longer than the profile had said."""
+    overruns: int = 0
+    """Inline runs, one after another, that took much longer than the profile had said."""
     is_urgent: bool = True
     """A request waits for the load under way."""
     successor_of: str | None = None

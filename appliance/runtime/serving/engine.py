@@ -1,4 +1,6 @@
-"""The way of a request: admission → residency → queue → worker → result.
+"""The way of a request: admission → placement → queue → worker → result.
+
+A run shorter than the hop to a worker and back is computed inline, on the event loop: neither queue nor worker, the same way before and after.
 
 One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one answer.
 """
@@ -9,10 +11,8 @@ from typing import Any
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
-    ApplianceError,
     DeadlineExceeded,
     LimitReached,
-    ModelUnavailable,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -28,6 +28,7 @@ from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import Resider
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.inline import in_task
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Job, Queue
 from appliance.runtime.serving.sequences import Key, Sequences
@@ -35,9 +36,9 @@ from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
 
-_SURPRISE = 20
-"""A run on the event loop that takes this many times the limit (5 ms by default) is a surprise ..."""
-_SURPRISES_MAX = 3
+_OVERRUN = 20
+"""An inline run that takes this many times the limit (5 ms by default) is an overrun ..."""
+_OVERRUNS_MAX = 3
 """... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
 
 _BREAK_THE_SLO = (DeadlineExceeded, QueueFull, RunFailed, Unavailable)
@@ -65,9 +66,9 @@ class Engine:
         resider: Resider,
         telemetry: Telemetry,
         decisions: DecisionSink,
-        quick_ns_max: int = 0,
+        inline_ns_max: int = 0,
     ) -> None:
-        """Runs expected to take at most `quick_ns_max` take no worker: they are over before a thread would have begun."""
+        """Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have begun."""
         self._clock = clock
         self._catalogue = catalogue
         self._admission = admission
@@ -81,15 +82,7 @@ class Engine:
         self._resider = resider
         self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
         self._processor = processor
-        self._quick_ns_max = quick_ns_max
-
-    def is_quick(self, application: Application) -> bool:
-        """Whether `infer_at_once` may have answers to its requests; asked before they are decoded."""
-        try:
-            order = self._catalogue.entry(application.id).order
-        except ModelUnavailable:
-            return False
-        return any(s.expected_ns is not None and s.expected_ns <= self._quick_ns_max for s in order)
+        self._inline_ns_max = inline_ns_max
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
         """The variant that a request would get now: what decoding must prepare the tensors for.
@@ -98,30 +91,8 @@ class Engine:
         """
         return self._placement.preferred(self._availability.entry(application.id), variant)
 
-    def infer_at_once(self, request: Request) -> Result | None:
-        """Run a plain request on the calling thread, now, where that is shorter than to hand it on: its build is in memory, and quick.
-
-        None, and nothing has happened, for every other request; those that must be refused are among them, and `infer` says why.
-
-        Raises: RunFailed.
-        """
-        placed_ns = self._clock.now_ns()
-        try:
-            entry = self._availability.entry(request.application_id)
-            if entry.model.task.state or entry.model.task.constants:
-                return None
-            placed = self._placement.pin_resident(self._placement.candidates(request, entry))
-        except ApplianceError:
-            return None
-        if placed is None:
-            return None
-        try:
-            return self._answer_at_once(request, entry, placed, placed_ns)
-        finally:
-            self._memory.unpin(placed[1])
-
     async def infer(self, request: Request) -> Result:
-        """Run one request.
+        """Run one request. One whose build is in memory and quick waits for nothing: `inline.begin` has its result without a task.
 
         Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed, DeadlineExceeded, RunFailed,
         IllegalState (of a sequence), ShuttingDown.
@@ -138,7 +109,6 @@ class Engine:
         self._availability.begin(model_id)
         try:
             self._admission.set_deadline(request, entry.application.latency_slo_ms)
-            self._queue.check_room(request.application_id)
             if entry.model.task.state or entry.model.task.constants:
                 return await self._infer_stateful(request, entry)
             return await self._infer(request, entry)
@@ -170,53 +140,38 @@ class Engine:
 
     # -- the steps of a request ----------------------------------------------------------------------------------------
 
-    def _answer_at_once(self, request: Request, entry: Entry, placed: Placed, placed_ns: int) -> Result | None:
-        self._admission.set_deadline(request, entry.application.latency_slo_ms)
-        if not self._is_quick(request, placed, placed_ns):
-            return None
-        tenant = request.tenant
-        try:
-            self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
-        except QuotaExceeded:
-            return None
-        try:
-            run = self._run_at_once(request, placed[1], placed_ns)
-        except Exception as error:
-            self.count_failure(request, entry, error)
-            raise
-        finally:
-            self._admission.leave(tenant)
-        self._resider.seen(request.application_id, placed_ns)
-        return self._answered(request, entry, placed, run, placed_ns)
-
     async def _infer(self, request: Request, entry: Entry) -> Result:
-        placed_ns = self._clock.now_ns()
+        start_ns = placed_ns = self._clock.now_ns()
         self._resider.seen(request.application_id, placed_ns)
         candidates = self._placement.candidates(request, entry)
-        placed = self._placement.pin_resident(candidates) or await self._placement.load(request, entry, candidates)
-        start_ns = self._clock.now_ns()
-        if self._is_quick(request, placed, start_ns):
-            try:
-                run = self._run_at_once(request, placed[1], start_ns)
-            finally:
-                self._memory.unpin(placed[1])
+        placed = self._placement.pin_resident(candidates)
+        if placed is None:
+            await in_task()
+            self._queue.check_room(request.application_id)
+            placed = await self._placement.load(request, entry, candidates)
+            start_ns = self._clock.now_ns()
+        if self._is_inline(request, placed, start_ns):
+            run = self._run_inline(request, placed[1], start_ns)
         else:
             run = await self._run_in_turn(request, placed)
         return self._answered(request, entry, placed, run, placed_ns)
 
-    def _is_quick(self, request: Request, placed: Placed, now_ns: int) -> bool:
-        """Whether to compute a request at once, on this thread. A build that keeps taking much longer loses the privilege."""
+    def _is_inline(self, request: Request, placed: Placed, now_ns: int) -> bool:
+        """Whether to compute a request on this thread, now. A build that keeps taking much longer loses the privilege."""
         expected_ns = placed[0].expected_of(placed[0].items_of(request.inputs))
-        if expected_ns is None or expected_ns > self._quick_ns_max or placed[1].surprises >= _SURPRISES_MAX:
+        if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
             return False
         return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
-    def _run_at_once(self, request: Request, residency: Residency, start_ns: int) -> _Run:
-        """Run here and now."""
-        outputs = self._processor.run_at_once(residency.handle, request.inputs, request.outputs)
+    def _run_inline(self, request: Request, residency: Residency, start_ns: int) -> _Run:
+        """Run on this thread, and release the build."""
+        try:
+            outputs = self._processor.run_inline(residency.handle, request.inputs, request.outputs)
+        finally:
+            self._memory.unpin(residency)
         end_ns = self._clock.now_ns()
-        is_surprise = end_ns - start_ns > _SURPRISE * self._quick_ns_max
-        residency.surprises = residency.surprises + 1 if is_surprise else 0
+        is_overrun = end_ns - start_ns > _OVERRUN * self._inline_ns_max
+        residency.overruns = residency.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns
 
     def _answered(self, request: Request, entry: Entry, placed: Placed, run: _Run, placed_ns: int) -> Result:
@@ -252,6 +207,8 @@ class Engine:
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
+        await in_task()
+        self._queue.check_room(request.application_id)
         spec = entry.model.task
         if request.sequence_id is None or not spec.state:
             request.inputs = step_inputs(request.inputs, spec, request.inputs)

@@ -143,7 +143,7 @@ class OnnxProcessor:
         self._ran += 1
         return self._runs.submit(self.sessions.run, handle, inputs, outputs)
 
-    def run_at_once(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         self._ran += 1
         return self.sessions.run(handle, inputs, outputs)
 

@@ -84,20 +84,20 @@ async def test_requested_outputs(processor: OnnxProcessor, tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, at_once: bool) -> None:
+@pytest.mark.parametrize("inline", [True, False])
+async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, inline: bool) -> None:
     """What the runtime cannot compute comes back in its own words, and the session stays usable."""
     handle = await processor.load(plain)
     for inputs in ({"image": np.zeros((1, 4, 64, 64), np.float32)}, {}, {"image": np.zeros(3)}):
         with pytest.raises(RunFailed) as caught:
-            await _run(processor, handle, inputs, at_once)
+            await _run(processor, handle, inputs, inline)
         assert caught.value.variant_id == "net"
         assert caught.value.reason
-    assert (await _run(processor, handle, image(), at_once))["probabilities"].shape == (1, 10)
+    assert (await _run(processor, handle, image(), inline))["probabilities"].shape == (1, 10)
 
 
-async def _run(processor: OnnxProcessor, handle: Any, inputs: Any, at_once: bool) -> Any:
-    return processor.run_at_once(handle, inputs, None) if at_once else await processor.run(handle, inputs, None)
+async def _run(processor: OnnxProcessor, handle: Any, inputs: Any, inline: bool) -> Any:
+    return processor.run_inline(handle, inputs, None) if inline else await processor.run(handle, inputs, None)
 
 
 @pytest.mark.anyio

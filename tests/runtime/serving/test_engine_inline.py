@@ -1,0 +1,200 @@
+"""Quick runs are computed inline: they take no worker, and their requests no task."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Quota, StateSpec, TaskSpec
+from appliance.domain.errors import (
+    ApplianceError,
+    BadTensor,
+    DeadlineExceeded,
+    ModelUnavailable,
+    QueueFull,
+    QuotaExceeded,
+    RunFailed,
+    UnknownVariant,
+)
+from appliance.domain.request import Request, Result, Tensors
+from appliance.runtime.serving.inline import Begun, begin
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def _positive(inputs: Tensors) -> dict[str, Any]:
+    """A model that fails on negative numbers."""
+    if inputs["x"][0] < 0:
+        raise RunFailed(variant_id="v", reason="negative")
+    return {"y": inputs["x"]}
+
+
+@story
+async def test_quick_run_waits_for_nobody() -> None:
+    """A model of microseconds is computed at once although the only worker is busy for long."""
+    bench = EngineBench(workers=1, quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        slow = asyncio.create_task(bench.infer(application="t/slow"))
+        await settle()
+        result = await bench.infer(3)
+        assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 0.1)
+        assert not slow.done()
+        await slow
+    bench.assert_quiet()
+
+
+@story
+async def test_quick_runs_that_overrun_take_a_worker_from_then_on() -> None:
+    """Three in a row took a hundred times as long as the profile said: the next no longer holds everybody up. One alone is a hiccup."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    cost = bench.processor.costs[bench.build("v")]
+    async with bench.working():
+        for cost.run_ms in (10, 10, 0.1, 10, 10, 10):
+            await bench.infer()
+            assert [w["runs"] for w in bench.engine.status()["workers"]] == [0]
+        await bench.infer()
+        assert [w["runs"] for w in bench.engine.status()["workers"]] == [1]
+
+
+@story
+async def test_late_quick_run_is_dropped() -> None:
+    """Quick or not: after its deadline nothing is run."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        await bench.infer()
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=0.05)
+    assert len(bench.processor.ran) == 1
+
+
+@story
+async def test_quick_run_that_fails() -> None:
+    """The error is the caller's; the next one is served."""
+    bench = EngineBench(quick_ms_max=0.25, model=_positive)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        with pytest.raises(RunFailed):
+            await bench.infer(-1)
+        await bench.infer(2)
+    bench.assert_quiet()
+
+
+# -- without a task ----------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_a_quick_request_is_over_when_it_has_begun() -> None:
+    """Its result is there after a plain call, and is the one that a task would have got: outputs, times, figures."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, slo_ms=100)
+    async with bench.working():
+        await bench.infer(1)
+        waited = await bench.infer(3)
+        begun = await without_task(bench.engine.infer(bench.request(3)))
+        assert isinstance(begun, Result)
+        assert begun.outputs["y"].tolist() == waited.outputs["y"].tolist() == [6]
+        assert (begun.variant_id, begun.warm, begun.compute_ns) == (waited.variant_id, True, waited.compute_ns)
+    assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 3}
+    bench.assert_quiet()
+
+
+@story
+async def test_the_rest_goes_on_in_a_task() -> None:
+    """Cold, slow or with a state: the plain call leaves something to await, and the answer is the same."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=5, run_ms=0.1)})
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="slow")
+    state = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="state", task=state)
+    async with bench.working():
+        await bench.infer(application="t/slow")
+        for application in ("t/app", "t/slow", "t/state"):
+            rest = await without_task(bench.engine.infer(bench.request(3, application)))
+            assert isinstance(rest, Begun)
+            assert (await rest).outputs["y"].tolist() == [6]
+    bench.assert_quiet()
+
+
+@story
+async def test_every_check_is_the_same_without_a_task() -> None:
+    """Over the quota, unknown, misfit, unloaded, failed: refused where it stands, counted once, nothing held."""
+    bench = EngineBench(quick_ms_max=0.25, model=_positive)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, quota=Quota(requests_per_s=3))
+    await bench.infer()
+    await bench.pause(10_000)  # the quota's bucket is full again: three tokens
+    misfit = bench.request()
+    misfit.inputs = {"z": np.ones(1, np.float32)}
+    faults: list[tuple[Request, type[ApplianceError]]] = [
+        (bench.request(variant="none"), UnknownVariant),
+        (misfit, BadTensor),
+        (bench.request(-1), RunFailed),
+        (bench.request(), QuotaExceeded),
+    ]
+    for request, error in faults:
+        with pytest.raises(error):
+            await without_task(bench.engine.infer(request))
+        bench.assert_quiet()
+    await bench.pause(10_000)
+    await bench.availability.unload(application)
+    with pytest.raises(ModelUnavailable):
+        await without_task(bench.engine.infer(bench.request()))
+    assert bench.telemetry.statistics["t/app", "", "t"].outcomes == {"failed": 3, "rejected": 1}
+
+
+@story
+async def test_a_full_queue_refuses_only_who_would_wait() -> None:
+    """A quick request takes no place in the queue: it is answered however many wait there."""
+    bench = EngineBench(quick_ms_max=0.25, queue_total=1)
+    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="slow")
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        await bench.infer(application="t/slow")
+        await bench.infer()
+        slow = [asyncio.create_task(bench.infer(application="t/slow")) for _ in range(2)]
+        await settle()
+        with pytest.raises(QueueFull):
+            await bench.infer(application="t/slow")
+        assert (await bench.infer(3)).outputs["y"].tolist() == [6]
+        await asyncio.gather(*slow)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_caller_that_goes_away_leaves_nothing() -> None:
+    """What was begun is given up in its load or in its run, or before any task took it over: no pin, no count stays."""
+    for load_ms, run_ms, pause_ms in ((100, 0.1, 50), (0, 100, 50), (100, 0.1, 0), (0, 100, 0)):
+        bench = EngineBench(quick_ms_max=0.25)
+        bench.add({"v": Cost(load_ms=load_ms, run_ms=run_ms)})
+        async with bench.working():
+            rest = await without_task(bench.engine.infer(bench.request()))
+            assert isinstance(rest, Begun)
+            if pause_ms:
+                task = asyncio.ensure_future(rest)
+                await bench.pause(pause_ms)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            del rest
+            await bench.pause(1000)
+        bench.assert_quiet()
+
+
+async def without_task(coroutine: Coroutine[Any, Any, Result]) -> Result | Begun[Result]:
+    """`begin` as a callback of the loop calls it: where no task runs."""
+    loop = asyncio.get_running_loop()
+    begun: asyncio.Future[Result | Begun[Result]] = loop.create_future()
+
+    def call() -> None:
+        try:
+            begun.set_result(begin(coroutine))
+        except ApplianceError as error:
+            begun.set_exception(error)
+
+    loop.call_soon(call)
+    return await begun
