@@ -1,7 +1,7 @@
 """One inference asked for, and its answer. Tensors are numpy arrays, but the domain does not look into them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Tensors = Mapping[str, Any]
@@ -46,4 +46,3 @@ class Result:
     queue_ns: int = 0
     load_ns: int = 0
     compute_ns: int = 0
-    parameters: dict[str, object] = field(default_factory=dict)

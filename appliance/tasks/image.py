@@ -43,10 +43,6 @@ class Frame:
         moved = np.asarray(points, np.float64) * (self.scale_x, self.scale_y) + (self.offset_x, self.offset_y)
         return np.clip(moved, 0.0, (self.width, self.height))
 
-    def to_input(self, points: np.ndarray) -> np.ndarray:
-        """Original coordinates → input ones, not clipped."""
-        return (np.asarray(points, np.float64) - (self.offset_x, self.offset_y)) / (self.scale_x, self.scale_y)
-
 
 @dataclass(frozen=True, slots=True)
 class Placement:

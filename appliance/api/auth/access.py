@@ -39,19 +39,6 @@ async def ensure_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> None:
     await keys.create(_record(key, clock))
 
 
-async def rotate_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> str:
-    """Write a new admin key to the file and revoke the one that stood there; returns the new key."""
-    path = state_dir / FILE_NAME
-    old = await asyncio.to_thread(_read, path)
-    key = new_key()
-    await keys.create(_record(key, clock))
-    await asyncio.to_thread(_write, path, key)
-    for record in await keys.all():
-        if old and record.sha256 == digest_of(old):
-            await keys.revoke(record.id)
-    return key
-
-
 def _record(key: str, clock: Clock) -> KeyRecord:
     return KeyRecord(
         new_key_id(), DEFAULT_TENANT, Role.ADMIN, digest_of(key), clock.wall_now(), label=f"written to {FILE_NAME}"

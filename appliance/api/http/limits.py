@@ -64,26 +64,6 @@ class InFlight:
         """Count bytes out."""
         self.bytes -= count
 
-    def hold(self, count: int) -> "_Hold":
-        """`with in_flight.hold(n):` counts them in and out. Raises: Busy."""
-        return _Hold(self, count)
-
-
-class _Hold:
-    """A plain context manager: on the hot path, where a generator would cost a microsecond."""
-
-    __slots__ = ("_count", "_in_flight")
-
-    def __init__(self, in_flight: InFlight, count: int) -> None:
-        self._in_flight = in_flight
-        self._count = count
-
-    def __enter__(self) -> None:
-        self._in_flight.take(self._count)
-
-    def __exit__(self, *_: object) -> None:
-        self._in_flight.give(self._count)
-
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:

@@ -194,7 +194,7 @@ class Engine:
         servable, residency, _, _ = placed
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        job = Job(request, servable, residency, answer, self._clock.now_ns(), expected_ns=expected_ns)
+        job = Job(request, servable, residency, answer, expected_ns=expected_ns)
         try:
             self._queue.put(job)
             outputs = await answer

@@ -28,7 +28,6 @@ class Job:
     servable: Servable
     residency: Residency
     answer: asyncio.Future[dict[str, Any]]
-    queued_ns: int
     state: RequestState = RequestState.ADMITTED
     expected_ns: int | None = None
     """Run time to expect for this request's batch; None until the variant is profiled."""

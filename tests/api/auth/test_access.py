@@ -4,7 +4,7 @@ import asyncio
 import stat
 from pathlib import Path
 
-from appliance.api.auth.access import ensure_admin_key, rotate_admin_key
+from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.keyring import digest_of
 from appliance.domain.access import Role
 from appliance.modelstore.store.store import Store
@@ -70,23 +70,6 @@ def test_a_store_begun_anew_takes_the_key_of_the_file(tmp_path: Path) -> None:
         store = Store.open(tmp_path, HandClock())
         await ensure_admin_key(tmp_path, store.keys, HandClock())
         assert await admin_digests(store) == [digest_of("ea_from-before")]
-        store.close()
-
-    asyncio.run(story())
-
-
-def test_rotation_replaces_the_key_of_the_file(tmp_path: Path) -> None:
-    """The new key stands in the file and opens; the old one does not; other keys stay."""
-
-    async def story() -> None:
-        store = Store.open(tmp_path, HandClock())
-        await ensure_admin_key(tmp_path, store.keys, HandClock())
-        old = (tmp_path / "admin.key").read_text().strip()
-        new = await rotate_admin_key(tmp_path, store.keys, HandClock())
-        assert new != old
-        assert (tmp_path / "admin.key").read_text().strip() == new
-        assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
-        assert await admin_digests(store) == [digest_of(new)]
         store.close()
 
     asyncio.run(story())

@@ -33,7 +33,7 @@ def job(name: str = "a", *, priority: int = 0, deadline_ns: int | None = None, e
     """A job of application `name`; needs a running loop."""
     request = Request(name, "t", {}, 0, priority=priority, deadline_ns=deadline_ns)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    return Job(request, SERVABLE, Residency("b", 1, 1), answer, 0, expected_ns=expected_ns)
+    return Job(request, SERVABLE, Residency("b", 1, 1), answer, expected_ns=expected_ns)
 
 
 @given(
