@@ -179,3 +179,19 @@ async def test_nothing_answers_without_a_key(stand: Stand) -> None:
             assert answer.status_code in (401, 422), (method, path, body)
             tried += 1
     assert tried > 30
+
+
+async def test_what_others_share_is_read_only(stand: Stand) -> None:
+    """A stranger sees and calls a shared application; to change it is refused, with the same status in every protocol."""
+    museum = stand.client("museum")
+    for path in ("/v1/applications/adding", "/v2/models/adding", "/v2/models/adding/ready"):
+        assert (await museum.get(path)).status_code == 200, path
+    for method, path, body in (
+        ("PATCH", "/v1/applications/adding", {"weight": 2}),
+        ("DELETE", "/v1/applications/adding", None),
+        ("DELETE", "/v1/models/adding", None),
+        ("POST", "/v2/repository/models/adding/load", {}),
+        ("POST", "/v2/repository/models/adding/unload", {}),
+    ):
+        assert (await museum.request(method, path, json=body)).status_code == 403, (method, path)
+    assert (await museum.get("/v2/models/adding/ready")).status_code == 200

@@ -5,9 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from appliance.api.auth.named import callable_application, own_application
 from appliance.api.box import Box
 from appliance.api.http.documented import problems
-from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox, callable_application, own_application
+from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.promises import refuse_broken, warnings_of
 from appliance.clock import NS_PER_MS
@@ -79,13 +80,13 @@ async def list_applications(
 @router.get("/{application}", summary="Show an application", responses=problems(UnknownApplication))
 async def show_application(application: ApplicationName, box: TheBox, principal: Caller) -> ApplicationShape:
     """Its model, promises, and the variants that would serve it now, the first choice first."""
-    return shape_of(box, callable_application(box, principal, application))
+    return shape_of(box, callable_application(box.catalogue, principal, application))
 
 
 @router.get("/{application}/runs", summary="Show recent run times", responses=problems(UnknownApplication))
 async def show_runs(application: ApplicationName, box: TheBox, principal: Caller) -> RunsShape:
     """What its runs took while serving, by variant, neighbours and all: `appliance scenario` lets the lab draw from them."""
-    figures = box.telemetry.of_application(callable_application(box, principal, application).id)
+    figures = box.telemetry.of_application(callable_application(box.catalogue, principal, application).id)
     return RunsShape(variants={name: [ns / NS_PER_MS for ns in f.runs_ns] for name, f in figures.items() if f.runs_ns})
 
 
@@ -101,7 +102,7 @@ async def change_application(
 
     Where no variant keeps the SLO then, the answer has `warnings`; with `strict=true` it is refused and nothing changes.
     """
-    old = own_application(box, principal, application)
+    old = own_application(box.catalogue, principal, application)
     fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
     if "accuracy_min" in fields:
         fields["accuracy_min"] = points(fields["accuracy_min"])
@@ -119,7 +120,7 @@ async def change_application(
 @router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))
 async def delete_application(application: ApplicationName, box: TheBox, principal: Member) -> Deleted:
     """The name stops answering; the model stays."""
-    await box.store.applications.delete(own_application(box, principal, application).id)
+    await box.store.applications.delete(own_application(box.catalogue, principal, application).id)
     return Deleted(deleted=application)
 
 

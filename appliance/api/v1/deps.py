@@ -11,8 +11,7 @@ from fastapi.security import HTTPBearer
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import Box
 from appliance.domain.access import Role
-from appliance.domain.catalogue import Application, Model
-from appliance.domain.errors import Forbidden, UnknownApplication
+from appliance.domain.errors import Forbidden
 
 _documented = HTTPBearer(
     auto_error=False,
@@ -62,26 +61,3 @@ Admin = Annotated[Principal, Depends(admin)]
 
 Cursor = Annotated[str, Query(max_length=200, description="`next_cursor` of the page before; empty: from the start.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items on the page.")]
-
-
-def callable_application(box: Box, principal: Principal, name: str) -> Application:
-    """The application a name means to the caller; one the key may not call does not exist for it. Raises: UnknownApplication."""
-    if not principal.may_call(name):
-        raise UnknownApplication(name=name)
-    return box.catalogue.resolve(principal.tenant, name)
-
-
-def own_application(box: Box, principal: Principal, name: str) -> Application:
-    """An application that the caller may change. Raises: UnknownApplication; Forbidden for a shared one of another tenant."""
-    application = box.catalogue.resolve(principal.tenant, name)
-    if application.tenant != principal.tenant:
-        raise Forbidden(action="change an application that another tenant shares")
-    return application
-
-
-def own_model(box: Box, principal: Principal, name: str) -> Model:
-    """A model that the caller may change. Raises: UnknownModel; Forbidden for a shared one of another tenant."""
-    model = box.catalogue.resolve_model(principal.tenant, name)
-    if model.tenant != principal.tenant:
-        raise Forbidden(action="change a model that another tenant shares")
-    return model

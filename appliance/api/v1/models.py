@@ -11,11 +11,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import own_model
 from appliance.api.box import Box
 from appliance.api.http.documented import problems
 from appliance.api.http.forms import Form, received_form
 from appliance.api.v1 import jobs
-from appliance.api.v1.deps import Cursor, Limit, Member, TheBox, own_model
+from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
 from appliance.api.v1.orders import PARTS, Source, check_fields, import_request, pack
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.shapes import model_shape, model_summary, variant_shape
@@ -145,7 +146,7 @@ async def delete_model(model: ModelName, box: TheBox, principal: Member) -> Dele
 
     A model that another tenant's application uses stays (409).
     """
-    await box.deletion.delete(own_model(box, principal, model).id)
+    await box.deletion.delete(own_model(box.catalogue, principal, model).id)
     return Deleted(deleted=model)
 
 
@@ -171,7 +172,7 @@ async def create_variant(
     model: ModelName, request: Request, box: TheBox, principal: Member, response: Response
 ) -> JobShape:
     """Beside the variants the box made. Inputs and outputs must be those of the model; it is measured like the others."""
-    found = own_model(box, principal, model)
+    found = own_model(box.catalogue, principal, model)
     async with _received(request, box, principal) as (form, source):
         order = ImportRequest(
             tenant=principal.tenant,
@@ -204,7 +205,7 @@ async def show_variant(model: ModelName, variant: VariantName, box: TheBox, prin
 )
 async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, principal: Member) -> Deleted:
     """The model goes on with its other variants."""
-    found = own_model(box, principal, model)
+    found = own_model(box.catalogue, principal, model)
     if variant not in [one.name for one in found.variants]:
         raise UnknownVariant(name=variant)
     await box.store.models.delete_variant(variant_id(found.id, variant))

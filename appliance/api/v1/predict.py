@@ -6,8 +6,9 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from appliance.api.auth.named import callable_application
 from appliance.api.http.documented import example, problems
-from appliance.api.v1.deps import Caller, TheBox, callable_application
+from appliance.api.v1.deps import Caller, TheBox
 from appliance.domain.errors import (
     BadMedia,
     BadTensor,
@@ -120,7 +121,7 @@ async def predict_route(
     `sequence_id`: begin with `sequence_start=true`, send the pieces in order, end with `sequence_end=true`.
     """
     arrival_ns = box.clock.now_ns()
-    found = callable_application(box, principal, application)
+    found = callable_application(box.catalogue, principal, application)
     call = Call(
         principal.tenant,
         request.scope["request_id"],

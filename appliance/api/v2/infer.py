@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import callable_application
 from appliance.api.box import Box
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
-from appliance.api.v2.names import model_and_version, named_variant, resolve
+from appliance.api.v2.names import model_and_version, named_variant
 from appliance.api.v2.tensors import InferCall, encode_infer, parse_infer
 from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application
@@ -22,7 +23,7 @@ async def infer(
 ) -> Answer:
     """Read the body, run the request, and write what came of it."""
     name, version = model_and_version(parts[:-1])
-    application = resolve(box, principal, name)
+    application = callable_application(box.catalogue, principal, name)
     arrival_ns = box.clock.now_ns()
     held = content_length(headers)
     box.in_flight.take(held)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import callable_application
 from appliance.api.box import Box
-from appliance.api.v2.names import managed, model_and_version, resolve, servable_variants, variant_of
+from appliance.api.v2.names import managed, model_and_version, servable_variants, variant_of
 from appliance.clock import NS_PER_US
 from appliance.domain.catalogue import TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable
@@ -16,7 +17,7 @@ _CONFIG_TYPES = {"BYTES": "TYPE_STRING"}
 
 async def metadata(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts)
-    application = resolve(box, principal, name)
+    application = callable_application(box.catalogue, principal, name)
     variant = variant_of(box, application, version)
     versions = {str(each.number): each.name for each in servable_variants(box.catalogue.entry(application.id))}
     return {
@@ -31,7 +32,7 @@ async def metadata(box: Box, principal: Principal, parts: list[str], _: Mapping[
 
 async def config(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
-    application = resolve(box, principal, name)
+    application = callable_application(box.catalogue, principal, name)
     variant = variant_of(box, application, version)
     task = box.catalogue.model_of(application).task
     supplied = {*task.constants, *(state.input for state in task.state)}
@@ -70,7 +71,7 @@ def _configured(tensor: TensorSpec, batch_max: int) -> dict[str, Any]:
 
 async def ready(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
-    application = resolve(box, principal, name)
+    application = callable_application(box.catalogue, principal, name)
     if not box.availability.is_open(application):
         raise ModelUnavailable(name=name)
     variant_of(box, application, version)

@@ -4,10 +4,11 @@ The protocol's clients take a version for a number in text; people and settings 
 """
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import own_application
 from appliance.api.box import Box
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
-from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownApplication, UnknownVariant
+from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownVariant
 from appliance.runtime.catalogue import Entry
 
 
@@ -20,21 +21,11 @@ def model_and_version(parts: list[str]) -> tuple[str, str | None]:
     raise UnknownVariant(name="/".join(parts))
 
 
-def resolve(box: Box, principal: Principal, name: str) -> Application:
-    """The application a name means to the caller; one the key may not call does not exist for it."""
-    if principal.applications and not principal.may_call(name):
-        raise UnknownApplication(name=name)
-    return box.catalogue.resolve(principal.tenant, name)
-
-
 def managed(box: Box, principal: Principal, name: str) -> Application:
-    """An application whose residency the caller may command: its own, or any for an admin; devices may not."""
+    """An application whose residency the caller may command: its own; devices may not. Raises: UnknownApplication, Forbidden."""
     if principal.role is Role.DEVICE:
         raise Forbidden(action="load or unload models")
-    application = resolve(box, principal, name)
-    if application.tenant != principal.tenant and not principal.is_admin:
-        raise UnknownApplication(name=name)
-    return application
+    return own_application(box.catalogue, principal, name)
 
 
 def named_variant(entry: Entry, version: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import callable_application
 from appliance.api.box import Box
-from appliance.api.v2.names import model_and_version, resolve, variant_of
+from appliance.api.v2.names import model_and_version, variant_of
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import ModelUnavailable
@@ -14,7 +15,7 @@ from appliance.runtime.telemetry import Histogram, Statistics
 
 async def of_model(box: Box, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
-    application = resolve(box, principal, name)
+    application = callable_application(box.catalogue, principal, name)
     rows = _rows(box, application)
     if version is not None:
         variant = variant_of(box, application, version)
