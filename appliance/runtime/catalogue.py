@@ -14,7 +14,7 @@ from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, V
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
-from appliance.policies.selection.base import Candidate, SelectionInput, SelectionPolicy
+from appliance.policies.selection.base import SelectionInput, SelectionPolicy
 from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
@@ -31,7 +31,7 @@ class InputSlot:
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """A variant as the engine uses it."""
+    """A variant as it is served: what selection, residency and the engine go by."""
 
     variant: Variant
     build_id: str
@@ -48,6 +48,15 @@ class Servable:
         """How many items a request carries."""
         tensor = None if self.batched_input is None else inputs.get(self.batched_input)
         return 1 if tensor is None else int(tensor.shape[0])
+
+    @property
+    def name(self) -> str:
+        return self.variant.name
+
+    @property
+    def accuracy(self) -> float:
+        """Points, 0 to 100."""
+        return self.variant.accuracy_points
 
     @property
     def p99_ms(self) -> float | None:
@@ -253,7 +262,7 @@ class Catalogue:
         servables = {v.name: self._servable(v, model) for v in model.variants if v.servable}
         chosen = self._selection.order(
             SelectionInput(
-                tuple(_candidate(s) for s in servables.values() if s.variant.state is VariantState.READY),
+                [s for s in servables.values() if s.variant.state is VariantState.READY],
                 application.latency_slo_ms,
                 application.accuracy_min,
             )
@@ -280,8 +289,3 @@ class Catalogue:
             if application.shared:
                 shared[application.name] = application.id
         self._shared = shared
-
-
-def _candidate(servable: Servable) -> Candidate:
-    variant = servable.variant
-    return Candidate(variant.name, variant.accuracy_points, servable.p99_ms, servable.resident_bytes)

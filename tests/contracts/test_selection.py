@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.policies.selection import SELECTION_POLICIES
-from appliance.policies.selection.base import Candidate, SelectionInput
+from appliance.policies.selection.base import SelectionInput
+from tests.fakes.candidate import FakeCandidate
 
 every_policy = pytest.mark.parametrize("name", sorted(SELECTION_POLICIES))
 
@@ -17,9 +18,7 @@ latencies = st.none() | st.sampled_from([1.0, 5.0, 20.0])
 def problems(draw: st.DrawFn) -> SelectionInput:
     """Up to eight candidates with many ties and unknowns."""
     names = draw(st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=8))
-    candidates = tuple(
-        Candidate(n, draw(accuracies), draw(latencies), draw(st.integers(1, 3)), draw(st.booleans())) for n in names
-    )
+    candidates = tuple(FakeCandidate(n, draw(accuracies), draw(latencies), draw(st.integers(1, 3))) for n in names)
     return SelectionInput(
         candidates, draw(st.none() | st.sampled_from([5.0, 15.0])), draw(st.sampled_from([0.0, 70.0]))
     )

@@ -3,25 +3,34 @@
 It serves until a serving plan (sessions, pipelines) says otherwise. Pure: catalogue values in, an order out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A variant that may be chosen by itself. A latency that is not known is None."""
+class Candidate(Protocol):
+    """A variant that may be chosen by itself; the box gives its servables."""
 
-    name: str
-    accuracy: float
-    """In the unit of `accuracy_min`; the box gives points, 0 to 100."""
-    p99_ms: float | None
-    resident_bytes: int
-    is_own: bool = False
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def accuracy(self) -> float:
+        """In the unit of `accuracy_min`; the box gives points, 0 to 100."""
+        ...
+
+    @property
+    def p99_ms(self) -> float | None:
+        """None: not known."""
+        ...
+
+    @property
+    def resident_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionInput:
-    candidates: tuple[Candidate, ...]
+    candidates: Sequence[Candidate]
     latency_slo_ms: float | None = None
     accuracy_min: float = 0.0
 

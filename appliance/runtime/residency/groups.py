@@ -140,10 +140,10 @@ class Zoos:
         if seen_ns is None:
             seen_ns = int(profile.load_ms * 1e6) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
         return Option(
-            servable.variant.name,
+            servable.name,
             servable.resident_bytes,
             servable.peak_bytes,
-            servable.variant.accuracy_points,
+            servable.accuracy,
             max(1, seen_ns),
         )
 

@@ -2,16 +2,17 @@
 
 import pytest
 
-from appliance.policies.selection.base import Candidate, SelectionInput
+from appliance.policies.selection.base import SelectionInput
 from appliance.policies.selection.most_accurate import MostAccurate
+from tests.fakes.candidate import FakeCandidate
 
 
-def order(*candidates: Candidate, slo_ms: float | None = None, floor: float = 0.0) -> tuple[str, ...]:
+def order(*candidates: FakeCandidate, slo_ms: float | None = None, floor: float = 0.0) -> tuple[str, ...]:
     return MostAccurate().order(SelectionInput(candidates, slo_ms, floor)).order
 
 
-FP32 = Candidate("fp32", 95, 20.0, 100)
-INT8 = Candidate("int8", 90, 5.0, 25)
+FP32 = FakeCandidate("fp32", 95, 20.0, 100)
+INT8 = FakeCandidate("int8", 90, 5.0, 25)
 
 
 def test_accuracy_first() -> None:
@@ -32,8 +33,8 @@ def test_where_none_keeps_it_those_in_time_without_waiting_come_first() -> None:
 
 def test_those_too_slow_come_last_fastest_first() -> None:
     """Behind the one that keeps it speed decides, not accuracy."""
-    slow = Candidate("slow", 92, 30.0, 50)
-    fp16 = Candidate("fp16", 91, 15.0, 50)
+    slow = FakeCandidate("slow", 92, 30.0, 50)
+    fp16 = FakeCandidate("fp16", 91, 15.0, 50)
     assert order(FP32, slow, fp16, INT8, slo_ms=12.0) == ("int8", "fp16", "fp32", "slow")
 
 
@@ -49,14 +50,14 @@ def test_floor_excludes() -> None:
 
 def test_an_unknown_latency_is_taken_to_fit() -> None:
     """Not measured yet."""
-    new = Candidate("own", 100, None, 50)
+    new = FakeCandidate("own", 100, None, 50)
     assert order(FP32, new, slo_ms=40.0) == ("own", "fp32")
 
 
 def test_ties_go_to_the_smaller_then_the_faster_then_by_name() -> None:
     """Equal accuracy: fewer bytes; equal bytes: less time; equal time: the name."""
-    rows = [Candidate("d", 90, 5.0, 30), Candidate("c", 90, 6.0, 20), Candidate("b", 90, 5.0, 20)]
-    assert order(*rows, Candidate("a", 90, 5.0, 20)) == ("a", "b", "c", "d")
+    rows = [FakeCandidate("d", 90, 5.0, 30), FakeCandidate("c", 90, 6.0, 20), FakeCandidate("b", 90, 5.0, 20)]
+    assert order(*rows, FakeCandidate("a", 90, 5.0, 20)) == ("a", "b", "c", "d")
 
 
 def test_reason_counts() -> None:
