@@ -1,6 +1,7 @@
 """Registry of eviction policies: the name in the settings → how to make one."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from appliance.policies.residency.base import EvictionPolicy
 from appliance.policies.residency.bfe import BestFit
@@ -18,6 +19,7 @@ EVICTION_POLICIES: Mapping[str, Callable[[], EvictionPolicy]] = {
     "bfe": BestFit,
     "ws-bfe": WarmStartBestFit,
     "iws-bfe": IntelligentWarmStart,
+    "iws-bfe-unload-first": partial(IntelligentWarmStart, "unload-first"),
     "floors": Floors,
 }
 DEFAULT = "floors"

@@ -13,7 +13,7 @@ from appliance.policies.residency.base import ApplicationState, Change, Option, 
 from appliance.policies.residency.exchange import Fall, best_exchange, falls
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.rebalance import rebalance
-from appliance.policies.residency.requester import loads, no_room, stays, wanted_options
+from appliance.policies.residency.requester import largest_fit, loads, no_room, stays, wanted_options
 from appliance.policies.residency.victims import NO_WISH
 from appliance.policies.residency.worth import Outlook
 
@@ -50,5 +50,5 @@ def _forced(
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
         changes = force_out(problem, ranking, asker, smallest)
         if changes is not None:
-            return smallest, changes
+            return largest_fit(problem, asker, wanted, changes), changes
     return None

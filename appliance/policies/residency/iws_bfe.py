@@ -10,13 +10,16 @@ from collections.abc import Sequence
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.last_resort import force_out
-from appliance.policies.residency.requester import answer
+from appliance.policies.residency.requester import Order, answer
 from appliance.policies.residency.victims import Victim, make_room, replaced, victims
 from appliance.policies.residency.windows import overlap, requested_window, window
 
 
 class IntelligentWarmStart:
     """Ties by name. O(n log n) for each of the requester's variants."""
+
+    def __init__(self, order: Order = "shrink-first") -> None:
+        self._order = order
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
@@ -25,10 +28,10 @@ class IntelligentWarmStart:
         minimalists = victims(problem, replaced)
         ranked = by_score(problem, candidates(problem, minimalists))
 
-        def last_resort(asker: ApplicationState, wanted: Option) -> list[Change] | None:
-            return force_out(problem, _ranking(problem, ranked), asker, wanted)
+        def last_resort(asker: ApplicationState, wanted: Option, level: float) -> list[Change] | None:
+            return force_out(problem, _ranking(problem, ranked), asker, wanted, level)
 
-        return answer(problem, ranked, make_room, last_resort)
+        return answer(problem, ranked, make_room, last_resort, self._order)
 
 
 def candidates(problem: ResidencyProblem, minimalists: Sequence[Victim]) -> list[Victim]:

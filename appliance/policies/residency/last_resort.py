@@ -1,11 +1,11 @@
 """The framework's last resort (Edge-MultiAI §III-A and III-B1, EM-24), of `ws-bfe` and `iws-bfe`: minimalists are "forced to cold-start".
 
-The paper leaves the order open. Here: first the requester's variants are tried down to the smallest with replacement as the policy does it, so that
-nobody becomes cold for accuracy. Only when that fails, for the smallest variant: every minimalist is replaced, the policy's candidates first, then
-unloaded in the same order, until it fits; what turns out needless is given back.
+Every minimalist is replaced, the policy's candidates first, then unloaded in the same order, until the variant fits; what turns out needless is given
+back. Whether the requester gets a smaller variant before anybody is unloaded, or only after, says `requester.Order`.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
@@ -14,11 +14,15 @@ from appliance.policies.residency.victims import Victim, change, replaced, unloa
 
 
 def force_out(
-    problem: ResidencyProblem, ranking: Sequence[str], asker: ApplicationState, wanted: Option
+    problem: ResidencyProblem, ranking: Sequence[str], asker: ApplicationState, wanted: Option, level: float = inf
 ) -> list[Change] | None:
-    """The changes of others that let `wanted` fit; `ranking` names the minimalists, those to go first before."""
+    """The changes of others that let `wanted` fit; `ranking` names the minimalists, those to go first before.
+
+    Wishes of a higher priority than `level` are kept.
+    """
     rank = {name: place for place, name in enumerate(ranking)}
     moves = [*_ranked(problem, rank, replaces=True), *_ranked(problem, rank, replaces=False)]
+    moves = [victim for victim in moves if victim.level <= level]
     own = Change(asker.name, asker.resident, wanted.name)
     taken: dict[str, Change] = {}
     space, loaded = Space(problem), ladder.resident(asker)

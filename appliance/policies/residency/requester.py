@@ -4,6 +4,8 @@ Attempts start from the unmodified state. Wishes are broken last, the lower prio
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
+from typing import Literal
 
 from appliance.policies.residency import ladder
 from appliance.policies.residency.base import (
@@ -14,13 +16,17 @@ from appliance.policies.residency.base import (
     ResidencyPlan,
     ResidencyProblem,
 )
-from appliance.policies.residency.space import Space
+from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, Victim, levels
 from appliance.policies.residency.windows import is_maximalist
 
 MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Change] | None]
 """The changes of others that let the option fit, or None."""
-LastResort = Callable[[ApplicationState, Option], list[Change] | None]
+LastResort = Callable[[ApplicationState, Option, float], list[Change] | None]
+"""The same by unloading others (EM-24), breaking wishes up to that priority."""
+Order = Literal["shrink-first", "unload-first"]
+"""What comes before the other where replacement alone does not make room: a smaller variant for the requester, as in Algorithm 1, where nobody is unloaded
+before the requester's smallest has failed; or the last resort for each variant, as in the text of §III-A and III-B1."""
 
 
 def answer(
@@ -28,8 +34,9 @@ def answer(
     found: Sequence[Victim],
     make_room: MakeRoom,
     last_resort: LastResort | None = None,
+    order: Order = "shrink-first",
 ) -> ResidencyPlan:
-    """The plan for `serve` and `procure`. After all else failed, `last_resort` is asked for whoever waits, the smallest variant first."""
+    """The plan for `serve` and `procure`. Nobody is unloaded by `last_resort` but for somebody who waits."""
     if problem.request is None or problem.intent == "rebalance":
         return ResidencyPlan("warm", None, (), "nobody asks, and this policy moves nothing by itself")
     asker = problem.by_name[problem.request]
@@ -44,13 +51,15 @@ def answer(
         allowed = [victim for victim in found if victim.level <= level]
         for option in wanted:
             changes = make_room(space, asker, option, allowed)
+            if changes is None and waits and last_resort is not None and order == "unload-first":
+                changes = last_resort(asker, option, level)
             if changes is not None:
                 return loads(asker, option, changes)
     for option in reversed(wanted) if last_resort is not None and waits else ():
         assert last_resort is not None
-        changes = last_resort(asker, option)
+        changes = last_resort(asker, option, inf)
         if changes is not None:
-            return loads(asker, option, changes)
+            return loads(asker, largest_fit(problem, asker, wanted, changes), changes)
     return no_room(problem, asker, loaded)
 
 
@@ -65,6 +74,16 @@ def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: O
     if problem.intent == "serve":
         return [] if loaded in options else options
     return [option for option in options if option.accuracy > loaded.accuracy]
+
+
+def largest_fit(
+    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], changes: Sequence[Change]
+) -> Option:
+    """The most accurate of `wanted` (in that order) that fits once the others have changed: whole variants free more than was short (EM-22).
+
+    Raises: StopIteration where none does.
+    """
+    return next(o for o in wanted if bounded(problem, (*changes, Change(asker.name, asker.resident, o.name))))
 
 
 def stays(asker: ApplicationState) -> ResidencyPlan:

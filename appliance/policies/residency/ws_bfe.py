@@ -10,7 +10,7 @@ from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.bfe import best_fit
 from appliance.policies.residency.last_resort import force_out
-from appliance.policies.residency.requester import answer
+from appliance.policies.residency.requester import Order, answer
 from appliance.policies.residency.space import Space
 from appliance.policies.residency.victims import Victim, make_room, replaced, victims
 from appliance.policies.residency.windows import overlap, requested_window, window
@@ -18,6 +18,9 @@ from appliance.policies.residency.windows import overlap, requested_window, wind
 
 class WarmStartBestFit:
     """The fit is measured by what a replacement frees. Ties by name. O(n²) at most for each of the requester's variants."""
+
+    def __init__(self, order: Order = "shrink-first") -> None:
+        self._order = order
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
@@ -33,7 +36,7 @@ class WarmStartBestFit:
             return make_room(space, asker, wanted, found, choose)
 
         ranking = (*apart, *overlapping)
-        return answer(problem, victims(problem, replaced), room, partial(force_out, problem, ranking))
+        return answer(problem, victims(problem, replaced), room, partial(force_out, problem, ranking), self._order)
 
 
 def _parted(problem: ResidencyProblem, asker: ApplicationState) -> tuple[list[str], list[str]]:

@@ -15,6 +15,12 @@ def _state(name: str, **more: Any) -> ApplicationState:
     return ApplicationState(name, (Option("only", 1, 1, 90.0, 30),), "only", **more)
 
 
+def only(name: str, size_mb: float) -> dict[str, Any]:
+    """An application with one variant, resident and not expected soon."""
+    variant = {"name": "FP32", "size_mb": size_mb, "accuracy": 90.0, "load_ms": size_mb}
+    return {"name": name, "variants": [variant], "resident": "FP32", "next_request_s": None}
+
+
 def test_window_of_figure_3() -> None:
     """t 1000, Δ 50, θ 30: loaded at 920, kept to 1050; both ends are inside."""
     state = _state("a", next_request_ns=1000)
@@ -77,6 +83,28 @@ def test_last_resort_unloads_after_replacing() -> None:
         answer: Any = plan_one({**written, "policy": policy})
         assert answer["serve"] == "INT8"
         assert answer["actions"][0] == {"application": "speech_recognition", "from": "INT8", "to": None}
+
+
+def test_what_an_unload_frees_is_not_left_empty() -> None:
+    """EM-22: a whole variant left for the requester's smallest; the largest that fits into what is free then comes, not the smallest beside 424 MB."""
+    written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=568)
+    for policy in ("ws-bfe", "iws-bfe"):
+        answer: Any = plan_one({**written, "policy": policy})
+        assert [(a["application"], a["to"]) for a in answer["actions"]] == [
+            ("scene_text", None),
+            ("face_recognition", "FP32"),
+        ]
+
+
+def test_the_order_of_unloading_and_shrinking() -> None:
+    """Algorithm 1 gives the requester a smaller variant before anybody is unloaded; the text of the paper unloads for the largest."""
+    written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=720)
+    for policy, changes in (
+        ("iws-bfe", [("face_recognition", "INT8")]),
+        ("iws-bfe-unload-first", [("scene_text", None), ("face_recognition", "FP32")]),
+    ):
+        answer: Any = plan_one({**written, "policy": policy})
+        assert [(a["application"], a["to"]) for a in answer["actions"]] == changes
 
 
 def test_maximalists_everywhere_end_in_failure() -> None:
