@@ -17,13 +17,14 @@ from statistics import fmean, stdev
 
 from appliance.lab.papers.reference import Reference
 from appliance.lab.papers.sweep import ALPHA, Cell, Tally, bound_cell, run_cell
-from appliance.lab.papers.table2 import LOAD_MS_PER_MB, TABLE_II
+from appliance.lab.papers.table2 import LOAD_MS_PER_MB, TABLE_II, Windows
 
 PAPERS = ("none", "lfe", "bfe", "ws-bfe", "iws-bfe")
 OURS = "floors"
 POLICIES = (*PAPERS, OURS)
 DEVIATIONS = tuple(tenth / 10 for tenth in range(10))
 MEMORIES_MB = (400.0, 700.0, 1000.0, 1500.0, 2100.0)
+RULES: tuple[Windows, ...] = ("paper", "box")
 DEGREES = (1, 2, 3, 4, 5)
 ALPHAS = (0.0, 0.5, 1.02, 1.5, 2.0)
 USUAL = 0.3
@@ -81,6 +82,37 @@ def degree_cells(repetitions: int, degrees: Sequence[int] = DEGREES, first: int 
         for memory_mb in MEMORIES_MB
         for policy in ("none", "iws-bfe", OURS)
     ]
+
+
+def equal_cells(repetitions: int, first: int = 1) -> list[Cell]:
+    """iWS-BFE in the whole sweep by the rules that ours has: the box's windows and patience."""
+    return [replace(cell, windows="box") for cell in sweep_cells(repetitions, ("iws-bfe",), first)]
+
+
+def order_cells(repetitions: int, first: int = 1) -> list[Cell]:
+    """iWS-BFE with either order of unloading and shrinking, by either rules, at the usual deviation."""
+    return [
+        replace(cell, windows=windows)
+        for cell in sweep_cells(repetitions, ("iws-bfe", "iws-bfe-unload-first"), first)
+        if cell.deviation == USUAL
+        for windows in RULES
+    ]
+
+
+def own_forecast_cells(repetitions: int, first: int = 1) -> list[Cell]:
+    """Without predictions: the box's forecasters learn from twice as many requests."""
+    return [
+        Cell(policy, memory_mb, 0.0, repetition, count=80, windows=windows, forecast="box")
+        for repetition in range(first, first + repetitions)
+        for memory_mb in MEMORIES_MB
+        for policy, windows in (("iws-bfe", "paper"), ("iws-bfe", "box"), (OURS, "box"))
+    ]
+
+
+def with_equal_rules(results: Results, equal: Results) -> dict[Cell, Tally]:
+    """`results` with iWS-BFE's runs of `equal_cells` in the place of its own."""
+    kept = {cell: tally for cell, tally in results.items() if cell.policy != "iws-bfe"}
+    return kept | {replace(cell, windows=None): tally for cell, tally in equal.items()}
 
 
 def alpha_cells(repetitions: int) -> list[Cell]:

@@ -5,10 +5,9 @@ models take on a small accelerator. `scenarios/edge-multiai-table2.toml` has the
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from appliance.lab.papers.deviation import Traces
-from appliance.policies.residency import DEFAULT
 
 LOAD_MS_PER_MB = 1.6
 
@@ -34,22 +33,32 @@ NO_LIMIT = 1000.0
 """Of Δ, in mean times between two requests."""
 
 
-def document(traces: Traces, memory_mb: float, policy: str, alpha: float) -> dict[str, Any]:
-    """The scenario of one run, as it would be written in a file. The paper's policies get the paper's windows, which nobody may break; ours the box's."""
-    windows: dict[str, Any] = {"alpha": alpha}
-    if policy != DEFAULT:
-        windows |= {"delta_share_max": NO_LIMIT, "patience_ms": None}
+Windows = Literal["paper", "box"]
+"""The rules around a policy. `paper`: windows as wide as Δ says, which nobody may break. `box`: the box's own settings, narrow windows and patience."""
+Forecast = Literal["given", "box"]
+"""Where predictions come from: the traces, or the box's own forecasters, which learn as requests come."""
+
+
+def document(
+    traces: Traces, memory_mb: float, policy: str, alpha: float, windows: Windows, forecast: Forecast = "given"
+) -> dict[str, Any]:
+    """The scenario of one run, as it would be written in a file."""
+    residency: dict[str, Any] = {"alpha": alpha}
+    if windows == "paper":
+        residency |= {"delta_share_max": NO_LIMIT, "patience_ms": None}
+    predicted = {
+        name: {"predicted_s": list(times)} if forecast == "given" else {} for name, times in traces.predicted.items()
+    }
     return {
         "box": {
             "memory_mb": memory_mb,
             "processors": [{"name": "gpu", "kind": "gpu"}],
-            "residency": windows,
+            "residency": residency,
         },
         "models": [{"name": name, "variants": [_variant(*row) for row in rows]} for name, rows in TABLE_II.items()],
         "applications": [{"name": name, "model": name} for name in traces.actual],
         "arrivals": [
-            {"application": name, "times_s": list(times), "predicted_s": list(traces.predicted[name])}
-            for name, times in traces.actual.items()
+            {"application": name, "times_s": list(times), **predicted[name]} for name, times in traces.actual.items()
         ],
         "policies": {"eviction": policy},
     }

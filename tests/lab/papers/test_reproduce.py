@@ -24,7 +24,7 @@ from appliance.lab.papers.table2 import TABLE_II
 
 def tally(warm: int, accuracy: float = 80.0) -> Tally:
     """Ten requests an application, all answered."""
-    return Tally({name: Share(10, warm, 10, 10 * accuracy, 5.0) for name in TABLE_II}, 0.3, 1)
+    return Tally({name: Share(10, warm, 10, 10 * accuracy, 5.0, 10 * accuracy) for name in TABLE_II}, 0.3, 1)
 
 
 def test_every_run_is_asked_for_once_and_the_sweep_is_whole() -> None:

@@ -13,7 +13,7 @@ WARM = {"none": 4, "lfe": 5, "bfe": 5, "ws-bfe": 8, "iws-bfe": 9, "floors": 9}
 
 def _tally(warm: int, deviation: float, normalised: float = 5.0) -> Tally:
     """Ten requests an application, all answered at 80 %."""
-    return Tally({name: Share(10, warm, 10, 800.0, normalised) for name in TABLE_II}, deviation, 1)
+    return Tally({name: Share(10, warm, 10, 800.0, normalised, 800.0) for name in TABLE_II}, deviation, 1)
 
 
 def _results(repetitions: int = 2) -> dict[Cell, Tally]:
@@ -73,7 +73,7 @@ def test_fairness_is_one_where_all_are_alike() -> None:
     results = dict(_results(1))
     for cell in results:
         if cell.policy == "none":
-            shares = {name: Share(10, 10 * (at == 0), 10, 800.0, 5.0) for at, name in enumerate(TABLE_II)}
+            shares = {name: Share(10, 10 * (at == 0), 10, 800.0, 5.0, 800.0) for at, name in enumerate(TABLE_II)}
             results[cell] = Tally(shares, cell.deviation, 1)
     found = _by_what(statements(results))
     index = "fairness of {} at 30 % (Jain's index of warm shares)"
