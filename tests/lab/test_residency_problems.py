@@ -39,6 +39,7 @@ def test_answer_has_every_key() -> None:
         ("applications/0/variants/0/size_mb", 0, "applications[0].variants[0].size_mb: must be > 0"),
         ("applications/0/variants/0/peak_mb", 1, "applications[0].variants[0].peak_mb: must be >= size_mb"),
         ("applications/0/unexpected_probability", 2, "applications[0].unexpected_probability: must be <= 1"),
+        ("applications/0/prediction_hit_rate", 1.1, "applications[0].prediction_hit_rate: must be <= 1"),
         ("applications/0/last_request_s", 2000, "applications[0].last_request_s: must be <= now_s"),
         ("applications/0/accuracy_min", 99, "applications[0].accuracy_min: is reached by no variant"),
         ("applications/0/keep", [{"variant": "x", "until_s": 1}], "applications[0].keep[0].variant: 'x' is not one of"),

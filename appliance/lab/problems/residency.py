@@ -1,6 +1,7 @@
 """Kind `residency` (Edge-MultiAI §III-B): who leaves memory for this request.
 
-Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null) and an application's `rate_rps`.
+Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null), and an application's `rate_rps` and
+`prediction_hit_rate`.
 """
 
 from collections.abc import Mapping
@@ -65,6 +66,7 @@ class _Application(Shape):
     next_request_s: Moment | None = None
     later_requests_s: Annotated[list[Moment], Field(max_length=LATER_MAX)] | None = None
     spread_s: NotNegative | None = None
+    prediction_hit_rate: Share | None = None
     unexpected_probability: Share = 0.0
     rate_rps: NotNegative | None = None
     tenant: Name | None = None
@@ -168,6 +170,7 @@ def _application(written: _Application) -> ApplicationState:
         next_request_ns=None if written.next_request_s is None else _ns(written.next_request_s),
         later_requests_ns=tuple(_ns(moment_s) for moment_s in written.later_requests_s or ()),
         spread_ns=None if written.spread_s is None else _ns(written.spread_s),
+        prediction_hit_rate=written.prediction_hit_rate,
         unexpected_probability=written.unexpected_probability,
         rate_rps=written.rate_rps,
         tenant=written.tenant or "default",

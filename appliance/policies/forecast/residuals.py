@@ -4,12 +4,20 @@ The caller owns one `Residuals` and one `Interarrivals` and feeds them on its lo
 """
 
 from collections import deque
-from math import sqrt
+from math import exp, sqrt
 
 WINDOW = 64
 """Values kept per application: a busy application weighs in "over all applications" no more than this many requests of a quiet one."""
 _ENOUGH = 16
 """Residuals from which on an application is judged by its own."""
+HIT_RATE_FIRST = 0.8
+HITS_FIRST = 4.0
+"""Before anything is seen, four requests of five were predicted, as if seen of four."""
+_IN_A_ROW = 8
+_PARTS = 10**6
+"""Of a chance, for the windows keep whole numbers."""
+_FAR = 500.0
+"""Mean residuals, or mean gaps, beyond which an exponential is as good as this."""
 ALPHA = 1.02
 """The paper's best (§IV-E)."""
 ALPHA_MAX = 2.0
@@ -40,6 +48,10 @@ class Windows:
         """Of the latest values of one key; None where they are fewer than `count_min`."""
         count = len(self._kept.get(key, ()))
         return self._totals[key] / count if count >= count_min else None
+
+    def sum_of(self, key: str) -> tuple[int, int]:
+        """Sum and count of the latest values of one key."""
+        return self._totals.get(key, 0), len(self._kept.get(key, ()))
 
     @property
     def mean(self) -> float:
@@ -88,6 +100,49 @@ class Residuals:
         if own_ns is not None:
             return round(own_ns)
         return round(self._windows.mean) if self._windows.count else self._initial_ns
+
+
+class HitRates:
+    """The share of an application's predictions that are true: requests came when they said, rather than when any request might have.
+
+    Each request is one of the two, with the chances that its time gives them: by the prediction, a Laplace residual of the known mean size; or by the rate
+    alone. The rate of hits is the mean of the chances of the latest requests, and a few before the first.
+    """
+
+    def __init__(self) -> None:
+        self._windows = Windows()
+
+    def add(self, application: str, chance: float) -> None:
+        """Of having been predicted; see `hit_chance`."""
+        self._windows.add(application, round(chance * _PARTS))
+
+    def forget(self, application: str) -> None:
+        self._windows.forget(application)
+
+    def share(self, application: str) -> float:
+        """The mean chance, in (0, 1)."""
+        total, count = self._windows.sum_of(application)
+        return (HITS_FIRST * HIT_RATE_FIRST + total / _PARTS) / (HITS_FIRST + count)
+
+    def of(self, application: str) -> float:
+        """The chance that `_IN_A_ROW` requests would all be predicted, against none of them: what tells a forecast from none."""
+        share = self.share(application)
+        return share**_IN_A_ROW / (share**_IN_A_ROW + (1 - share) ** _IN_A_ROW)
+
+
+def hit_chance(
+    hit_rate: float, since_ns: int, predicted_ns: int, actual_ns: int, spread_ns: float, rate: float
+) -> float:
+    """P(a request was predicted | when it came), for one that came after `since_ns`; `rate` in requests per nanosecond."""
+    spread_ns = max(1.0, spread_ns)
+    if predicted_ns <= since_ns:  # overdue from the start: likely at once, and less with every moment
+        by_prediction = exp(-min(_FAR, (actual_ns - since_ns) / spread_ns)) / spread_ns
+    else:
+        come_before = 0.5 * exp(-min(_FAR, (predicted_ns - since_ns) / spread_ns))
+        by_prediction = 0.5 * exp(-min(_FAR, abs(actual_ns - predicted_ns) / spread_ns)) / spread_ns / (1 - come_before)
+    by_rate = rate * exp(-min(_FAR, rate * (actual_ns - since_ns)))
+    hit = hit_rate * by_prediction
+    return hit / (hit + (1 - hit_rate) * by_rate)
 
 
 class Interarrivals:

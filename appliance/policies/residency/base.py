@@ -52,6 +52,8 @@ class ApplicationState:
     """When those after it are predicted, ascending, where that is known."""
     spread_ns: int | None = None
     """How far off its predictions are, in the mean; None = Δ."""
+    prediction_hit_rate: float | None = None
+    """The share of its predictions that are true: a request comes for each of those, and for the others at the rate; None = all of them."""
     unexpected_probability: float = 0.0
     """P(a request of this application | the requester is active), EM-19."""
     rate_rps: float | None = None

@@ -5,6 +5,9 @@ one comes at the rate that they had lately. A variant is worth the requests that
 smallest one; having nothing when a request comes, be it absent or being loaded, costs `COLD_POINTS`. What comes later counts less, for until then the plan
 can be made anew. So one scale says what an upgrade is worth, what a floor is worth, and what it costs to change variants, and a floor gives way where it is
 surely not needed before it can be back.
+
+Where it is known how many of an application's predictions are true (`prediction_hit_rate`), they count for no more than that, and requests come at the
+rate besides.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,11 @@ COLD_POINTS = 58.0
 """How many points of accuracy on one request outweigh that it starts cold."""
 _COLD_POINTS_SHORT = 75.0
 """The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the next."""
+_COLD_POINTS_UNPREDICTED = 200.0
+"""The same for a request that nobody predicted, while nothing is in memory: who is asked for seldom would else be out of it for good, and cold each time."""
+_STEADY = 16.0
+"""Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts so many times less, for what it is loaded
+for goes on after it."""
 _WIDER = 1.5
 """Predictions are taken to be so much further off than they were in the mean. Those that were furthest off answered for no request, so they are not in it; and
 to take somebody's variant away for a prediction that is wrong costs more than to leave it for one that is right."""
@@ -52,35 +60,54 @@ class Outlook:
         patience_ns = (self._loads_ns + _SPREADS * spread_ns) or 1
         first_ns = application.next_request_ns
         predicted_ns = () if first_ns is None else (first_ns, *application.later_requests_ns)
-        arrivals = Arrivals(self._now_ns, predicted_ns, application.rate_rps, spread_ns, patience_ns)
+        arrivals = Arrivals(
+            self._now_ns, predicted_ns, application.rate_rps, spread_ns, patience_ns, application.prediction_hit_rate
+        )
         return Prospect(application, self._floors[application.name], arrivals, self._free_bytes, self._cold_points)
 
 
 class Arrivals:
-    """When an application's requests come, as a distribution each; one that comes after s counts e^(-s / `patience_ns`)."""
+    """When an application's requests come, as a distribution each; one that comes after s counts e^(-s / `patience_ns`).
 
-    __slots__ = ("_ahead_ns", "_falling", "_patience_ns", "_rate")
+    Where not every prediction is true, each counts as much as it is likely to be, and the longer it is overdue the less likely: a true one would
+    have been answered. Requests that nobody predicted come at the rate.
+    """
+
+    __slots__ = ("_ahead_ns", "_falling", "_hit_rate", "_patience_ns", "_rate", "unpredicted")
 
     def __init__(
-        self, now_ns: int, predicted_ns: Sequence[int], rate_rps: float | None, spread_ns: float, patience_ns: float
+        self,
+        now_ns: int,
+        predicted_ns: Sequence[int],
+        rate_rps: float | None,
+        spread_ns: float,
+        patience_ns: float,
+        hit_rate: float | None = None,
     ) -> None:
         """Without predictions, one: at the rate, or hardly ever."""
         self._patience_ns = patience_ns
+        by_rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RATE
+        self._hit_rate = 1.0
+        self.unpredicted = 0.0
         if predicted_ns:
             self._rate = 1 / spread_ns
             self._ahead_ns = [at_ns - now_ns for at_ns in predicted_ns]
+            if hit_rate is not None:
+                self._hit_rate = hit_rate
+                self.unpredicted = (1 - hit_rate) * by_rate * patience_ns
         else:
-            self._rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RATE
+            self._rate = by_rate
             self._ahead_ns = [0]
         self._falling = self._rate + 1 / patience_ns
 
     def ever(self) -> float:
         """`within` without an end, in a third of the time: every decision asks for it of everybody."""
-        rate, falling, patience_ns = self._rate, self._falling, self._patience_ns
-        expected = 0.0
+        rate, falling, patience_ns, hit_rate = self._rate, self._falling, self._patience_ns, self._hit_rate
+        expected = self.unpredicted
         for ahead_ns in self._ahead_ns:
             if ahead_ns <= 0:
-                expected += rate / falling
+                found = rate / falling
+                expected += found if hit_rate == 1 else found * _still_true(hit_rate, 0.5 * exp(ahead_ns * rate))
                 continue
             at_first, counts = exp(-ahead_ns * rate), exp(-ahead_ns / patience_ns)
             rising = 2 * rate - falling
@@ -89,18 +116,21 @@ class Arrivals:
             else:
                 found = (counts - at_first) / rising
             found = (found + counts / falling) * 0.5 * rate / (1 - 0.5 * at_first)
+            if hit_rate != 1:
+                found *= _still_true(hit_rate, 1 - 0.5 * at_first)
             least = _LEAST_RATE * patience_ns
             expected += found if found > least else least
         return expected
 
     def within(self, ns: float) -> float:
-        """How many are expected within `ns`."""
-        rate, falling = self._rate, self._falling
+        """How many are expected within `ns`, as what a load of `ns` costs."""
+        rate, falling, hit_rate = self._rate, self._falling, self._hit_rate
         least = _LEAST_RATE * (self._patience_ns if ns > self._patience_ns else ns)
-        expected = 0.0
+        expected = self.unpredicted * (1 - exp(-ns / self._patience_ns)) / _STEADY if self.unpredicted else 0.0
         for ahead_ns in self._ahead_ns:
             if ahead_ns <= 0:
-                expected += rate / falling * (1 - exp(-falling * ns))
+                found = rate / falling * (1 - exp(-falling * ns))
+                expected += found if hit_rate == 1 else found * _still_true(hit_rate, 0.5 * exp(ahead_ns * rate))
                 continue
             until_ns = ahead_ns if ns > ahead_ns else ns
             if (ahead_ns - until_ns) * rate > _FAR:
@@ -116,8 +146,16 @@ class Arrivals:
             if ns > ahead_ns:
                 found += exp(-ahead_ns / self._patience_ns) * (1 - exp(-falling * (ns - ahead_ns))) / falling
             found *= 0.5 * rate / (1 - 0.5 * at_first)
+            if hit_rate != 1:
+                found *= _still_true(hit_rate, 1 - 0.5 * at_first)
             expected += found if found > least else least
         return expected
+
+
+def _still_true(hit_rate: float, silent: float) -> float:
+    """P(a prediction is true | no request for it so far), where a true one has none until now with probability `silent`."""
+    true = hit_rate * silent
+    return true / (true + 1 - hit_rate)
 
 
 class Prospect:
@@ -149,7 +187,9 @@ class Prospect:
         """
         weight = self.application.weight
         if option is None:
-            return -self._cold_points * self._expected * weight
+            unpredicted = self._arrivals.unpredicted
+            cold = self._cold_points * (self._expected - unpredicted) + _COLD_POINTS_UNPREDICTED * unpredicted
+            return -cold * weight
         if option is self.loaded:
             return self.worth_there(option)
         before = self._arrivals.within(_WAITS * option.load_ns)

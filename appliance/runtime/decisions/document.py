@@ -97,6 +97,7 @@ def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
         "next_request_s": _since(state.next_request_ns, now_ns),
         "later_requests_s": [_since(at_ns, now_ns) for at_ns in state.later_requests_ns],
         "spread_s": None if state.spread_ns is None else state.spread_ns / NS_PER_S,
+        "prediction_hit_rate": state.prediction_hit_rate,
         "unexpected_probability": state.unexpected_probability,
         "rate_rps": state.rate_rps,
         "tenant": state.tenant,

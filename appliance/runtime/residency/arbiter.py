@@ -235,6 +235,7 @@ class RoomByApplication:
                     next_request_ns=expectation.next_ns,
                     later_requests_ns=expectation.later_ns,
                     spread_ns=self._expectations.spread_ns(zoo.name),
+                    prediction_hit_rate=self._expectations.hit_rate(zoo.name),
                     unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
                     rate_rps=expectation.rate_rps(now_ns),
                     tenant=zoo.tenant,

@@ -11,7 +11,7 @@ from math import inf
 from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Forecaster
 from appliance.policies.forecast.companions import Companions
-from appliance.policies.forecast.residuals import Interarrivals, Residuals
+from appliance.policies.forecast.residuals import HitRates, Interarrivals, Residuals, hit_chance
 from appliance.runtime.residency.groups import Zoo
 
 HISTORY = 512
@@ -91,6 +91,7 @@ class Expectations:
         self._alpha = alpha
         self._delta_share_max = delta_share_max
         self._residuals = Residuals(delta_ns)
+        self._hit_rates = HitRates()
         self._interarrivals = Interarrivals(history_ns)
         self._companions = Companions()
         self._all: dict[str, Expectation] = {}
@@ -111,6 +112,7 @@ class Expectations:
         """The zoo is gone."""
         if self._all.pop(name, None) is not None:
             self._residuals.forget(name)
+            self._hit_rates.forget(name)
             self._interarrivals.forget(name)
             self._companions.forget(name)
 
@@ -120,7 +122,9 @@ class Expectations:
         meant_ns = expectation.meant_ns(at_ns)
         expectation.missed_ns = None
         if meant_ns is not None and expectation.arrivals_ns:
-            self._residuals.add(name, meant_ns, at_ns)
+            self._note_hit(expectation, at_ns)
+            if abs(at_ns - meant_ns) <= self._reach_ns(expectation, at_ns):
+                self._residuals.add(name, meant_ns, at_ns)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
         self.delta_ns = int(min(self._residuals.delta_ns(self._alpha), self._delta_share_max * self.history_ns))
@@ -136,6 +140,26 @@ class Expectations:
     def spread_ns(self, name: str) -> int:
         """How far off predictions of a zoo's requests are, in the mean."""
         return self._residuals.mean_ns(name)
+
+    def hit_rate(self, name: str) -> float:
+        """The share of a zoo's predictions that are true."""
+        return self._hit_rates.of(name)
+
+    def _reach_ns(self, expectation: Expectation, at_ns: int) -> float:
+        """How far apart a request and a prediction may be to have to do with one another: a forecast that has ended says never."""
+        rate_rps = expectation.rate_rps(at_ns)
+        own_gap_ns = 0.0 if rate_rps is None else NS_PER_S / rate_rps
+        return _REACH_GAPS * max(self.history_ns, own_gap_ns)
+
+    def _note_hit(self, expectation: Expectation, at_ns: int) -> None:
+        """Whether a request came for what was predicted at the last one, before it is known as an arrival."""
+        since_ns = expectation.arrivals_ns[-1]
+        rate_rps = expectation.rate_rps(since_ns)
+        if expectation.due_ns is None or rate_rps is None or at_ns <= since_ns:
+            return
+        hit_rate, spread_ns = self._hit_rates.share(expectation.name), self.spread_ns(expectation.name)
+        chance = hit_chance(hit_rate, since_ns, expectation.due_ns, at_ns, spread_ns, rate_rps / NS_PER_S)
+        self._hit_rates.add(expectation.name, chance)
 
     def probability(self, name: str, active: str) -> float:
         """P(r_name | active)."""

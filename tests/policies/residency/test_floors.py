@@ -54,6 +54,24 @@ def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> Non
     assert _plan(unsure, SPEECH, memory_mb=300, intent="rebalance") == {}
 
 
+def test_a_false_prediction_makes_nobody_leave() -> None:
+    """The same two, whose predictions came true as seldom as chance has it: text is asked every twenty seconds, whatever is predicted, and stays."""
+    doubtful = {"spread_s": 0.05, "rate_rps": 0.05, "prediction_hit_rate": 0.05}
+    soon = application(SPEECH, "INT8", next_request_s=1002.0, **doubtful)
+    late = application(TEXT, "INT8", next_request_s=1060.0, **doubtful)
+    assert _plan([soon, late], SPEECH, memory_mb=300, intent="rebalance") == {}
+    trusted = [{**a, "prediction_hit_rate": 1.0} for a in (soon, late)]
+    assert _plan(trusted, SPEECH, memory_mb=300, intent="rebalance") == {TEXT: None, SPEECH: "FP32"}
+
+
+def test_who_is_asked_often_gets_a_better_variant_though_it_is_cold_meanwhile() -> None:
+    """Asked every second, whatever is predicted: no room beside what it has, but what a load costs it costs once."""
+    doubtful = {"next_request_s": 1000.5, "spread_s": 0.4, "prediction_hit_rate": 0.01}
+    often = application(SPEECH, "FP16", rate_rps=1.0, **doubtful)
+    seldom = application(TEXT, "INT8", rate_rps=0.02, **doubtful)
+    assert _plan([often, seldom], SPEECH, memory_mb=420, intent="rebalance") == {SPEECH: "FP32"}
+
+
 def test_requests_after_the_next_one_count_too() -> None:
     """Both are due in a second, and there is memory for one: who is asked three times gets it, else who loads faster."""
     short, long = (application(name, next_request_s=1001.0, spread_s=1.0) for name in (SPEECH, TEXT))

@@ -44,6 +44,26 @@ def test_a_request_far_away_is_as_good_as_none() -> None:
     assert Arrivals(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
 
 
+@given(hit_rate=st.floats(0.01, 1), ahead=st.floats(-2000, 4000))
+def test_predictions_count_for_what_they_are_worth(hit_rate: float, ahead: float) -> None:
+    """One that may be false counts less, an overdue one the less the longer it is; what nobody predicted comes at the rate besides."""
+    at_ns = 5000 + round(ahead)
+    sure, unsure = (Arrivals(5000, [at_ns], None, 500, 1000.0, rate) for rate in (None, hit_rate))
+    assert unsure.ever() <= sure.ever() * (1 + 1e-9)
+    assert unsure.within(700) <= sure.within(700) * (1 + 1e-9)
+    at_rate = Arrivals(5000, [at_ns], 1e6, 500, 1000.0, hit_rate)
+    assert at_rate.ever() - unsure.ever() == pytest.approx((1 - hit_rate) * 1.0, abs=1e-6)
+    late = [Arrivals(10**4 * i, [0], None, 500, 1000.0, 0.9).ever() for i in (0, 1, 2)]
+    assert late == sorted(late, reverse=True)
+
+
+def test_all_predictions_are_true_where_nothing_is_said() -> None:
+    """And at a rate of hits of 1, to the digit."""
+    for ahead in (-700, 0, 900):
+        told, untold = (Arrivals(0, [ahead, ahead + 300], 2.0, 500, 1000.0, rate) for rate in (1.0, None))
+        assert (told.ever(), told.within(400)) == (untold.ever(), untold.within(400))
+
+
 def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> ResidencyProblem:
     state = ApplicationState("a", (LARGE, SMALL), resident, next_request_ns=next_ns, spread_ns=500)
     return ResidencyProblem(0, memory, 0, 0, (state,), None, "rebalance")

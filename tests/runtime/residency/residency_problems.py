@@ -37,6 +37,7 @@ def problem(request: str | None = "harbour/face", tenants: bool = True) -> Resid
                 "fp32",
                 last_request_ns=NOW_NS - 10 * SECOND - 1,
                 next_request_ns=NOW_NS + 60 * SECOND + 7,
+                prediction_hit_rate=0.25,
                 unexpected_probability=0.05,
                 weight=2.0,
                 tenant="harbour",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from appliance.policies.forecast.base import Prediction
 from appliance.policies.forecast.ewma import Ewma
@@ -150,3 +151,26 @@ def test_a_window_knows_whether_somebody_came() -> None:
     assert (one.is_maximalist, one.is_answered) == (False, True)
     all_.step(one, 0, 20 * S)
     assert (one.is_maximalist, one.is_answered) == (True, False)
+
+
+def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
+    """A forecast that has ended says never: a request all the same is a miss, not a prediction that was off by years."""
+    all_ = Expectations(lambda name: At((10 * S, 20 * S, 10**6 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
+    for at_s in (9, 21, 30, 41):
+        all_.arrived("a", at_s * S)
+    assert all_.spread_ns("a") <= 11 * S
+    assert all_.hit_rate("a") < all_.hit_rate("nobody")
+
+
+def test_predictions_that_come_true_are_told_from_those_that_do_not() -> None:
+    """One application is asked when it is predicted, every ten seconds; the other between, with predictions for any time."""
+    chance = Random(1)
+    false = tuple(round(chance.uniform(0, 2000) * S) for _ in range(200))
+    times = {"true": tuple(range(10 * S, 2000 * S, 10 * S)), "false": tuple(sorted(false))}
+    all_ = Expectations(lambda name: At(times[name]), alpha=1.0, delta_ns=S, history_ns=10 * S)
+    asked = [(at_ns, "true") for at_ns in times["true"]]
+    asked += [(round(chance.uniform(0, 2000) * S), "false") for _ in range(200)]
+    for at_ns, name in sorted(asked):
+        all_.arrived(name, at_ns)
+    assert all_.hit_rate("true") > 0.99
+    assert all_.hit_rate("false") < 0.5
