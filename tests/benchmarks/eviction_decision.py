@@ -43,6 +43,7 @@ def _application(chance: random.Random, name: str) -> ApplicationState:
         next_request_ns=round((1000 + chance.uniform(-5, 60)) * NS),
         unexpected_probability=chance.random() / 4,
         rate_rps=chance.uniform(0.01, 0.3),
+        prediction_hit_rate=chance.random(),
     )
 
 

@@ -101,11 +101,12 @@ def order_cells(repetitions: int, first: int = 1) -> list[Cell]:
 
 def own_forecast_cells(repetitions: int, first: int = 1) -> list[Cell]:
     """Without predictions: the box's forecasters learn from twice as many requests."""
+    entries: tuple[tuple[str, Windows], ...] = (("iws-bfe", "paper"), ("iws-bfe", "box"), (OURS, "box"))
     return [
         Cell(policy, memory_mb, 0.0, repetition, count=80, windows=windows, forecast="box")
         for repetition in range(first, first + repetitions)
         for memory_mb in MEMORIES_MB
-        for policy, windows in (("iws-bfe", "paper"), ("iws-bfe", "box"), (OURS, "box"))
+        for policy, windows in entries
     ]
 
 

@@ -46,7 +46,8 @@ def test_a_cold_answer_counts_for_less_the_longer_it_took() -> None:
     ]
     found = share(answers, 60.0, 100.0)
     assert (found.requests, found.warm, found.answered) == (4, 1, 3)
-    assert (found.accuracy, found.prompt) == (240.0, pytest.approx(80 + 60))
+    assert found.accuracy == 240.0
+    assert found.prompt == pytest.approx(80 + 60)
     assert found.normalised == pytest.approx(1.5)
 
 
