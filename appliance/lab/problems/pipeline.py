@@ -23,6 +23,7 @@ from appliance.policies.allocation.base import (
     TOLERANCE,
     AllocationInput,
     AllocationPlan,
+    BatchWait,
     CostBy,
     Existing,
     Module,
@@ -85,6 +86,7 @@ class _Problem(Shape):
     )
     existing: Annotated[list[_Existing], Field(max_length=EXISTING_MAX)] = Field(default_factory=list)
     cost_by: Literal["price", "energy", "seconds"] = "price"
+    batch_wait: Literal["full", "rest"] = "full"
     policy: str = DEFAULT
 
 
@@ -156,6 +158,7 @@ def _input(written: _Problem) -> AllocationInput:
             for e in written.existing
         ),
         cost_by=CostBy(written.cost_by),
+        batch_wait=BatchWait(written.batch_wait),
     )
 
 

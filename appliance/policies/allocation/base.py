@@ -1,8 +1,9 @@
 """The allocation family: worker type, batch and concurrency of each module of a pipeline, and which instances they go to (Scrooge §3.3-3.4).
 
-A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d + 1000·b/throughput) and at most one
-partial instance (rate t; W* = d + 1000·b/t). Its latency is the worst of its instances; the critical path over the edges must fit the SLO. Cost is
-Σ instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws no random number.
+A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d + 1000·w/throughput) and at most one
+partial instance (rate t; W* = d + 1000·w/t), where w is what a batch waits for (`BatchWait`). Its latency is the worst of its instances; the critical
+path over the edges must fit the SLO. Cost is Σ instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws
+no random number.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,18 @@ class CostBy(StrEnum):
     """`power_w` of the profile entry: watts while it runs."""
     SECONDS = "seconds"
     """1: accelerator-seconds a second."""
+
+
+class BatchWait(StrEnum):
+    """How many items a batch of b waits for before it runs, each for 1/rate."""
+
+    FULL = "full"
+    """b, the paper's eq. 3; a batch of one waits for another one."""
+    REST = "rest"
+    """b − 1: the first one is there, so a batch of one waits for nobody."""
+
+    def items(self, batch: int) -> int:
+        return batch if self is BatchWait.FULL else batch - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class AllocationInput:
     edges: tuple[tuple[str, str], ...] = ()
     existing: tuple[Existing, ...] = ()
     cost_by: CostBy = CostBy.PRICE
+    batch_wait: BatchWait = BatchWait.FULL
 
 
 @dataclass(frozen=True, slots=True)

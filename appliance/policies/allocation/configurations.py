@@ -4,7 +4,15 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from appliance.policies.allocation.base import TOLERANCE, AllocationInput, CostBy, Module, Profile, WorkerType
+from appliance.policies.allocation.base import (
+    TOLERANCE,
+    AllocationInput,
+    BatchWait,
+    CostBy,
+    Module,
+    Profile,
+    WorkerType,
+)
 from appliance.policies.allocation.dag import Edge, critical_path_ms
 
 
@@ -19,6 +27,8 @@ class Configuration:
     throughput_rps: float
     cost: float
     """Of one whole instance."""
+    awaited: int
+    """Items that a batch waits for."""
     unit_cost: float
     """Of one item a second."""
     full_latency_ms: float
@@ -26,15 +36,17 @@ class Configuration:
 
     def latency_at(self, rate_rps: float) -> float:
         """W* (eq. 3): a lower rate fills a batch more slowly."""
-        return self.latency_ms + 1000.0 * self.batch / rate_rps
+        return self.latency_ms + 1000.0 * self.awaited / rate_rps
 
 
 def configuration(
-    worker: str, batch: int, concurrency: int, latency_ms: float, throughput_rps: float, cost: float
+    worker: str, batch: int, concurrency: int, latency_ms: float, throughput_rps: float, cost: float, awaited: int
 ) -> Configuration:
     """With what follows from the rest worked out once: they are compared often."""
-    unit_cost, full_latency_ms = cost / throughput_rps, latency_ms + 1000.0 * batch / throughput_rps
-    return Configuration(worker, batch, concurrency, latency_ms, throughput_rps, cost, unit_cost, full_latency_ms)
+    unit_cost, full_latency_ms = cost / throughput_rps, latency_ms + 1000.0 * awaited / throughput_rps
+    return Configuration(
+        worker, batch, concurrency, latency_ms, throughput_rps, cost, awaited, unit_cost, full_latency_ms
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ def pipeline_of(
         worker.name: worker for worker in problem.workers if worker.name not in missing and worker.available != 0
     }
     modules = sorted((m for m in problem.modules if m.rate_rps > 0.0), key=lambda m: m.name)
-    stages = tuple(_stage(module, workers, problem.cost_by, concurrency_max) for module in modules)
+    stages = tuple(_stage(module, workers, problem, concurrency_max) for module in modules)
     return Pipeline(problem.slo_ms, stages, _edges([stage.name for stage in stages], problem))
 
 
@@ -106,7 +118,13 @@ def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
     """The stage with `prices` added to the cost of an instance, by worker type."""
     changed = [
         configuration(
-            c.worker, c.batch, c.concurrency, c.latency_ms, c.throughput_rps, c.cost + prices.get(c.worker, 0.0)
+            c.worker,
+            c.batch,
+            c.concurrency,
+            c.latency_ms,
+            c.throughput_rps,
+            c.cost + prices.get(c.worker, 0.0),
+            c.awaited,
         )
         for c in stage.configurations
     ]
@@ -122,23 +140,28 @@ def total_cost(plans: Plans) -> float:
     return sum(plan.cost for plan in plans)
 
 
-def _stage(module: Module, workers: Mapping[str, WorkerType], cost_by: CostBy, concurrency_max: int | None) -> Stage:
+def _stage(
+    module: Module, workers: Mapping[str, WorkerType], problem: AllocationInput, concurrency_max: int | None
+) -> Stage:
     usable = [
-        _configuration(profile, workers[profile.worker], module.ballooning, cost_by)
+        _configuration(profile, workers[profile.worker], module.ballooning, problem.cost_by, problem.batch_wait)
         for profile in module.profiles
         if profile.worker in workers and (concurrency_max is None or profile.concurrency <= concurrency_max)
     ]
     return Stage(module.name, module.rate_rps, tuple(sorted(usable, key=_rank)))
 
 
-def _configuration(profile: Profile, worker: WorkerType, ballooning: float, cost_by: CostBy) -> Configuration:
+def _configuration(
+    profile: Profile, worker: WorkerType, ballooning: float, cost_by: CostBy, batch_wait: BatchWait
+) -> Configuration:
     latency_ms = profile.latency_ms * ballooning
     if profile.throughput_rps is None:
         throughput_rps = 1000.0 * profile.batch * profile.concurrency / latency_ms
     else:
         throughput_rps = profile.throughput_rps / ballooning
     cost = {CostBy.PRICE: worker.cost, CostBy.ENERGY: profile.power_w or 0.0, CostBy.SECONDS: 1.0}[cost_by]
-    return configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost)
+    awaited = batch_wait.items(profile.batch)
+    return configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost, awaited)
 
 
 def _rank(c: Configuration) -> tuple[float, float, str, int, int]:

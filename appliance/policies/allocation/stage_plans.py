@@ -29,7 +29,7 @@ class Table:
     unit: Floats
     exec_ms: Floats
     batch_ms: Floats
-    """1000·batch: W* = exec_ms + batch_ms/rate."""
+    """1000·items that a batch waits for: W* = exec_ms + batch_ms/rate."""
     full_ms: Floats
     """W, at the stage's own rate where that is less than the throughput: no instance of the stage is faster."""
 
@@ -91,7 +91,7 @@ def joined(first: StagePlans, second: StagePlans) -> StagePlans:
 def table_of(stage: Stage, cap_ms: float) -> Table:
     """The configurations that can be fast enough for `cap_ms`; no slower one is of use, full or partial."""
     throughput, cost, unit, exec_ms, batch_ms = np.array(
-        [(c.throughput_rps, c.cost, c.unit_cost, c.latency_ms, 1000.0 * c.batch) for c in stage.configurations]
+        [(c.throughput_rps, c.cost, c.unit_cost, c.latency_ms, 1000.0 * c.awaited) for c in stage.configurations]
     ).T
     full_ms = exec_ms + batch_ms / np.minimum(throughput, stage.rate_rps)
     fast = np.flatnonzero(full_ms <= cap_ms * (1.0 + TOLERANCE))

@@ -24,10 +24,16 @@ def _plain(answer: dict[str, object]) -> dict[str, object]:
 
 @pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force"}))
 @settings(max_examples=25, deadline=None)
-@given(draw=draws, seed=seeds, shape=shapes, cost_by=st.sampled_from(["price", "energy", "seconds"]))
-def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by: str) -> None:
+@given(
+    draw=draws,
+    seed=seeds,
+    shape=shapes,
+    cost_by=st.sampled_from(["price", "energy", "seconds"]),
+    batch_wait=st.sampled_from(["full", "rest"]),
+)
+def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by: str, batch_wait: str) -> None:
     """Rates, latencies, cost, critical path, shares and workers of a feasible answer hold when worked out anew."""
-    problem = {**draw(seed, shape, **SMALL), "policy": policy, "cost_by": cost_by}
+    problem = {**draw(seed, shape, **SMALL), "policy": policy, "cost_by": cost_by, "batch_wait": batch_wait}
     answer = plan_one(problem)
     if answer["feasible"]:
         assert not broken(problem, answer)
@@ -56,10 +62,15 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
 
 
 @settings(max_examples=40, deadline=None)
-@given(draw=draws, seed=seeds, shape=st.sampled_from(["single", "chain2", "fork"]))
-def test_default_is_optimal(draw: Any, seed: int, shape: str) -> None:
+@given(
+    draw=draws,
+    seed=seeds,
+    shape=st.sampled_from(["single", "chain2", "fork"]),
+    batch_wait=st.sampled_from(["full", "rest"]),
+)
+def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -> None:
     """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it refuses."""
-    problem = draw(seed, shape, instances=1.2, batches=(1, 4), concurrencies=(1, 3))
+    problem = {**draw(seed, shape, instances=1.2, batches=(1, 4), concurrencies=(1, 3)), "batch_wait": batch_wait}
     best = plan_one({**problem, "policy": "brute-force"})
     answer = plan_one(problem)
     if answer["is_optimal"] and best["is_optimal"]:

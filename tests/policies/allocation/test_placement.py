@@ -5,7 +5,7 @@ from appliance.policies.allocation.configurations import Pipeline, Stage, StageP
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.placement import Missing, capacity, place
 
-ONE = configuration("w", 1, 1, 10.0, 100.0, 1.0)
+ONE = configuration("w", 1, 1, 10.0, 100.0, 1.0, 1)
 
 
 def _placed(

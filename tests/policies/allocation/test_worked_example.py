@@ -34,12 +34,12 @@ def test_slo_sweep(step: dict[str, float]) -> None:
 
 def test_worst_case_latency() -> None:
     """200 ms of execution, batches of 4 two at a time: 40 a second, 100 ms to fill a batch, 300 ms in all (the paper prints 400)."""
-    assert configuration("w", 4, 2, 200.0, 1000.0 * 4 * 2 / 200.0, 1.0).full_latency_ms == pytest.approx(300.0)
+    assert configuration("w", 4, 2, 200.0, 1000.0 * 4 * 2 / 200.0, 1.0, 4).full_latency_ms == pytest.approx(300.0)
 
 
 def test_partial_worst_case_latency() -> None:
     """At half the rate a batch takes twice as long to fill (eq. 3)."""
-    assert configuration("w", 4, 2, 200.0, 40.0, 1.0).latency_at(20.0) == pytest.approx(400.0)
+    assert configuration("w", 4, 2, 200.0, 40.0, 1.0, 4).latency_at(20.0) == pytest.approx(400.0)
 
 
 def test_ballooning() -> None:
@@ -48,3 +48,34 @@ def test_ballooning() -> None:
     stage = pipeline_of(AllocationInput(1e4, (WorkerType("w", 1.0),), (module,))).stages[0]
     found = {c.batch: (c.latency_ms, c.throughput_rps) for c in stage.configurations}
     assert found == {1: pytest.approx((50.0, 20.0)), 4: pytest.approx((166.25, 48.0))}
+
+
+@pytest.mark.parametrize(("batch_wait", "alone_ms", "four_ms"), [("full", 230.0, 860.0), ("rest", 30.0, 660.0)])
+@pytest.mark.parametrize("policy", ["frontier", "scrooge", "brute-force", "greedy", "nexus-like", "concurrency-1"])
+def test_what_a_batch_waits_for(policy: str, batch_wait: str, alone_ms: float, four_ms: float) -> None:
+    """30 ms of execution at 5 a second: the paper's batch of one waits 200 ms for the next one, with "rest" for nobody. One of four (60 ms) waits for
+    four, or for the three others, 200 ms each."""
+
+    def modules(batch: int, latency_ms: float) -> list[dict[str, object]]:
+        profile = {"worker": "w", "batch": batch, "concurrency": 1, "latency_ms": latency_ms}
+        return [{"name": "A", "rate_rps": 5, "profiles": [profile]}]
+
+    workers = [{"name": "w", "cost": 1}]
+    problem = {"kind": "pipeline", "policy": policy, "batch_wait": batch_wait, "workers": workers}
+    problem["modules"] = modules(1, 30)
+    fits, too_short = plan_one({**problem, "slo_ms": alone_ms}), plan_one({**problem, "slo_ms": alone_ms - 1.0})
+    assert fits["latency_ms"] == pytest.approx(alone_ms)
+    assert not broken({**problem, "slo_ms": alone_ms}, fits)
+    assert too_short["feasible"] is False
+    assert f"the fastest configurations take {alone_ms:.1f} ms" in str(too_short["reason"])
+    four = plan_one({**problem, "modules": modules(4, 60), "slo_ms": 1000})
+    assert four["latency_ms"] == pytest.approx(four_ms)
+
+
+def test_paper_example_without_waiting_for_one_more() -> None:
+    """The paper's plan with "rest": A on X <4,2> takes 133 ms and waits for three at 60 a second, B's partial Y <4,2> takes 40 and waits for three at 120:
+    183 + 65 = 248 ms, where the paper's sums give 199.7 + 73.3 = 273. So it also keeps an SLO of 250 ms."""
+    problem = {**instances.paper(250.0), "batch_wait": "rest"}
+    answer = plan_one(problem)
+    assert not broken(problem, answer)
+    assert (answer["cost"], answer["latency_ms"]) == (pytest.approx(7.5407, abs=5e-5), pytest.approx(248.0))
