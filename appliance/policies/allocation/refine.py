@@ -5,7 +5,7 @@ choice that fits the SLO is found exactly while the combinations are few, greedi
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from appliance.policies.allocation.base import TOLERANCE
 from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, Stage, StagePlan, critical_ms
@@ -13,14 +13,18 @@ from appliance.policies.allocation.configurations import Configuration, Pipeline
 EXACT_MAX = 50_000
 """Combinations up to which the choice is exact."""
 
+Room = Callable[[Plans], bool]
+"""Whether the workers that are available have room for the plans of the first stages of a pipeline."""
 Assignment = Mapping[Configuration, float]
 """Of one stage: the rate by configuration, as the first step left it; sums to the stage's rate."""
 
 
-def refined(pipeline: Pipeline, assigned: Sequence[Assignment], exact_max: int = EXACT_MAX) -> Plans | None:
-    """Whole instances of what was assigned, and the best partial instance for the rest of each stage; None when none fits."""
+def refined(
+    pipeline: Pipeline, assigned: Sequence[Assignment], room: Room | None = None, exact_max: int = EXACT_MAX
+) -> Plans | None:
+    """Whole instances of what was assigned, and the best partial instance for the rest of each stage; None when none fits, or none has room."""
     options = [rest_options(stage, rates) for stage, rates in zip(pipeline.stages, assigned, strict=True)]
-    return cheapest(pipeline, options, exact_max)
+    return cheapest(pipeline, options, room, exact_max)
 
 
 def rest_options(stage: Stage, assigned: Assignment) -> list[StagePlan]:
@@ -46,14 +50,24 @@ def _with_rest(stage: Stage, counts: Mapping[Configuration, int]) -> list[StageP
     return [StagePlan(fulls, (c, rest)) for c in fitting]
 
 
-def cheapest(pipeline: Pipeline, options: Sequence[Sequence[StagePlan]], exact_max: int = EXACT_MAX) -> Plans | None:
-    """One option for each stage, within the SLO, at the least cost; exact up to `exact_max` combinations."""
-    fronts = [_front(found) for found in options]
+def cheapest(
+    pipeline: Pipeline, options: Sequence[Sequence[StagePlan]], room: Room | None = None, exact_max: int = EXACT_MAX
+) -> Plans | None:
+    """One option for each stage, within the SLO and the room, at the least cost; exact up to `exact_max` combinations."""
+    plans = _choice(pipeline, [_front(found) for found in options], None, exact_max)
+    if room is None or plans is None or room(plans):
+        return plans
+    return _choice(pipeline, [_fronts_by_worker(found) for found in options], room, exact_max)
+
+
+def _choice(
+    pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]], room: Room | None, exact_max: int
+) -> Plans | None:
     if not all(fronts):
         return None
     if math.prod(len(front) for front in fronts) <= exact_max:
-        return _exact(pipeline, fronts)
-    return _greedy(pipeline, fronts)
+        return _exact(pipeline, fronts, room)
+    return _greedy(pipeline, fronts, room)
 
 
 def _front(options: Sequence[StagePlan]) -> list[StagePlan]:
@@ -65,9 +79,22 @@ def _front(options: Sequence[StagePlan]) -> list[StagePlan]:
     return kept
 
 
-def _exact(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans | None:
+def _fronts_by_worker(options: Sequence[StagePlan]) -> list[StagePlan]:
+    """By rising cost, the front of each way of taking whole workers and a part of one: a dearer and slower plan may leave the type that is short."""
+    groups: dict[tuple[object, ...], list[StagePlan]] = {}
+    for plan in options:
+        whole: dict[str, int] = {}
+        for c, count in plan.fulls:
+            whole[c.worker] = whole.get(c.worker, 0) + count
+        partial = plan.partial[0].worker if plan.partial else None
+        groups.setdefault((partial, *sorted(whole.items())), []).append(plan)
+    kept = [plan for group in groups.values() for plan in _front(group)]
+    return sorted(kept, key=lambda plan: (plan.cost, plan.latency_ms))
+
+
+def _exact(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]], room: Room | None) -> Plans | None:
     """Depth first, cheap options first; what is not chosen yet counts with its fastest option and its cheapest cost."""
-    fastest = [front[-1] for front in fronts]
+    fastest = [min(front, key=lambda plan: plan.latency_ms) for front in fronts]
     least = [sum(front[0].cost for front in fronts[i:]) for i in range(len(fronts) + 1)]
     best: tuple[float, Plans] | None = None
 
@@ -82,16 +109,26 @@ def _exact(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans |
             if best is not None and total + least[depth + 1] >= best[0] * (1.0 - TOLERANCE):
                 return
             plans = (*chosen, plan)
-            if pipeline.fits(critical_ms(pipeline, (*plans, *fastest[depth + 1 :]))):
+            if pipeline.fits(critical_ms(pipeline, (*plans, *fastest[depth + 1 :]))) and _has(room, plans):
                 below(plans, total)
 
     below((), 0.0)
     return None if best is None else best[1]
 
 
-def _greedy(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans | None:
-    """From the fastest options, step by step the change that saves most for the latency that it adds."""
-    plans = tuple(front[-1] for front in fronts)
+def _has(room: Room | None, plans: Plans) -> bool:
+    return room is None or room(plans)
+
+
+def _greedy(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]], room: Room | None) -> Plans | None:
+    """From the fastest options that have room, step by step the change that saves most for the latency that it adds."""
+    plans: Plans = ()
+    for front in fronts:
+        quick_first = sorted(front, key=lambda plan: (plan.latency_ms, plan.cost))
+        fastest = next((plan for plan in quick_first if _has(room, (*plans, plan))), None)
+        if fastest is None:
+            return None
+        plans = (*plans, fastest)
     if not pipeline.fits(critical_ms(pipeline, plans)):
         return None
     while True:
@@ -103,7 +140,8 @@ def _greedy(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]]) -> Plans 
                     break
                 changed = (*plans[:stage], plan, *plans[stage + 1 :])
                 worth = (now.cost - plan.cost) / max(plan.latency_ms - now.latency_ms, TOLERANCE)
-                if (best is None or worth > best[0]) and pipeline.fits(critical_ms(pipeline, changed)):
+                is_better = best is None or worth > best[0]
+                if is_better and pipeline.fits(critical_ms(pipeline, changed)) and _has(room, changed):
                     best = worth, changed
         if best is None:
             return plans

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from appliance.policies.allocation.base import AllocationInput, AllocationPlan
-from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, Stage
-from appliance.policies.allocation.placement import capacity
-from appliance.policies.allocation.refine import Assignment, refined
+from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, Stage, StagePlan
+from appliance.policies.allocation.placement import Missing, capacity, place
+from appliance.policies.allocation.refine import Assignment, Room, refined
 from appliance.policies.allocation.reruns import until_placed
 from appliance.policies.milp import Program
 
@@ -17,7 +17,8 @@ class Scrooge:
     """Eq. 2 linearised: t ≤ r·x in place of x·t (2b), and the latency of a stage is at least W of *every* configuration that it uses (2c).
 
     The paper is silent on what happens when no partial configuration fits: here one full instance may be released into the rest, and then the first
-    step runs again with less of the SLO. Cost: one program a try; its size is that of the undominated configurations.
+    step runs again with less of the SLO. Both steps keep to the workers that are available; where no refinement does, the one that takes too many goes to
+    placement, and allocation runs again without the type that is short (SC-16). Cost: one program a try; its size is that of the undominated configurations.
     """
 
     def __init__(self, name: str = "scrooge", concurrency_max: int | None = None) -> None:
@@ -29,7 +30,11 @@ class Scrooge:
             for worker in problem.workers
             if (limit := capacity(worker, problem.existing)) is not None
         }
-        return until_placed(problem, self._name, lambda pipeline: _allocate(pipeline, limits), self._concurrency_max)
+
+        def allocate(pipeline: Pipeline) -> Plans | None:
+            return _allocate(pipeline, limits, _room(pipeline, problem) if limits else None)
+
+        return until_placed(problem, self._name, allocate, self._concurrency_max)
 
 
 def without_concurrency() -> Scrooge:
@@ -37,18 +42,30 @@ def without_concurrency() -> Scrooge:
     return Scrooge("concurrency-1", concurrency_max=1)
 
 
-def _allocate(pipeline: Pipeline, limits: Mapping[str, float]) -> Plans | None:
+def _allocate(pipeline: Pipeline, limits: Mapping[str, float], room: Room | None) -> Plans | None:
     before: list[Assignment] | None = None
+    too_large: Plans | None = None
     for part in TIGHTER:
         assigned = capacities(pipeline, pipeline.slo_ms * part, limits)
         if assigned is None:
-            return None
+            break
         if assigned != before:
-            plans = refined(pipeline, assigned)
+            plans = refined(pipeline, assigned, room)
             if plans is not None:
                 return plans
+            too_large = too_large or (refined(pipeline, assigned) if room else None)
         before = assigned
-    return None
+    return too_large
+
+
+def _room(pipeline: Pipeline, problem: AllocationInput) -> Room:
+    """Whether instances can be placed; stages without a plan yet take nothing."""
+
+    def has_room(plans: Plans) -> bool:
+        nothing = (StagePlan((), None),) * (len(pipeline.stages) - len(plans))
+        return not isinstance(place(pipeline, (*plans, *nothing), problem.workers, problem.existing), Missing)
+
+    return has_room
 
 
 def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -> list[Assignment] | None:

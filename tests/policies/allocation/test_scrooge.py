@@ -1,11 +1,15 @@
 """Scrooge's two steps: capacity by the program, partial instances under W*, and another round without what is missing."""
 
+from collections.abc import Callable
+
+import pytest
+
 from appliance.lab.plan import plan_one
 from appliance.lab.problems import pipeline as reader
 from appliance.policies.allocation.base import TOLERANCE, AllocationInput, Existing, Module, Part, Profile, WorkerType
-from appliance.policies.allocation.configurations import StagePlan, critical_ms, pipeline_of, total_cost
+from appliance.policies.allocation.configurations import Plans, StagePlan, critical_ms, pipeline_of, total_cost
 from appliance.policies.allocation.refine import cheapest, refined
-from appliance.policies.allocation.scrooge import Scrooge, capacities
+from appliance.policies.allocation.scrooge import Scrooge, capacities, without_concurrency
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 
@@ -89,3 +93,50 @@ def test_scarce_workers_bind_the_program() -> None:
     plan = Scrooge().plan(problem)
     assert plan.feasible
     assert sum(row.instances for row in plan.allocations if row.worker == "Y") <= 0.75 + 1e-9
+
+
+@pytest.mark.parametrize("policy", [Scrooge, without_concurrency])
+def test_refining_keeps_to_the_workers_available(policy: Callable[[], Scrooge]) -> None:
+    """Two stages of 0.6 of a worker each, and one cheap Y for both: one stage goes there, the other to X, 0.6 x 1 + 0.6 x 5. Both on Y would be refused by
+    placement, and without Y it is 6."""
+    profiles = Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0)
+    problem = AllocationInput(
+        400.0,
+        (WorkerType("X", 5.0), WorkerType("Y", 1.0, 1)),
+        (Module("A", 60.0, profiles), Module("B", 60.0, profiles)),
+        (("A", "B"),),
+    )
+    plan = policy().plan(problem)
+    assert plan.cost == pytest.approx(3.6)
+    assert sorted(placed.worker for placed in plan.placement) == ["X", "Y"]
+    assert "without" not in plan.reason
+
+
+def test_greedy_refinement_keeps_to_the_room() -> None:
+    """With no combinations allowed the search within the room is greedy; it finds the same here, and nothing where nothing has room."""
+    profiles = Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0)
+    workers = WorkerType("X", 5.0), WorkerType("Y", 1.0, 1)
+    problem = AllocationInput(400.0, workers, (Module("A", 60.0, profiles), Module("B", 60.0, profiles)), (("A", "B"),))
+    pipeline = pipeline_of(problem)
+    options = [[StagePlan((), (c, 60.0)) for c in stage.configurations] for stage in pipeline.stages]
+
+    def one_y(plans: Plans) -> bool:
+        return sum(plan.share for plan in plans if plan.partial and plan.partial[0].worker == "Y") <= 1.0
+
+    plans = cheapest(pipeline, options, one_y, exact_max=0)
+    assert plans is not None
+    assert total_cost(plans) == pytest.approx(3.6)
+    assert cheapest(pipeline, options, lambda plans: False, exact_max=0) is None
+
+
+def test_scarce_pipelines_are_served_where_others_refuse() -> None:
+    """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one that has one."""
+    refused = 0
+    for seed in range(40):
+        problem = instances.scarce(seed, "chain3", instances=1.5, batches=(1, 4), concurrencies=(1, 3))
+        best, answer = plan_one(problem), plan_one({**problem, "policy": "scrooge"})
+        refused += bool(best["feasible"]) and not answer["feasible"]
+        if answer["feasible"]:
+            assert not broken(problem, answer)
+            assert answer["cost"] >= best["cost"] * (1 - 1e-7)  # type: ignore[operator]
+    assert refused <= 1
