@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client
@@ -31,7 +32,8 @@ class _Score:
 class Jellyfish:
     """DEGRADE until all are mapped (O1), then UPGRADE for accuracy (O2) without losing O1; from the previous selection, else the smallest networks.
 
-    Where the paper is silent: neighbours move each worker by −1 or 0 (DEGRADE), by −1, 0 or 1 (UPGRADE). As printed, the acceptance rule takes every
+    Where the paper is silent: neighbours move each worker by −1 or 0 sizes (DEGRADE), by −1, 0 or 1 (UPGRADE), to a precision of that size drawn at
+    random: over sizes the zoo is monotone, between precisions nothing is assumed (`zoo`). As printed, the acceptance rule takes every
     worse state (exp(−diff/T) > 1 for a negative diff); here a worse state is taken with exp(−|diff|/T). In UPGRADE only states that map as many
     clients as the best one are taken; so it also runs where not all can be mapped. Cost: at most 642 runs of Algorithm 1; states are cached.
     """
@@ -40,7 +42,7 @@ class Jellyfish:
         if not problem.clients:
             return assemble(problem, (), "jellyfish")
         mapped, visited = annealed(problem)
-        return assemble(problem, mapped, f"jellyfish, {visited} selections tried")
+        return assemble(problem, mapped, f"jellyfish, {visited} selections tried", says_what_binds=True)
 
 
 def annealed(problem: AdaptationInput, cooling: float = COOLING) -> tuple[tuple[Mapped, ...], int]:
@@ -58,6 +60,9 @@ class _Search:
         self._cooling = cooling
         self._problem = problem
         self._zoo = monotone(filtered(problem.networks))
+        alike = groupby(range(len(self._zoo)), key=lambda i: self._zoo[i].input_bytes)
+        self._sizes = [tuple(indices) for _, indices in alike]
+        self._size_of = [size for size, indices in enumerate(self._sizes) for _ in indices]
         self._clients: Sequence[Client] = sorted(problem.clients, key=lambda c: c.name)
         self._random = random.Random(problem.seed)
         capacity = max(capacity_rps(network, batch) for network in self._zoo for batch in network.latency_ms)
@@ -98,9 +103,12 @@ class _Search:
         return best
 
     def _neighbour(self, state: State, upgrade: bool) -> State:
-        last = len(self._zoo) - 1
-        moved = (i + self._random.randint(-1, 1 if upgrade else 0) for i in state)
-        return tuple(sorted(max(0, min(last, i)) for i in moved))
+        return tuple(sorted([self._moved(i, self._random.randint(-1, 1 if upgrade else 0)) for i in state]))
+
+    def _moved(self, i: int, steps: int) -> int:
+        """A network of the size that lies so many steps from that of `i`, within the zoo."""
+        alike = self._sizes[max(0, min(len(self._sizes) - 1, self._size_of[i] + steps))]
+        return alike[0] if len(alike) == 1 else self._random.choice(alike)
 
     def _score(self, state: State) -> _Score:
         mapped = self.mapping(state)

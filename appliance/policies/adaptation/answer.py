@@ -1,18 +1,24 @@
 """From what a search found to a plan: workers matched with what they run, neighbours, who is left out, and why."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network, WorkerPlan
-from appliance.policies.adaptation.budgets import fits_latency, latency_budget_ms
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, WorkerPlan
+from appliance.policies.adaptation.binding import Binding, binding, next_better
 from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.matching import match, names, prefetch
 from appliance.policies.adaptation.zoo import by_size
 
 
 def assemble(
-    problem: AdaptationInput, mapped: Sequence[Mapped], how: str, facts: Mapping[str, float] | None = None
+    problem: AdaptationInput,
+    mapped: Sequence[Mapped],
+    how: str,
+    facts: Mapping[str, float] | None = None,
+    says_what_binds: bool = False,
 ) -> AdaptationPlan:
-    """The plan of `mapped`. `how` names the algorithm in the reason. Raises: ValueError for more instances than workers (our own mistake)."""
+    """The plan of `mapped`. `how` names the algorithm in the reason; `says_what_binds`: the reason also says what keeps the mapped clients from more
+    accurate networks, for algorithms that looked for them. Raises: ValueError for more instances than workers (our own mistake)."""
     if len(mapped) > problem.workers:
         raise ValueError(f"{len(mapped)} instances for {problem.workers} workers")
     order = names(by_size(problem.networks))
@@ -32,26 +38,35 @@ def assemble(
         unmapped=tuple(client.name for client in left),
         objective=sum(m.network.accuracy * client.rate_rps for m in ordered for client in m.clients),
         prefetch=prefetch([plan.network for plan in plans], order, problem.prefetch_per_worker),
-        reason=_reason(problem, left, how),
+        reason=_reason(problem, left, how) + (_bound(problem, ordered) if says_what_binds else ""),
         facts=dict(facts or {}),
     )
+
+
+_UNMAPPED: Mapping[Binding, str] = {
+    Binding.COMPUTE: "no network meets the SLO of {}: two runs take longer (compute budget)",
+    Binding.NETWORK: "no network meets the SLO of {} over their link (network share)",
+    Binding.RATE: "no worker carries the rate of {} in time, even alone (rate)",
+    Binding.WORKERS: "for {} the workers have no room (worker capacity)",
+}
 
 
 def _reason(problem: AdaptationInput, left: Sequence[Client], how: str) -> str:
     total = len(problem.clients)
     if not left:
         return f"{how}: all {total} clients are mapped"
-    hopeless = sum(not _servable(client, problem.networks) for client in left)
-    why = [f"no network meets the SLO of {hopeless} over their link"] * (hopeless > 0)
-    if len(left) > hopeless:
-        why.append(f"for {len(left) - hopeless} the workers have no room")
-    return f"{how}: {total - len(left)} of {total} clients are mapped; {' and '.join(why)}"
+    counts = Counter(binding(client, problem.networks) for client in left)
+    why = " and ".join(text.format(counts[bound]) for bound, text in _UNMAPPED.items() if counts[bound])
+    return f"{how}: {total - len(left)} of {total} clients are mapped; {why}"
 
 
-def _servable(client: Client, networks: Sequence[Network]) -> bool:
-    """Whether some network alone on a worker could serve this client."""
-    return any(
-        fits_latency(ms, latency_budget_ms(client, network)) and client.rate_rps * ms <= 1000.0 * batch
-        for network in networks
-        for batch, ms in network.latency_ms.items()
+def _bound(problem: AdaptationInput, mapped: Sequence[Mapped]) -> str:
+    """What keeps mapped clients from the next more accurate networks."""
+    counts = Counter(
+        binding(client, better)
+        for m in mapped
+        if (better := next_better(m.network, problem.networks))
+        for client in m.clients
     )
+    bounds = [f"{bound} for {counts[bound]}" for bound in Binding if counts[bound]]
+    return f"; more accuracy is held back by {', '.join(bounds)}" if bounds else ""

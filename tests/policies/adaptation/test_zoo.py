@@ -1,5 +1,7 @@
 """The zoo filter and the monotone profile."""
 
+from dataclasses import replace
+
 from appliance.policies.adaptation.base import Network
 from appliance.policies.adaptation.zoo import by_size, filtered, monotone
 from tests.instances.adaptation import yolo
@@ -30,3 +32,42 @@ def test_equal_sizes_are_ordered_by_accuracy() -> None:
     int8, fp32 = Network("int8", 0.28, 100, {1: 5.0}), Network("fp32", 0.3, 100, {1: 9.0})
 
     assert by_size([fp32, int8]) == (int8, fp32)
+
+
+FP32, INT8 = Network("fp32", 0.30, 100, {1: 20.0, 2: 34.0}), Network("int8", 0.28, 100, {1: 9.0, 2: 14.0})
+
+
+def test_precisions_of_one_size_do_not_raise_one_another() -> None:
+    """fp32 is more accurate and, without fast int8 on a processor, quicker: nothing of it is raised to the int8's 30 ms."""
+    slow = replace(INT8, latency_ms={1: 30.0, 2: 50.0})
+
+    assert {network.name: network.latency_ms for network in monotone([FP32, slow])} == {
+        "fp32": {1: 20.0, 2: 34.0},
+        "int8": {1: 30.0, 2: 50.0},
+    }
+
+
+def test_a_size_is_as_slow_as_the_quickest_of_a_smaller_one() -> None:
+    """The int8 of 160 px at 12 ms is slower than the int8 of 128 px and stays; at a noisy 8 ms it is raised to 9, and not to the fp32's 20."""
+    larger = Network("int8-160", 0.31, 200, {1: 12.0, 2: 13.0})
+
+    assert monotone([FP32, INT8, larger])[-1].latency_ms == {1: 12.0, 2: 14.0}
+    assert monotone([FP32, INT8, replace(larger, latency_ms={1: 8.0})])[-1].latency_ms == {1: 9.0}
+
+
+def test_filter_keeps_what_is_larger_and_less_accurate_but_quicker() -> None:
+    """The int8 of 160 px, 0.29, beside the fp32 of 128 px, 0.30: it takes 12 ms where that takes 20. At 25 ms it leaves."""
+    larger = Network("int8-160", 0.29, 200, {1: 12.0, 2: 18.0})
+
+    assert filtered([FP32, INT8, larger]) == (INT8, FP32, larger)
+    assert filtered([FP32, INT8, replace(larger, latency_ms={1: 25.0, 2: 40.0})]) == (INT8, FP32)
+
+
+def test_filter_removes_a_precision_that_is_neither_quicker_nor_more_accurate() -> None:
+    """Of two precisions of one size the one that loses in both leaves; as accurate and quicker, int8 makes fp32 needless; alike, the first name stays."""
+    slow = replace(INT8, latency_ms={1: 21.0, 2: 34.0})
+
+    assert filtered([slow, FP32]) == (FP32,)
+    assert filtered([replace(INT8, accuracy=0.30), FP32]) == (replace(INT8, accuracy=0.30),)
+    assert filtered([replace(FP32, name="twin"), FP32]) == (FP32,)
+    assert filtered([INT8, FP32]) == (INT8, FP32)
