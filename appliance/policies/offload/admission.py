@@ -6,7 +6,7 @@ to go, if there is room again. Ties: the name that comes last goes first. So the
 of a request, and is the same a period later.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from appliance.policies.offload.fleet import Fleet
@@ -51,11 +51,13 @@ class Admission:
         margin: float = 0.0,
         resume: Resumer | None = None,
         beat: int = 0,
+        released: Collection[int] = (),
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
         where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
         `resume`: how to go on with the previous plan.
-        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will not get there."""
+        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will not get there.
+        `released`: served clients that stay only if there is room after the waiting ones."""
         self._fleet = fleet
         self._load = load
         self._packers = packers
@@ -63,6 +65,7 @@ class Admission:
         self._margin = margin
         self._resume = resume
         self._beat = beat
+        self._released = released
         self._state = opening(fleet)
         self._trials = 0
 
@@ -70,9 +73,10 @@ class Admission:
         fleet, load = self._fleet, self._load
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
         served = [i for i in order if fleet.is_served[i] and load[i] < float("inf")]
-        base = self._first(served)
+        held = [i for i in served if i not in self._released]
+        base = self._first(held)
         if base is None or base.broken:
-            base = self._keep([i for i in served if not is_hopeless(fleet, self._state, i)])
+            base = self._keep([i for i in held if not is_hopeless(fleet, self._state, i)])
         kept = set(base.members)
         waiting = [i for i in order if not fleet.is_served[i] and load[i] < float("inf")]
         able = [i for i in waiting if not is_hopeless(fleet, self._state, i)]

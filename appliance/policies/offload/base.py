@@ -65,6 +65,11 @@ class OffloadInput:
     grace: float = 0.1
     previous: tuple[Batch, ...] = ()
 
+    @property
+    def has_variants(self) -> bool:
+        """Whether some client has candidates to choose from."""
+        return any(client.variants for client in (*self.clients, *self.waiting))
+
 
 class Served(NamedTuple):
     """What a served client is told: how often about, in what batches about, which frames exactly, and the drop to expect."""

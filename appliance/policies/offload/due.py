@@ -26,13 +26,14 @@ class Pace:
     load: list[float]
 
 
-def pace(fleet: Fleet) -> Pace:
-    """Step 1 with real latencies: the batch and period that take least of the processor.
+def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
+    """Step 1 with real latencies: the batch and period that take least of the processor. `allowed`: mean strides by client, if not those of the SLAs.
 
     A frame waits half an interval for its batch on average, and a result half of one for its display, so the mean stride at period P (frames) and latency
     x is x + 1 + (P − 1)/2, where x includes the grace period.
     """
     count = len(fleet.clients)
+    limits = fleet.allowed if allowed is None else allowed
     result = Pace([1] * count, [0.0] * count, [float("inf")] * count)
     for index, network in enumerate(fleet.networks):
         of = [i for i in range(count) if fleet.network[i] == index] if len(fleet.networks) > 1 else list(range(count))
@@ -42,13 +43,11 @@ def pace(fleet: Fleet) -> Pace:
         sizes = np.array(fillable)
         latency = np.array([network.latency_ms[size] for size in fillable])
         fixed = np.array([fleet.up_ms[i] + fleet.down_ms[i] for i in of])
-        allowed = np.array([fleet.allowed[i] for i in of])
+        limit = np.array([limits[i] for i in of])
         per_ms = fleet.frames_per_ms
         strides = (fixed[:, None] + latency * (1.0 + fleet.problem.grace)) * per_ms + 1.0
         # Where the mean wait leaves nothing, phases may still fall well: tried with one frame a period, down to no wait at all.
-        frames = np.maximum(
-            2.0 * (allowed[:, None] - strides) + 1.0, np.where(allowed[:, None] >= strides - 1.0, 1.0, 0.0)
-        )
+        frames = np.maximum(2.0 * (limit[:, None] - strides) + 1.0, np.where(limit[:, None] >= strides - 1.0, 1.0, 0.0))
         periods = np.minimum(frames / per_ms, fleet.problem.horizon_ms)
         gain = periods * (sizes / latency)
         best = gain.argmax(axis=1)

@@ -1,17 +1,18 @@
 """The box's default: ARISE's estimate and verification around a packer for clients that differ, and the joint choice of variants."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from appliance.policies.offload.admission import ROOMY, Admission, Decision, Packer, Resumer
+from appliance.policies.offload.admission import ROOMY, SMALL, Admission, Decision, Packer, Resumer
 from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.due import Pace, Patience, pace, pack_due
 from appliance.policies.offload.fleet import Fleet, fleet_of, step1
 from appliance.policies.offload.joint import choices, held
-from appliance.policies.offload.ledger import Opening
-from appliance.policies.offload.verify import Verified, verified
+from appliance.policies.offload.ledger import Opening, opening
+from appliance.policies.offload.reactive import floor
+from appliance.policies.offload.verify import Verified, allowed_after, is_hopeless, verified
 from appliance.policies.offload.warm import resumed
 
 EXPECTED_LOAD = 0.86
@@ -24,23 +25,29 @@ ROUNDS = 1
 """Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time adds half a percent of clients and a
 quarter of the time of a search."""
 SLACK_FRAMES_MAX = 10.0
+RELEASED = (1.5, 1.1)
+"""Times its usual load from which on a client that has to make good an old result gives way to those that wait; tried in turn."""
 
 
 class EarliestDue:
     """Most clients, like ARISE, with the most urgent client leading each batch (`due`).
 
     While nobody waits the previous plan goes on where it can (`warm`). Where a set fails, the slack of those far below their SLA is given to those above
-    it, once; then ARISE's own order has a try, and its whole search where clients would have to go, or wait although there is room. With variants, the
-    most promising choices (`joint`) are planned and the one that serves most is taken; the first of those that tie, so that nobody changes networks for
-    nothing. O(requests) a trial; ties as in `admission`, `due`.
+    it, once; then ARISE's own order has a try. With variants, the most promising choices (`joint`) are planned and the one that serves most is taken; the
+    first of those that tie, so that nobody changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
+
+    Where somebody is left out whom a plan could serve, other searches follow, each for more clients than the best before it: with the paces of those whose
+    shown result is old set by what they still owe, without these clients where they cost too much, ARISE's whole search, and every baseline as a floor
+    (`reactive.floor`). So no baseline serves more, and where all are served, or the box is full, a decision costs no more than one search.
     """
 
     def __init__(self, margin: float = 0.0) -> None:
-        """`margin`: share of every SLA kept free at an admission, against removals later (docs/benchmarks/offload.md has what it costs)."""
+        """`margin`: share of every SLA kept free at an admission, against removals later (docs/benchmarks/offload.md has what it costs). The baselines keep
+        none, so with one they are no floor."""
         self._margin = margin
 
     def plan(self, problem: OffloadInput) -> OffloadPlan:
-        if any(client.variants for client in (*problem.clients, *problem.waiting)):
+        if problem.has_variants:
             return self._jointly(problem).plan()
         return self._second_thoughts(self._best_on(fleet_of(problem))).plan()
 
@@ -61,37 +68,75 @@ class EarliestDue:
 
     def _best_on(self, fleet: Fleet, beat: int = 0) -> "_Option":
         chosen = pace(fleet)
+        return self._search(fleet, chosen, resuming(chosen), beat)
+
+    def _search(
+        self,
+        fleet: Fleet,
+        chosen: Pace,
+        resume: Resumer | None = None,
+        beat: int = 0,
+        released: Collection[int] = (),
+    ) -> "_Option":
         packers = [leading(chosen), in_order]
-        search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resuming(chosen), beat)
+        search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resume, beat, released)
         interval = [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms]
-        return _Option(fleet, search.decide(), interval, chosen.batch, chosen.load)
+        return _Option(fleet, search.decide(), interval, chosen.batch)
 
     def _second_thoughts(self, option: "_Option") -> "_Option":
-        """ARISE's own search where ours removes clients, or leaves some waiting although the processor has room."""
-        fleet, decision = option.fleet, option.decision
-        if not decision.removed and not self._is_blocked(fleet, option.load, decision):
+        """The best of what further searches find, while somebody is left out whom a plan could serve; the first of equals."""
+        if option.served == len(option.fleet.clients) or self._is_full(option):
             return option
-        settings = step1(fleet)
-        other = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin).decide()
-        if len(other.verified.members) <= option.served:
-            return option
-        return _Option(fleet, other, settings.interval, settings.batch, settings.load)
+        state = opening(option.fleet)
+        able = sum(not is_hopeless(option.fleet, state, i) for i in range(len(option.fleet.clients)))
+        for search in (*self._paying_debts(option, state), self._in_order, *([] if self._margin else [_floor])):
+            if option.served >= able and not option.fleet.problem.has_variants:
+                break
+            found = search(option)
+            option = found if found and found.served > option.served else option
+        return option
 
-    def _is_blocked(self, fleet: Fleet, load: Sequence[float], decision: Decision) -> bool:
-        """Whether clients wait although the processor has room: a few with tight SLAs stand in the way of the search."""
-        members = decision.verified.members
-        return len(members) < len(fleet.clients) and sum(load[i] for i in members) < ROOMY * EXPECTED_LOAD
+    def _is_full(self, option: "_Option") -> bool:
+        """Whether many are served, nobody has to go, and the processor is about as busy as plans make it: what is left out there is the usual crowd at the
+        door, of which no baseline was seen to serve more (docs/benchmarks/offload.md), and every period asks anew."""
+        members = option.decision.verified.members
+        if option.decision.removed or len(members) < SMALL:
+            return False
+        load = pace(option.fleet).load
+        return sum(load[i] for i in members) >= ROOMY * EXPECTED_LOAD
+
+    def _paying_debts(self, option: "_Option", state: Opening) -> list["_Search"]:
+        """Searches in which whoever was shown an old result runs more often until it is made good; then without those who cost too much by it."""
+        fleet = option.fleet
+        usual = pace(fleet).load
+        chosen = pace(fleet, [allowed_after(fleet, state, i) for i in range(len(fleet.clients))])
+        times = [hurried / max(load, 1e-9) for hurried, load in zip(chosen.load, usual, strict=True)]
+        limits = [limit for limit in RELEASED if max(times) > limit]
+        if not limits:
+            return []
+
+        def without(limit: float) -> "_Search":
+            released = {i for i, more in enumerate(times) if more > limit}
+            return lambda best: self._search(fleet, chosen, beat=best.served, released=released)
+
+        return [without(float("inf")), *map(without, limits)]
+
+    def _in_order(self, option: "_Option") -> "_Option":
+        """ARISE's own search."""
+        fleet = option.fleet
+        settings = step1(fleet)
+        search = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin, beat=option.served)
+        return _Option(fleet, search.decide(), settings.interval, settings.batch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A decision on one choice of variants, not yet written as a plan; `interval`, `batch` and `load` by client are what it was built around."""
+    """A decision on one choice of variants, not yet written as a plan; `interval` and `batch` by client are what it was built around."""
 
     fleet: Fleet
     decision: Decision
     interval: Sequence[int]
     batch: Sequence[int]
-    load: Sequence[float]
 
     @property
     def served(self) -> int:
@@ -99,6 +144,18 @@ class _Option:
 
     def plan(self) -> OffloadPlan:
         return assemble(self.fleet, self.decision, self.interval, self.batch, "earliest due")
+
+
+_Search = Callable[[_Option], _Option | None]
+"""From the best option so far to another one."""
+
+
+def _floor(option: _Option) -> _Option | None:
+    """The best of the baselines, each client on its most accurate variant; None if none may serve more."""
+    problem = option.fleet.problem
+    fleet = fleet_of(problem) if problem.has_variants else option.fleet
+    found = floor(fleet, beat=option.served)
+    return None if found is None else _Option(fleet, found[0], found[1].interval, found[1].batch)
 
 
 def in_order(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:

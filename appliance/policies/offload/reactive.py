@@ -19,6 +19,9 @@ from appliance.policies.offload.ledger import Opening, Slot
 from appliance.policies.offload.verify import Verified, verified
 
 EXPECTED_LOAD = 0.5
+FULL, OVERFULL = 1.1, 2.0
+"""Of the processor's time within a horizon: more than a baseline can use where no request may slip a batch (a batch may pass the end), and more than any
+was seen to use where queues grow for as long as SLAs hold."""
 SHARES = (1.0, 0.8, 0.6, 0.4)
 """Intervals tried for a fixed one, as shares of the longest that the SLA allows without queueing."""
 
@@ -93,6 +96,8 @@ def _run(fleet: Fleet, here: list[tuple[float, int, int]], batch: Sequence[int])
 
 Tuning = Callable[[Fleet, Sequence[int]], Settings]
 """The settings of a baseline (columns by client) for one set of clients."""
+Found = tuple[Decision, Settings]
+"""A decision, with the settings that its plan was built around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +110,23 @@ class Reactive:
 
     def plan(self, problem: OffloadInput) -> OffloadPlan:
         fleet = fleet_of(problem)
-        load = step1(fleet).load
-        found: tuple[Decision, Tuning] | None = None
-        for tuning in self.tunings(problem):
-            decision = Admission(fleet, load, [self._packer(tuning)], EXPECTED_LOAD).decide()
-            if found is None or len(decision.verified.members) > len(found[0].verified.members):
-                found = decision, tuning
+        found = self.best(fleet, step1(fleet).load)
         if found is None:
             raise ValueError(f"{self.name} has no tuning")
-        settings = found[1](fleet, found[0].verified.members)
-        return assemble(fleet, found[0], settings.interval, settings.batch, self.name)
+        decision, settings = found
+        return assemble(fleet, decision, settings.interval, settings.batch, self.name)
+
+    def best(self, fleet: Fleet, load: Sequence[float], beat: int = 0) -> Found | None:
+        """What serves the most, the first of equals. With `beat`, tunings are left out, and searches end, where they will not serve more than that."""
+        found: tuple[Decision, Tuning] | None = None
+        for tuning in self.tunings(fleet.problem):
+            if beat and isinstance(tuning, _OneForAll) and not tuning.may_carry(fleet, beat + 1):
+                continue
+            decision = Admission(fleet, load, [self._packer(tuning)], EXPECTED_LOAD, beat=beat).decide()
+            if found is None or len(decision.verified.members) > len(found[0].verified.members):
+                found = decision, tuning
+                beat = beat and max(beat, len(decision.verified.members))
+        return None if found is None else (found[0], found[1](fleet, found[0].verified.members))
 
     def _packer(self, tuning: Tuning) -> Packer:
         def pack(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:
@@ -158,6 +170,18 @@ class _OneForAll:
                 allowed = [size for size in network.sizes if _longest(fleet, i, network, size) >= interval]
                 batch[i] = max(allowed, default=network.sizes[0])
         return Settings(batch, [interval] * len(batch), [0.0] * len(batch))
+
+    def may_carry(self, fleet: Fleet, count: int) -> bool:
+        """Whether the processor has time for `count` clients, were they the laxest, batches as full as can be, and every first frame an interval late."""
+        longest = sorted((_longest(fleet, i, fleet.networks[k], self.batch) for i, k in enumerate(fleet.network)))
+        if count > len(longest):
+            return False
+        interval = max(1, int(longest[-count] * self.share))
+        most = min(count, self.batch) if self.is_capped else count
+        each_ms = [ms / size for network in fleet.networks for size, ms in network.latency_ms.items() if size <= most]
+        horizon_ms = fleet.problem.horizon_ms
+        requests = count * (horizon_ms * fleet.frames_per_ms / interval - 1.0)
+        return requests * min(each_ms, default=0.0) <= (OVERFULL if self.is_capped else FULL) * horizon_ms
 
 
 def _longest(fleet: Fleet, i: int, network: Network, size: int) -> int:
@@ -218,3 +242,18 @@ def chameleon_like() -> Reactive:
 def arise_alpha() -> Reactive:
     """All of ARISE but the adjust step."""
     return Reactive("arise-alpha", lambda problem: [_own_settings])
+
+
+FLOOR = (static, clipper_like, chameleon_like, arise_alpha, static_searched, clipper_searched)
+"""All baselines, the quick ones first."""
+
+
+def floor(fleet: Fleet, beat: int) -> Found | None:
+    """What the best of the baselines decides; None where none may serve more than `beat` clients."""
+    load = step1(fleet).load
+    best: Found | None = None
+    for baseline in FLOOR:
+        found = baseline().best(fleet, load, beat)
+        if found is not None and len(found[0].verified.members) > beat:
+            best, beat = found, len(found[0].verified.members)
+    return best

@@ -74,8 +74,20 @@ def drop_of(fleet: Fleet, i: int, stride: float) -> float:
     return fleet.clients[i].drop_rate * (stride - fleet.reference[i]) + fleet.gap[i]
 
 
-def is_hopeless(fleet: Fleet, state: Opening, i: int) -> bool:
-    """Whether no plan whatever can keep the SLA of i in this horizon: its next frame alone on the box, then the reference setup for ever."""
+@dataclass(frozen=True, slots=True)
+class Soonest:
+    """The horizon of one client under the best plan there could be: its next frame alone on the box, then the reference setup for ever.
+
+    `before`: Σ stride over the displayed frames until the next result; `after`: displayed frames from then on; `latency`: their stride, at least.
+    """
+
+    before: float
+    after: int
+    latency: int
+
+
+def soonest(fleet: Fleet, state: Opening, i: int) -> Soonest:
+    """What no plan whatever can better for client i. A client that was never shown anything begins to count with its next result."""
     network = fleet.networks[fleet.network[i]]
     frame = state.earliest[i]
     quickest = min(network.latency_ms.values()) + fleet.up_ms[i] + fleet.down_ms[i]
@@ -83,8 +95,25 @@ def is_hopeless(fleet: Fleet, state: Opening, i: int) -> bool:
     display = min(frame + latency, fleet.display_to)
     after = fleet.display_to - display
     if state.shown[i] < 0:
-        return after <= 0 or not latency <= fleet.allowed[i] + TIGHT
+        return Soonest(0.0, after, latency)
     stale = (display - state.since[i]) * state.shown[i] + state.total[i]
-    displays = fleet.display_to - state.counted[i]
     before = (state.counted[i] + display - 1) / 2.0 * (display - state.counted[i]) - stale
-    return not before + after * latency <= (fleet.allowed[i] + TIGHT) * displays
+    return Soonest(before, after, latency)
+
+
+def is_hopeless(fleet: Fleet, state: Opening, i: int) -> bool:
+    """Whether no plan whatever can keep the SLA of i in this horizon."""
+    best = soonest(fleet, state, i)
+    if state.shown[i] < 0:
+        return best.after <= 0 or not best.latency <= fleet.allowed[i] + TIGHT
+    displays = fleet.display_to - state.counted[i]
+    return not best.before + best.after * best.latency <= (fleet.allowed[i] + TIGHT) * displays
+
+
+def allowed_after(fleet: Fleet, state: Opening, i: int) -> float:
+    """Mean stride that client i may have from its next result on: the SLA's, or less where the result shown now is so old that it has to be made good."""
+    best = soonest(fleet, state, i)
+    if state.shown[i] < 0 or best.after <= 0:
+        return fleet.allowed[i]
+    displays = fleet.display_to - state.counted[i]
+    return min(fleet.allowed[i], (fleet.allowed[i] * displays - best.before) / best.after)
