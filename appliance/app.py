@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from appliance import log
 from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.keyring import KeyRing
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.gateway import Gateway
 from appliance.api.http.limits import BodyRules, Bounds, InFlight
 from appliance.api.service import create_service
@@ -37,7 +37,7 @@ from appliance.modelstore.store.uploads import Uploads
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
-from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
+from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -60,7 +60,7 @@ class Appliance:
         self.settings = settings
         self.clock = SystemClock()
         self.logger = log.get("box")
-        self.box: Box | None = None
+        self.box: RunningBox | None = None
         self.failure: ApplianceError | None = None
         """Why the box could not start."""
         self._ready = False
@@ -68,7 +68,7 @@ class Appliance:
         self.service = create_service(self._lifespan)
         self.asgi = self._outermost()
 
-    def running(self) -> Box:
+    def running(self) -> RunningBox:
         """The started box; only requests ask, and they come after the start."""
         assert self.box is not None
         return self.box
@@ -108,7 +108,7 @@ class Appliance:
         if self.box is not None:
             self.box.telemetry.close()
 
-    async def _start(self, stack: AsyncExitStack) -> Box:
+    async def _start(self, stack: AsyncExitStack) -> RunningBox:
         settings, clock = self.settings, self.clock
         telemetry = Telemetry(clock)
         telemetry.log_to(log.get("events"))
@@ -125,7 +125,7 @@ class Appliance:
         _write_decisions(stack, decisions, store)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
-        around = Surroundings(
+        ports = RuntimePorts(
             clock=clock,
             processor=processor,
             builds=ServedBuilds(builds, store.models),
@@ -140,7 +140,7 @@ class Appliance:
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        core = assemble(around, _policies(settings), _figures(settings))
+        core = assemble(ports, _policies(settings), _config(settings))
         stack.push_async_callback(core.memory.close)
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
@@ -154,13 +154,13 @@ class Appliance:
         store.feed.subscribe(Follower(core, keyring))
         await self._fill(store, core.catalogue, keyring, builds)
         await ensure_admin_key(settings.state_dir, store.keys, clock)
-        loops = [core.resider.run(), core.forecasting.run(), core.breathing.run()]
+        loops = [core.residency.run(), core.forecasting.run(), core.pressure.run()]
         loops += [core.memory_forecasting.run(), importer.run()]
         chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
         chores.every_night(core.forecasting.choose_all, "choose forecasters")
         chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
         await self._run_in_background(stack, core, loops, chores, store)
-        return Box(
+        return RunningBox(
             clock=clock,
             logger=self.logger,
             store=store,
@@ -172,7 +172,7 @@ class Appliance:
             engine=core.engine,
             memory=core.memory,
             shares=core.shares,
-            resider=core.resider,
+            residency=core.residency,
             sequences=core.sequences,
             telemetry=telemetry,
             decisions=decisions,
@@ -211,7 +211,7 @@ class Appliance:
     async def _run_in_background(
         self,
         stack: AsyncExitStack,
-        core: Core,
+        core: RuntimeParts,
         loops: Sequence[Coroutine[Any, Any, None]],
         chores: Housekeeping,
         store: Store,
@@ -246,11 +246,11 @@ class Appliance:
 class Follower:
     """Carries committed changes of the store into everything that keeps a picture of it."""
 
-    def __init__(self, core: Core, keyring: KeyRing) -> None:
+    def __init__(self, core: RuntimeParts, keyring: KeyRing) -> None:
         self._catalogue = core.catalogue
         self._memory = core.memory
         self._availability = core.availability
-        self._resider = core.resider
+        self._residency = core.residency
         self._keyring = keyring
 
     def __call__(self, change: Change) -> None:
@@ -268,7 +268,7 @@ class Follower:
                 self._availability.forget_application(change.id)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
-                self._resider.look_again()
+                self._residency.look_again()
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)
@@ -295,9 +295,9 @@ def _policies(settings: Settings) -> Policies:
     )
 
 
-def _figures(settings: Settings) -> Figures:
+def _config(settings: Settings) -> RuntimeConfig:
     queues = settings.queues
-    return Figures(
+    return RuntimeConfig(
         budget_bytes=memory_budget(settings),
         reserve_bytes=settings.memory.reserve_bytes,
         wait_ms_max=settings.memory.wait_ms_max,

@@ -132,7 +132,7 @@ class ResidencySettings(Section):
 
 
 class PolicySettings(Section):
-    eviction: str = "floors"
+    eviction: str = "expected-utility"
     """Registry name in `policies.eviction`."""
     selection: str = "most-accurate"
     """Registry name in `policies.selection`: the variant that answers a request which names none."""

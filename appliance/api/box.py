@@ -16,7 +16,7 @@ from appliance.modelstore.store.uploads import Uploads
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.engine import Engine
@@ -27,7 +27,7 @@ from appliance.runtime.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class RunningBox:
     """All parts live on the event loop; `is_ready` is true from the end of the start until the drain."""
 
     clock: Clock
@@ -41,7 +41,7 @@ class Box:
     engine: Engine
     memory: MemoryManager
     shares: Shares
-    resider: Resider
+    residency: ResidencyLoop
     sequences: Sequences
     telemetry: Telemetry
     decisions: DecisionLog

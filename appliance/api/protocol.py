@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from appliance.api.gateway import Gateway
-from appliance.api.http.exchange import EXCHANGE, Exchange
+from appliance.api.http.exchange import EXCHANGE, HttpExchange
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -37,7 +37,7 @@ class BoxProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Offer the handler of `/v2` the exchange. It begins when a small body is there; before a large one, so that a stranger's is refused unread."""
         if cycle.scope["path"].startswith("/v2/"):
-            exchange = Exchange(cycle, dict(cycle.scope["headers"]))
+            exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))
             cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
             if exchange.awaits_little(BODY_SMALL_BYTES):
                 self._gathering = app

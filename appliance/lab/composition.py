@@ -46,7 +46,7 @@ from appliance.policies.forecast.kinds import Kind
 from appliance.policies.forecast.memory import Trend
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
-from appliance.runtime.assembly import Core, Figures, Policies, Surroundings, assemble
+from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.telemetry import Telemetry
 
@@ -61,7 +61,7 @@ _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
 class LabBox:
     """The parts that a simulation holds on to."""
 
-    core: Core
+    core: RuntimeParts
     clock: VirtualClock
     processor: EmulatedProcessor
     machine: Machine
@@ -87,7 +87,7 @@ def compose(scenario: Scenario) -> LabBox:
     processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, loads, scenario.seed)
     machine = Machine(scenario.memory_bytes)
     given = _given(scenario)
-    around = Surroundings(
+    ports = RuntimePorts(
         clock=clock,
         processor=processor,
         builds=_Builds(),
@@ -105,7 +105,7 @@ def compose(scenario: Scenario) -> LabBox:
         given_forecasts=given,
         candidates=_candidates(scenario),
     )
-    core = assemble(around, _policies(scenario, stopwatch), _figures(scenario))
+    core = assemble(ports, _policies(scenario, stopwatch), _config(scenario))
     _fill(core.catalogue, scenario)
     return LabBox(core, clock, processor, machine, journal, stopwatch)
 
@@ -119,9 +119,9 @@ def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
     )
 
 
-def _figures(scenario: Scenario) -> Figures:
+def _config(scenario: Scenario) -> RuntimeConfig:
     box = scenario.box
-    return Figures(
+    return RuntimeConfig(
         budget_bytes=scenario.memory_bytes,
         wait_ms_max=box.wait_ms_max,
         timeout_ms=box.timeout_ms,

@@ -58,12 +58,12 @@ class _Simulation:
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.core.engine.workers]
         weather = Weather(box.clock, box.processor, box.machine)
         loops = [
-            box.core.resider.run(),
+            box.core.residency.run(),
             box.core.forecasting.run(),
             *(weather.inflict(fault) for fault in self._scenario.faults),
         ]
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
-            loops += [box.core.breathing.run(), box.core.memory_forecasting.run()]
+            loops += [box.core.pressure.run(), box.core.memory_forecasting.run()]
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
         await self._send_all()

@@ -14,14 +14,14 @@ from appliance.policies.selection.base import SelectionPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.pressure import Breathing
+from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.ports import Background, DecisionSink, Processor, VariantSource, WindowSink
-from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Forecasting
-from appliance.runtime.residency.groups import Zoos
-from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.groups import VariantGroups
+from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.serving.admission import Admission
@@ -34,7 +34,7 @@ from appliance.runtime.telemetry import Telemetry
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class RuntimeConfig:
     """What the parts are told in numbers; the settings of a box say what each is for.
 
     From `alpha` on they are one section in a box's settings and in a scenario, with the same names.
@@ -59,7 +59,7 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class RuntimePorts:
     """What the parts find where they run: a machine and its store, or a simulation of both."""
 
     clock: Clock
@@ -94,134 +94,134 @@ class Policies:
 
 
 @dataclass(frozen=True)
-class Core:
+class RuntimeParts:
     """The parts, for those who fill, run and watch them."""
 
     catalogue: Catalogue
     shares: Shares
-    room: RoomByApplication
+    arbiter: EvictionArbiter
     memory: MemoryManager
     queue: Queue
     sequences: Sequences
-    resider: Resider
+    residency: ResidencyLoop
     forecasting: Forecasting
-    breathing: Breathing
+    pressure: MemoryPressure
     memory_forecasting: MemoryForecasting
     availability: Availability
     engine: Engine
 
 
-def assemble(around: Surroundings, policies: Policies, figures: Figures) -> Core:
+def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> RuntimeParts:
     """Make the parts in the order in which they need one another; nothing runs yet. Inside a running loop."""
-    clock, events = around.clock, around.events
-    catalogue = Catalogue(policies.selection, around.processor.describe().kind)
-    zoos = Zoos(catalogue)
-    shares = Shares(catalogue, zoos, figures.budget_bytes)
+    clock, events = ports.clock, ports.events
+    catalogue = Catalogue(policies.selection, ports.processor.describe().kind)
+    groups = VariantGroups(catalogue)
+    shares = Shares(catalogue, groups, config.budget_bytes)
     expectations = Expectations(
-        around.forecaster_of,
-        alpha=figures.alpha,
-        delta_ns=int(figures.delta_ms * NS_PER_MS),
-        history_ns=int(figures.history_window_s * NS_PER_S),
-        delta_share_max=figures.delta_share_max,
+        ports.forecaster_of,
+        alpha=config.alpha,
+        delta_ns=int(config.delta_ms * NS_PER_MS),
+        history_ns=int(config.history_window_s * NS_PER_S),
+        delta_share_max=config.delta_share_max,
     )
-    patience_ns = None if figures.patience_ms is None else int(figures.patience_ms * NS_PER_MS)
-    room = RoomByApplication(
-        zoos, expectations, shares, policies.eviction, around.decisions, policies.eviction_name, patience_ns
+    patience_ns = None if config.patience_ms is None else int(config.patience_ms * NS_PER_MS)
+    arbiter = EvictionArbiter(
+        groups, expectations, shares, policies.eviction, ports.decisions, policies.eviction_name, patience_ns
     )
     memory = MemoryManager(
         clock=clock,
-        loader=Loader(around.builds, around.processor),
-        arbiter=room,
-        budget_bytes=figures.budget_bytes,
-        wait_ms_max=figures.wait_ms_max,
+        loader=Loader(ports.builds, ports.processor),
+        arbiter=arbiter,
+        budget_bytes=config.budget_bytes,
+        wait_ms_max=config.wait_ms_max,
         events=events,
         users_of=catalogue.users_of,
     )
-    resider = Resider(
+    residency = ResidencyLoop(
         clock=clock,
-        zoos=zoos,
+        groups=groups,
         expectations=expectations,
-        room=room,
+        arbiter=arbiter,
         shares=shares,
         memory=memory,
         events=events,
-        windows=around.windows,
-        tick_ms=figures.tick_ms,
-        reloads_per_min_max=figures.reloads_per_min_max,
+        windows=ports.windows,
+        tick_ms=config.tick_ms,
+        reloads_per_min_max=config.reloads_per_min_max,
     )
     forecasting = Forecasting(
         clock=clock,
         expectations=expectations,
-        background=around.background,
+        background=ports.background,
         events=events,
-        saved=around.save_forecasters,
-        seed=around.seed,
-        given=around.given_forecasts,
-        candidates=around.candidates,
+        saved=ports.save_forecasters,
+        seed=ports.seed,
+        given=ports.given_forecasts,
+        candidates=ports.candidates,
     )
-    breathing = Breathing(
+    pressure = MemoryPressure(
         clock=clock,
         memory=memory,
-        forecaster=around.memory_forecaster,
-        available_bytes=lambda: around.available_bytes(memory.used_bytes),
+        forecaster=ports.memory_forecaster,
+        available_bytes=lambda: ports.available_bytes(memory.used_bytes),
         events=events,
-        decisions=around.decisions,
-        budget_bytes=figures.budget_bytes,
-        reserve_bytes=figures.reserve_bytes,
+        decisions=ports.decisions,
+        budget_bytes=config.budget_bytes,
+        reserve_bytes=config.reserve_bytes,
     )
     memory_forecasting = MemoryForecasting(
         clock=clock,
-        breathing=breathing,
-        background=around.background,
+        pressure=pressure,
+        background=ports.background,
         events=events,
-        saved=around.save_memory_forecaster,
-        seed=around.seed,
+        saved=ports.save_memory_forecaster,
+        seed=ports.seed,
     )
-    queue = Queue(clock, figures.queue_len_max, figures.queue_total_max)
-    sequences = Sequences(clock, figures.sequences_max, figures.sequence_idle_s)
+    queue = Queue(clock, config.queue_len_max, config.queue_total_max)
+    sequences = Sequences(clock, config.sequences_max, config.sequence_idle_s)
     refusals = Refusals(
         clock=clock,
         catalogue=catalogue,
-        zoos=zoos,
+        groups=groups,
         expectations=expectations,
         shares=shares,
         memory=memory,
         patience_ns=patience_ns,
     )
-    placement = Placement(clock, catalogue, memory, resider, refusals)
+    placement = Placement(clock, catalogue, memory, residency, refusals)
     availability = Availability(
         catalogue=catalogue,
         memory=memory,
         placement=placement,
         sequences=sequences,
-        resider=resider,
-        telemetry=around.telemetry,
+        residency=residency,
+        telemetry=ports.telemetry,
     )
     engine = Engine(
         clock=clock,
         catalogue=catalogue,
-        admission=Admission(clock, figures.timeout_ms),
+        admission=Admission(clock, config.timeout_ms),
         availability=availability,
         placement=placement,
         memory=memory,
         queue=queue,
-        processor=around.processor,
+        processor=ports.processor,
         sequences=sequences,
-        resider=resider,
-        telemetry=around.telemetry,
-        decisions=around.decisions,
-        inline_ns_max=int(figures.quick_us_max * NS_PER_US),
+        residency=residency,
+        telemetry=ports.telemetry,
+        decisions=ports.decisions,
+        inline_ns_max=int(config.quick_us_max * NS_PER_US),
     )
-    return Core(
+    return RuntimeParts(
         catalogue,
         shares,
-        room,
+        arbiter,
         memory,
         queue,
         sequences,
-        resider,
+        residency,
         forecasting,
-        breathing,
+        pressure,
         memory_forecasting,
         availability,
         engine,

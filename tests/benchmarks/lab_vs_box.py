@@ -6,7 +6,7 @@ Latencies are those inside the box; the caller's stand beside them.
 Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and the requests that it predicts
 have to be of the same minutes. The measured traffic is cut into `SLICES`; between them, before the first and after the last (those two half as long),
 the box serves other arrivals at the same rates, and only what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean
-time, so a trend falls out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates them
+time, so a trend demotions out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates them
 once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box says of itself: beside a percentile's
 ratio stands what it would be at both ends of the 95 % interval of the box's percentile (order statistics), and the last column is the measured slices
 over the slices between, other arrivals at the same rates.

@@ -257,7 +257,7 @@ TABLES = {
     "variants": variants,
     "capacity": capacity,
     "following": following,
-    "floors": floors,
+    "expected-utility": floors,
 }
 
 

@@ -1,8 +1,8 @@
-"""Residency: cold starts and utility of the eviction policies over deviation and memory, beside a clairvoyant's.
+"""LoadedBuild: cold starts and utility of the eviction policies over deviation and memory, beside a clairvoyant's.
 
 The whole engine in virtual time (`appliance.lab`), Table II, deviations 0 ... 90 %, memory 400 ... 2100 MB, ten seeds a cell (`--quick`: two). "cold" is
 (cold + failed + dropped) / requests; "prompt utility" counts a cold answer's accuracy the less the longer it took, down to nothing at one second. A cell is
-a deviation and a memory, its figure the mean over seeds. iWS-BFE runs twice: by the paper's rules, and with the box's windows and patience, as `floors`.
+a deviation and a memory, its figure the mean over seeds. iWS-BFE runs twice: by the paper's rules, and with the box's windows and patience, as `expected-utility`.
 With `--keep FILE` what is done is written there as it is done, and a run that was broken off goes on (delete the file when the code has changed).
 """
 

@@ -1,4 +1,4 @@
-"""Residency: `floors` against `iws-bfe` in cells drawn by a seed that nobody has looked at. Asked: nowhere colder by a point, never less utility by 0.3.
+"""LoadedBuild: `expected-utility` against `iws-bfe` in cells drawn by a seed that nobody has looked at. Asked: nowhere colder by a point, never less utility by 0.3.
 
 A cell is a zoo (Table II, or the demo's), memory of 40-90 % of all its largest variants, requests of each application 1-60 s apart in the mean, alone or in
 bursts, and predictions of which up to 60 % are false, or missing, or both, the true ones some way off. Both policies get the same requests, predictions,

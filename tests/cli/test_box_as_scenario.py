@@ -34,9 +34,9 @@ from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.document import answer_json, problem_json
 from appliance.runtime.memory.room import ResidentBuild
-from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from appliance.settings import Settings
 from tests.fakes.sinks import Decisions
@@ -135,13 +135,13 @@ SITUATIONS: tuple[tuple[str | None, Intent], ...] = (
 
 def _asked(catalogue: Catalogue, policy: str, request: str | None, intent: Intent) -> tuple[Any, Any]:
     """The problem that the policy is asked over a catalogue, and its answer, as a box records them."""
-    zoos = Zoos(catalogue)
+    groups = VariantGroups(catalogue)
     expectations = Expectations(lambda name: Renewal(), alpha=1.0, delta_ns=SECOND, history_ns=2 * SECOND)
-    for number, zoo in enumerate(zoos.all()):  # one after the other, each every five seconds
+    for number, group in enumerate(groups.all()):  # one after the other, each every five seconds
         for at_s in range(5):
-            expectations.arrived(zoo.name, (5 * at_s + number) * SECOND)
-    room = RoomByApplication(
-        zoos, expectations, Shares(catalogue, zoos, BUDGET), EVICTION_POLICIES[policy](), Decisions(), policy
+            expectations.arrived(group.name, (5 * at_s + number) * SECOND)
+    room = EvictionArbiter(
+        groups, expectations, Shares(catalogue, groups, BUDGET), EVICTION_POLICIES[policy](), Decisions(), policy
     )
     servables = {name: catalogue.entry(f"default/{name}").servables[v] for name, v in RESIDENT.items()}
     resident = [ResidentBuild(s.build_id, s.resident_bytes, 0, False) for s in servables.values()]

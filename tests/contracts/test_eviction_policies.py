@@ -124,7 +124,7 @@ def test_nobody_gives_way_for_what_fits(name: str, seed: int) -> None:
     assert (plan.outcome, plan.serve, len(plan.changes)) == ("cold", best["name"], 1)
 
 
-@pytest.mark.parametrize("name", ["bfe", "floors", "iws-bfe", "lfe", "lru", "ws-bfe"])
+@pytest.mark.parametrize("name", ["bfe", "expected-utility", "iws-bfe", "lfe", "lru", "ws-bfe"])
 @given(seed=seeds)
 def test_fails_only_when_it_must(name: str, seed: int) -> None:
     """Where every minimalist's memory together would do for the smallest variant, the request does not fail."""
@@ -150,3 +150,12 @@ def test_nobody_asks(name: str) -> None:
     empty = ResidencyProblem(0, 100, 0, 0, (), None, "rebalance")
     assert EVICTION_POLICIES[name]().plan(empty).changes == ()
     assert EVICTION_POLICIES[name]().plan(replace(empty, memory_bytes=-5)).changes == ()
+
+
+def test_a_former_name_still_finds_its_policy() -> None:
+    """For one release `floors` is accepted wherever a policy is named; lists show the name of today."""
+    assert isinstance(EVICTION_POLICIES["floors"](), type(EVICTION_POLICIES["expected-utility"]()))
+    assert "floors" in EVICTION_POLICIES
+    assert "floors" not in list(EVICTION_POLICIES)
+    with pytest.raises(KeyError):
+        EVICTION_POLICIES["none-such"]

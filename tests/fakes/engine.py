@@ -29,7 +29,7 @@ from appliance.policies.forecast.memory import Trend
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.assembly import Figures, Policies, Surroundings, assemble
+from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions
@@ -112,7 +112,7 @@ class EngineBench:
         self.decisions = Decisions()
         self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
         self.source = FakeSource()
-        around = Surroundings(
+        ports = RuntimePorts(
             clock=self.clock,
             processor=self.processor,
             builds=self.source,
@@ -128,7 +128,7 @@ class EngineBench:
             save_memory_forecaster=lambda text: None,
         )
         policies = Policies(selection=MostAccurate(), eviction=EVICTION_POLICIES[eviction](), eviction_name=eviction)
-        figures = Figures(
+        figures = RuntimeConfig(
             budget_bytes=budget,
             wait_ms_max=wait_ms_max,
             timeout_ms=timeout_ms,
@@ -144,7 +144,7 @@ class EngineBench:
             reloads_per_min_max=30,
             patience_ms=patience_ms,
         )
-        self.core = assemble(around, policies, figures)
+        self.core = assemble(ports, policies, figures)
         self.catalogue = self.core.catalogue
         self.memory = self.core.memory
         self.queue = self.core.queue
@@ -157,7 +157,7 @@ class EngineBench:
         """With workers at work, and the residency loop where that is asked for."""
         tasks = [asyncio.create_task(worker.work()) for worker in self.engine.workers]
         if residency:
-            tasks.append(asyncio.create_task(self.core.resider.run()))
+            tasks.append(asyncio.create_task(self.core.residency.run()))
         try:
             yield
         finally:

@@ -7,14 +7,14 @@ from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Arbiter
 from appliance.runtime.ports import DecisionSink
-from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from tests.fakes.processor import Cost, FakeProcessor
 from tests.fakes.sinks import Decisions, Events
@@ -24,10 +24,10 @@ from tests.fakes.source import FakeSource
 def without_applications(budget: int, decisions: DecisionSink) -> Arbiter:
     """The box's arbiter where no build is anybody's variant: the least recently used leave."""
     catalogue = Catalogue(MostAccurate())
-    zoos = Zoos(catalogue)
+    groups = VariantGroups(catalogue)
     expectations = Expectations(lambda name: Renewal(), alpha=1.0, delta_ns=1, history_ns=1)
-    shares = Shares(catalogue, zoos, budget)
-    return RoomByApplication(zoos, expectations, shares, EVICTION_POLICIES[DEFAULT](), decisions, DEFAULT)
+    shares = Shares(catalogue, groups, budget)
+    return EvictionArbiter(groups, expectations, shares, EVICTION_POLICIES[DEFAULT](), decisions, DEFAULT)
 
 
 class MemoryBench:
@@ -67,7 +67,7 @@ class MemoryBench:
         assert self.memory.used_bytes <= self.budget, "the ledger is over the budget"
         assert sum(self.processor.memory.values()) <= self.budget, "the device is over the budget"
 
-    async def pin(self, build_id: str, deadline_ms: float | None = None) -> Residency:
+    async def pin(self, build_id: str, deadline_ms: float | None = None) -> LoadedBuild:
         """Pin a build with its true cost; the deadline is relative to now."""
         cost = self.processor.costs[build_id]
         deadline_ns = None if deadline_ms is None else self.clock.now_ns() + int(deadline_ms * 1e6)

@@ -1,4 +1,4 @@
-"""The whole engine with `floors`: variants change hands between requests, in time for each."""
+"""The whole engine with `expected-utility`: variants change hands between requests, in time for each."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def _run(spread_s: float) -> dict[str, Any]:
         box={"memory_mb": 350, "processors": [{"name": "cpu"}]},
         models=[{"name": name, "variants": variants} for name in APPLICATIONS],
         applications=[{"name": name, "model": name} for name in APPLICATIONS],
-        policies={"eviction": "floors"},
+        policies={"eviction": "expected-utility"},
         arrivals=[
             {
                 "application": name,

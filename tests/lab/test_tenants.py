@@ -45,7 +45,7 @@ def test_at_its_ceiling_a_tenant_makes_room_by_itself(policy: str) -> None:
     """There is room for all four, but busy may hold one: each of its requests finds the other there and is cold; calm stays warm."""
     times: dict[str, list[float]] = {"own": [1, 9], "one": [2, 6], "two": [4, 8]}
     figures = _ask(policy, 1000, times, ceiling_mb=150)
-    if policy != "floors":  # which brings absent networks before anybody asks
+    if policy != "expected-utility":  # which brings absent networks before anybody asks
         assert {name: figures["applications"][name]["warm"] for name in times} == {"own": 1, "one": 0, "two": 0}
     assert figures["failed"] == 0
     assert figures["memory_peak_mb"] == 300  # the one that leaves is on its way out while the other loads

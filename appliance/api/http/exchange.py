@@ -53,7 +53,7 @@ class AlignedBody:
         return self._view[: self._filled]
 
 
-class Exchange:
+class HttpExchange:
     """One request over uvicorn's `cycle`. `headers` are its headers, the last of a name.
 
     Whoever answers takes it out of the scope: left there, it would keep the whole request alive until the garbage collector finds the circle.

@@ -121,13 +121,13 @@ class Bounds:
             return
         request_id = self.request_id(scope)
         scope["request_id"] = request_id.decode()
-        exchange = _Exchange(
+        exchange = _BoundedCall(
             self._rules.rule(scope["method"], scope["path"]), self._in_flight, receive, send, request_id
         )
         with structlog.contextvars.bound_contextvars(request_id=scope["request_id"]):
             await self._run(scope, exchange)
 
-    async def _run(self, scope: Scope, exchange: "_Exchange") -> None:
+    async def _run(self, scope: Scope, exchange: "_BoundedCall") -> None:
         try:
             exchange.announce(content_length(scope))
             await self._app(scope, exchange.receive, exchange.send)
@@ -149,7 +149,7 @@ class Bounds:
         return f"{self._prefix}-{next(self._counter)}".encode()
 
 
-class _Exchange:
+class _BoundedCall:
     """One request's bytes: counted on their way in, decorated on their way out."""
 
     def __init__(self, rule: BodyRule, in_flight: InFlight, receive: Receive, send: Send, request_id: bytes) -> None:

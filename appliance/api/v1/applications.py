@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from appliance.api.auth.named import callable_application, own_application
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page_of_all
@@ -124,7 +124,7 @@ async def delete_application(application: ApplicationName, box: TheBox, principa
     return Deleted(deleted=application)
 
 
-def shape_of(box: Box, application: Application) -> ApplicationShape:
+def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
     """An application as it stands."""
     try:
         entry = box.catalogue.entry(application.id)

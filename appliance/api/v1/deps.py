@@ -9,7 +9,7 @@ from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.domain.access import Role
 from appliance.domain.errors import Forbidden
 
@@ -21,13 +21,13 @@ _documented = HTTPBearer(
 )
 
 
-async def the_box(request: Request) -> Box:
+async def the_box(request: Request) -> RunningBox:
     """The running box."""
-    box: Box = request.app.state.box
+    box: RunningBox = request.app.state.box
     return box
 
 
-TheBox = Annotated[Box, Depends(the_box)]
+TheBox = Annotated[RunningBox, Depends(the_box)]
 
 
 async def caller(request: Request, box: TheBox, _: Annotated[object, Depends(_documented)] = None) -> Principal:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.v1.deps import Member, TheBox
@@ -53,7 +53,7 @@ async def follow(
     return event_stream(_frames(box, principal, after))
 
 
-async def _frames(box: Box, principal: Principal, after: int | None) -> AsyncIterator[bytes]:
+async def _frames(box: RunningBox, principal: Principal, after: int | None) -> AsyncIterator[bytes]:
     async for event in beating(box.telemetry.subscribe(after)):
         if event is None:
             yield HEARTBEAT

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from starlette.responses import StreamingResponse
 
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
@@ -58,7 +58,7 @@ async def follow_job(job: JobId, box: TheBox, principal: Member) -> StreamingRes
     return event_stream(_frames(box, await _own(box, principal, job)))
 
 
-async def _frames(box: Box, job: JobRecord) -> AsyncIterator[bytes]:
+async def _frames(box: RunningBox, job: JobRecord) -> AsyncIterator[bytes]:
     yield frame(shape_of(job).model_dump(mode="json"), event="job")
     if job.state in ENDED:
         return
@@ -74,7 +74,7 @@ async def _frames(box: Box, job: JobRecord) -> AsyncIterator[bytes]:
             return
 
 
-async def _own(box: Box, principal: Principal, job: str) -> JobRecord:
+async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
     record = await box.store.jobs.get(job)
     if record.tenant != principal.tenant:
         raise UnknownJob(name=job)

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 LABELS = ("tenant", "application", "variant")
@@ -18,7 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NS_PER_S = 1e9
 
 
-def metrics_text(box: Box, tenant: str | None) -> bytes:
+def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
     """All series of the box, or those of one calling tenant."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Series(box, tenant))
@@ -28,7 +28,7 @@ def metrics_text(box: Box, tenant: str | None) -> bytes:
 class _Series(Collector):
     """One scrape."""
 
-    def __init__(self, box: Box, tenant: str | None) -> None:
+    def __init__(self, box: RunningBox, tenant: str | None) -> None:
         self._box = box
         self._tenant = tenant
 
@@ -88,7 +88,7 @@ def _windows(windows: Mapping[str, WindowCounts]) -> Iterator[Metric]:
         yield counts
 
 
-def _memory(box: Box) -> Iterator[Metric]:
+def _memory(box: RunningBox) -> Iterator[Metric]:
     snapshot = box.memory.snapshot()
     for name, text in (
         ("budget_bytes", "Bytes that loaded builds may take."),
@@ -105,20 +105,20 @@ def _memory(box: Box) -> Iterator[Metric]:
     yield from _holdings(box)
 
 
-def _reloads(box: Box) -> Iterator[Metric]:
+def _reloads(box: RunningBox) -> Iterator[Metric]:
     labels = ("tenant", "application")
     text = "Loads of an application's variants in the last minute, those for requests too."
     reloads = GaugeMetricFamily("appliance_reloads_per_min", text, labels=labels)
     text = "Times that an application changed so often that it was left alone."
     thrashes = CounterMetricFamily("appliance_thrashes", text, labels=labels)
-    for row in box.resider.snapshot()["applications"]:
+    for row in box.residency.snapshot()["applications"]:
         names = [row["application"].partition("/")[0], row["application"]]
         reloads.add_metric(names, row["reloads_per_min"])
         thrashes.add_metric(names, row["thrashes"])
     yield from (reloads, thrashes)
 
 
-def _holdings(box: Box) -> Iterator[Metric]:
+def _holdings(box: RunningBox) -> Iterator[Metric]:
     held = GaugeMetricFamily("appliance_tenant_memory_bytes", "Bytes that a tenant's models take.", labels=("tenant",))
     guarantee = GaugeMetricFamily(
         "appliance_tenant_memory_guarantee_bytes", "Bytes that are not taken for other tenants.", labels=("tenant",)
@@ -136,7 +136,7 @@ def _holdings(box: Box) -> Iterator[Metric]:
     yield from (held, guarantee, ceiling)
 
 
-def _engine(box: Box) -> Iterator[Metric]:
+def _engine(box: RunningBox) -> Iterator[Metric]:
     status = box.engine.status()
     yield GaugeMetricFamily("appliance_running", "Requests under way.", value=status["running"])
     queues = GaugeMetricFamily("appliance_queue_length", "Requests that wait.", labels=("application",))

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import own_model
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.forms import Form, received_form
 from appliance.api.v1 import jobs
@@ -216,7 +216,7 @@ async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, pr
 
 
 @asynccontextmanager
-async def _received(request: Request, box: Box, principal: Principal) -> AsyncIterator[tuple[Form, Source]]:
+async def _received(request: Request, box: RunningBox, principal: Principal) -> AsyncIterator[tuple[Form, Source]]:
     """The form, and the one file that is to be imported; what is left of its files is removed at the end."""
     scratch = box.state_dir / "scratch"
     async with received_form(request, scratch, box.form_bytes_max) as form:
@@ -233,7 +233,7 @@ async def _received(request: Request, box: Box, principal: Principal) -> AsyncIt
             packed.unlink(missing_ok=True)
 
 
-async def _source(form: Form, box: Box, principal: Principal) -> Source:
+async def _source(form: Form, box: RunningBox, principal: Principal) -> Source:
     """Raises: BadMetadata, UnknownUpload, IllegalState, BadInput (other digest)."""
     file, upload = form.files.get("file"), form.fields.get("upload")
     if (file is None) == (not upload):
@@ -248,7 +248,7 @@ async def _source(form: Form, box: Box, principal: Principal) -> Source:
     return Source(path, record.file_name)
 
 
-async def _submit(box: Box, order: ImportRequest, upload: str | None) -> JobRecord:
+async def _submit(box: RunningBox, order: ImportRequest, upload: str | None) -> JobRecord:
     job = await box.importer.submit(order)
     if upload:
         await box.uploads.delete(upload)  # the importer has taken its file

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from appliance import __version__
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.v1.deps import Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
@@ -59,7 +59,7 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
     """
     holdings = box.shares.holdings(box.memory.residents())
     own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
-    snapshot = box.memory.snapshot() | {"tenants": own, "residency": box.resider.snapshot()}
+    snapshot = box.memory.snapshot() | {"tenants": own, "residency": box.residency.snapshot()}
     if not principal.is_admin:
         visible = {application.id for application in box.catalogue.visible(principal.tenant)}
         snapshot["builds"] = [
@@ -107,7 +107,7 @@ async def metrics(request: Request, box: TheBox) -> Response:
     return Response(metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
 
 
-def _variants(box: Box) -> dict[tuple[str, str], str]:
+def _variants(box: RunningBox) -> dict[tuple[str, str], str]:
     """(application, build) → the variant's name: models of equal content may call theirs differently."""
     return {
         (entry.application.id, servable.build_id): servable.variant.name

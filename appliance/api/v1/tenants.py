@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from appliance.api.auth.keyring import Principal, digest_of, new_key, new_key_id
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page
@@ -128,7 +128,7 @@ def _name(tenant: Tenant) -> str:
     return tenant.name
 
 
-def _quota(box: Box, shape: QuotaShape) -> Quota:
+def _quota(box: RunningBox, shape: QuotaShape) -> Quota:
     """Raises: BadQuota."""
     quota = Quota(**shape.model_dump())
     ceiling = quota.ceiling_bytes(box.shares.budget_bytes)
@@ -139,14 +139,14 @@ def _quota(box: Box, shape: QuotaShape) -> Quota:
     return quota
 
 
-def _visible(box: Box, principal: Principal, tenant: str) -> Tenant:
+def _visible(box: RunningBox, principal: Principal, tenant: str) -> Tenant:
     """Any tenant for an admin, its own for others. Raises: UnknownTenant."""
     if not principal.is_admin and tenant != principal.tenant:
         raise UnknownTenant(name=tenant)
     return box.catalogue.tenant(tenant)
 
 
-def _record(box: Box, tenant: str, order: KeyOrder, key: str) -> KeyRecord:
+def _record(box: RunningBox, tenant: str, order: KeyOrder, key: str) -> KeyRecord:
     now = box.clock.wall_now()
     expires_at = order.expires_at
     if order.expires_in_s is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Request, Response
 
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page
@@ -98,7 +98,7 @@ async def delete_upload(upload: UploadId, box: TheBox, principal: Member) -> Del
     return Deleted(deleted=upload)
 
 
-async def _own(box: Box, principal: Principal, upload: str) -> UploadRecord:
+async def _own(box: RunningBox, principal: Principal, upload: str) -> UploadRecord:
     record = await box.uploads.upload(upload)
     if record.tenant != principal.tenant:
         raise UnknownUpload(name=upload)

@@ -9,8 +9,8 @@ from typing import Any
 
 from appliance import __version__
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import Box
-from appliance.api.http.exchange import EXCHANGE, Exchange
+from appliance.api.box import RunningBox
+from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import Receive, Scope, Send
 from appliance.api.v2 import models, statistics
 from appliance.api.v2.infer import infer
@@ -26,7 +26,7 @@ EXTENSIONS = (
     "sequence",
     "schedule_policy",
 )
-_Handler = Callable[[Box, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
+_Handler = Callable[[RunningBox, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
 _OF_A_MODEL: Mapping[str, _Handler] = {
     "ready": models.ready,
     "stats": statistics.of_model,
@@ -38,12 +38,12 @@ _ORDERS: Mapping[str, _Handler] = {"load": models.load, "unload": models.unload}
 class V2:
     """Answers everything below `/v2`."""
 
-    def __init__(self, box: Callable[[], Box]) -> None:
+    def __init__(self, box: Callable[[], RunningBox]) -> None:
         self._find_box = box
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of ASGI type `http`."""
-        exchange: Exchange | None = scope.pop(EXCHANGE, None)
+        exchange: HttpExchange | None = scope.pop(EXCHANGE, None)
         if exchange is None:
             status, headers, body = await self._answer(scope, dict(scope["headers"]), receive)
         else:
@@ -59,7 +59,7 @@ class V2:
 
         None: it has to wait for something, and goes on when it is called with its scope in a task.
         """
-        exchange: Exchange = scope[EXCHANGE]
+        exchange: HttpExchange = scope[EXCHANGE]
         if not exchange.can_answer:
             return None
         answer = begin(self._answer(scope, exchange.headers, exchange.receive))
@@ -96,7 +96,7 @@ class V2:
             raise NotFound(name=scope["path"])
         return json_answer(await found(box, principal, parts, parameters_of(body)))
 
-    def _health(self, box: Box, parts: list[str]) -> Answer:
+    def _health(self, box: RunningBox, parts: list[str]) -> Answer:
         """Open to everyone: probes have no key."""
         if not parts:
             return json_answer({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
@@ -127,7 +127,7 @@ def _parts(scope: Scope) -> list[str]:
     return path.rstrip("/").split("/")[2:]
 
 
-def _authenticate(box: Box, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+def _authenticate(box: RunningBox, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
     client = scope.get("client")
     return box.keyring.authenticate(
         headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
@@ -19,7 +19,7 @@ _PRIORITY_LEVELS = 64
 
 
 async def infer(
-    box: Box, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
+    box: RunningBox, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
 ) -> Answer:
     """Read the body, run the request, and write what came of it."""
     name, version = model_and_version(parts[:-1])
@@ -37,7 +37,12 @@ async def infer(
 
 
 def _request(
-    box: Box, application: Application, principal: Principal, version: str | None, call: InferCall, arrival_ns: int
+    box: RunningBox,
+    application: Application,
+    principal: Principal,
+    version: str | None,
+    call: InferCall,
+    arrival_ns: int,
 ) -> Request:
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=variant, outputs=call.outputs)

@@ -5,7 +5,7 @@ The protocol's clients take a version for a number in text; people and settings 
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import own_application
-from appliance.api.box import Box
+from appliance.api.box import RunningBox
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownVariant
@@ -21,7 +21,7 @@ def model_and_version(parts: list[str]) -> tuple[str, str | None]:
     raise UnknownVariant(name="/".join(parts))
 
 
-def managed(box: Box, principal: Principal, name: str) -> Application:
+def managed(box: RunningBox, principal: Principal, name: str) -> Application:
     """An application whose residency the caller may command: its own; devices may not. Raises: UnknownApplication, Forbidden."""
     if principal.role is Role.DEVICE:
         raise Forbidden(action="load or unload models")
@@ -42,7 +42,7 @@ def servable_variants(entry: Entry) -> list[Variant]:
     return sorted((each.variant for each in entry.servables.values()), key=lambda variant: variant.number)
 
 
-def variant_of(box: Box, application: Application, version: str | None) -> Variant:
+def variant_of(box: RunningBox, application: Application, version: str | None) -> Variant:
     """The variant of a version, or the most wanted one. Raises: UnknownVariant, ModelUnavailable."""
     entry = box.catalogue.entry(application.id)
     if version is not None:

@@ -20,7 +20,7 @@ from appliance.lab.papers.sweep import ALPHA, Cell, Tally, bound_cell, run_cell
 from appliance.lab.papers.table2 import LOAD_MS_PER_MB, TABLE_II, Windows
 
 PAPERS = ("none", "lfe", "bfe", "ws-bfe", "iws-bfe")
-OURS = "floors"
+OURS = "expected-utility"
 POLICIES = (*PAPERS, OURS)
 DEVIATIONS = tuple(tenth / 10 for tenth in range(10))
 MEMORIES_MB = (400.0, 700.0, 1000.0, 1500.0, 2100.0)

@@ -6,10 +6,10 @@ from appliance.policies.adaptation import edf
 from appliance.policies.adaptation.annealing import Jellyfish
 from appliance.policies.adaptation.base import AdaptationPolicy
 from appliance.policies.adaptation.exact import Exact
-from appliance.policies.adaptation.exchange import Exchange
+from appliance.policies.adaptation.exchange import PairwiseExchange
 
 ADAPTATION_POLICIES: Mapping[str, Callable[[], AdaptationPolicy]] = {
-    "exchange": Exchange,
+    "exchange": PairwiseExchange,
     "jellyfish": Jellyfish,
     "exact": Exact,
     "edf-smallest": edf.smallest,

@@ -10,7 +10,7 @@ import numpy as np
 
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
-from appliance.policies.adaptation.exchange import Exchange
+from appliance.policies.adaptation.exchange import PairwiseExchange
 from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.options import Options, options_of
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
@@ -49,7 +49,7 @@ class Exact:
             facts["bound_objective"] = best.bound
         how = "exact" if proven else "exact, stopped by its time limit"
         plan = assemble(problem, model.mapping(chosen.values) if chosen.values else (), how, facts)
-        return plan if proven else _better(plan, Exchange().plan(problem))
+        return plan if proven else _better(plan, PairwiseExchange().plan(problem))
 
 
 def _better(stopped: AdaptationPlan, other: AdaptationPlan) -> AdaptationPlan:

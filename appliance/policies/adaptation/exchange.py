@@ -50,7 +50,7 @@ class Board:
         return Board(list(self.workers), list(self.left))
 
 
-class Exchange:
+class PairwiseExchange:
     """Objective: most clients mapped, then Σ accuracy·rate; both at once by weights that keep the order.
 
     1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to

@@ -22,7 +22,7 @@ class Option:
     peak_bytes: int
     """Needed while it loads; never less than `bytes`."""
     accuracy: float
-    """In one unit for all applications of a problem. The box and the lab give points of per cent, which is what `floors`
+    """In one unit for all applications of a problem. The box and the lab give points of per cent, which is what `expected-utility`
     weighs cold starts in; a problem of `appliance plan` has the unit of its source."""
     load_ns: int
 

@@ -93,20 +93,20 @@ class _Draft:
 
     def changes(self) -> tuple[Change, ...]:
         """Falls before loads, the load that gains most first."""
-        falls, loads = list[Change](), list[tuple[float, Change]]()
+        demotions, loads = list[Change](), list[tuple[float, Change]]()
         for name, prospect in self._prospects.items():
             held, loaded = self._held[name], prospect.loaded
             if held is loaded:
                 continue
             change = Change(name, prospect.application.resident, None if held is None else held.name)
             if held is None or (loaded is not None and held.bytes < loaded.bytes):
-                falls.append(change)
+                demotions.append(change)
             else:
                 worth = self._worth[name]
                 loads.append((worth[change.before] - worth[change.after], change))
-        falls.sort(key=lambda change: (change.after is not None, change.application))
+        demotions.sort(key=lambda change: (change.after is not None, change.application))
         loads.sort(key=lambda entry: (entry[0], entry[1].application))
-        return _within_bounds(self._problem, falls, [change for _, change in loads])
+        return _within_bounds(self._problem, demotions, [change for _, change in loads])
 
     def _grant_wishes(self, free_bytes: int) -> None:
         """Wished variants that fit into memory that is free now, the higher priority first."""
@@ -173,20 +173,20 @@ def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Opt
     return next(unbroken, loaded)
 
 
-def _within_bounds(problem: ResidencyProblem, falls: list[Change], loads: list[Change]) -> tuple[Change, ...]:
-    """All of them, or where that breaks a bound those that keep every bound at their moment, less the falls that nobody needs then."""
+def _within_bounds(problem: ResidencyProblem, demotions: list[Change], loads: list[Change]) -> tuple[Change, ...]:
+    """All of them, or where that breaks a bound those that keep every bound at their moment, less the demotions that nobody needs then."""
     if not loads:
         return ()
-    if bounded(problem, (*falls, *loads)):
-        return (*falls, *loads)
+    if bounded(problem, (*demotions, *loads)):
+        return (*demotions, *loads)
     kept: list[Change] = []
-    for change in (*falls, *loads):
+    for change in (*demotions, *loads):
         if bounded(problem, (*kept, change)):
             kept.append(change)
     if not any(load in kept for load in loads):
         return ()
-    for fall in falls:
-        rest = [change for change in kept if change is not fall]
+    for demotion in demotions:
+        rest = [change for change in kept if change is not demotion]
         if bounded(problem, tuple(rest)):
             kept = rest
     return tuple(kept)

@@ -10,7 +10,7 @@ from appliance.domain.states import RESIDENCY_MOVES, ResidencyState, move
 
 
 @dataclass(slots=True)
-class Residency:
+class LoadedBuild:
     """`bytes` is what the ledger counts for the build now; `pins` are requests that wait for it or use it."""
 
     build_id: str

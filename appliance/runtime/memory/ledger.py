@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from appliance.domain.states import ResidencyState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 
 _S = ResidencyState
@@ -23,7 +23,7 @@ class Ledger:
         """`users_of`: the applications that a build serves, by id."""
         self.budget_bytes = budget_bytes
         self.users_of = users_of
-        self._builds: dict[str, Residency] = {}
+        self._builds: dict[str, LoadedBuild] = {}
         self.get = self._builds.get
         """The record of a build that was ever asked for, by id; the method itself, for every request asks."""
         self._committed = 0
@@ -46,57 +46,57 @@ class Ledger:
         """Whether that much is free now, with all promises kept and nobody gone."""
         return self.used_bytes + self._waiting + need_bytes <= self.budget_bytes
 
-    def is_free(self, build: Residency) -> bool:
+    def is_free(self, build: LoadedBuild) -> bool:
         """Whether the bytes of a waiting promise are free now, so that its load may start."""
         return self.used_bytes + build.bytes <= self.budget_bytes
 
-    def promise(self, build: Residency) -> None:
+    def promise(self, build: LoadedBuild) -> None:
         """Commit the peak of a load, which waits until the bytes are free."""
         build.bytes = build.need_bytes
         self._committed += build.bytes
         self._waiting += build.bytes
 
-    def end_wait(self, build: Residency) -> None:
+    def end_wait(self, build: LoadedBuild) -> None:
         """A promise waits no more: its bytes are occupied from now on, or given up by `cancel` next."""
         self._waiting -= build.bytes
 
-    def cancel(self, build: Residency) -> None:
+    def cancel(self, build: LoadedBuild) -> None:
         """A load came to nothing."""
         self._committed -= build.bytes
         build.bytes = 0
 
-    def recount(self, build: Residency) -> None:
+    def recount(self, build: LoadedBuild) -> None:
         """A loaded build takes its resident size: after the peak of its load, or as newly measured."""
         self._committed += build.resident_bytes - build.bytes
         build.bytes = build.resident_bytes
 
-    def leave(self, build: Residency) -> None:
+    def leave(self, build: LoadedBuild) -> None:
         """A build begins to leave: nobody is promised its bytes any more, but they are not free yet."""
         self._committed -= build.bytes
         self._leaving += build.bytes
 
-    def left(self, build: Residency) -> None:
+    def left(self, build: LoadedBuild) -> None:
         """It has gone."""
         self._leaving -= build.bytes
         build.bytes = 0
 
     # -- builds --------------------------------------------------------------------------------------------------------
 
-    def entry(self, build_id: str, resident_bytes: int, peak_bytes: int) -> Residency:
+    def entry(self, build_id: str, resident_bytes: int, peak_bytes: int) -> LoadedBuild:
         """The record of a build, made where there is none; the figures are taken over while it is not in memory."""
         build = self._builds.get(build_id)
         if build is None:
-            build = self._builds[build_id] = Residency(build_id, resident_bytes, peak_bytes)
+            build = self._builds[build_id] = LoadedBuild(build_id, resident_bytes, peak_bytes)
         elif build.state in _AWAY:
             build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
         return build
 
-    def forget(self, build: Residency) -> None:
+    def forget(self, build: LoadedBuild) -> None:
         """Drop the record of a build that is not in memory: models come and go, and the list of their builds must not grow for ever."""
         if build.state in _AWAY and not build.pins and self._builds.get(build.build_id) is build:
             del self._builds[build.build_id]
 
-    def all(self) -> list[Residency]:
+    def all(self) -> list[LoadedBuild]:
         """By id."""
         return sorted(self._builds.values(), key=lambda b: b.build_id)
 
@@ -132,7 +132,7 @@ class Ledger:
             if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.bytes)
         )
 
-    def will_change(self, apart_from: Residency) -> bool:
+    def will_change(self, apart_from: LoadedBuild) -> bool:
         """Whether anything that is in use or being loaded may give memory back later."""
         others = (b for b in self._builds.values() if b is not apart_from and b.bytes)
         return any(b.pins or b.state is _S.LOADING for b in others)
@@ -148,7 +148,7 @@ class Ledger:
             assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
         assert all(self.is_away(r.build_id) for r in plan.replacements), "a replacement that is there already"
 
-    def facts(self, build: Residency) -> Mapping[str, Any]:
+    def facts(self, build: LoadedBuild) -> Mapping[str, Any]:
         """For events about a build."""
         return {
             "build": build.build_id,
@@ -162,5 +162,5 @@ class Ledger:
         return [b.row(now_ns, self.users_of(b.build_id)) for b in self.all() if b.state is not _S.ABSENT]
 
 
-def _bytes(builds: Iterable[Residency]) -> int:
+def _bytes(builds: Iterable[LoadedBuild]) -> int:
     return sum(b.bytes for b in builds)

@@ -8,18 +8,18 @@ from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import OutOfMemory, ShuttingDown
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
-from appliance.runtime.memory.unloads import Departures
+from appliance.runtime.memory.unloads import Unloads
 
 _S = ResidencyState
 _FOREVER = 1 << 62
 
 
-class Intake:
+class Loads:
     """Asks the arbiter who gives way, enacts its plan, and loads. Event-loop thread only."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Intake:
         loader: Loader,
         arbiter: Arbiter,
         changes: Changes,
-        departures: Departures,
+        unloads: Unloads,
         wait_ns_max: int,
         events: EventSink,
     ) -> None:
@@ -40,7 +40,7 @@ class Intake:
         self._loader = loader
         self._arbiter = arbiter
         self._changes = changes
-        self._departures = departures
+        self._unloads = unloads
         self._wait_ns_max = wait_ns_max
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,7 +49,7 @@ class Intake:
         """Told of every build that has come into memory, by id."""
         self.loads = self.failures = self.skipped = self.replacements = 0
 
-    def start(self, build: Residency, *, is_promised: bool = False) -> asyncio.Future[None]:
+    def start(self, build: LoadedBuild, *, is_promised: bool = False) -> asyncio.Future[None]:
         """Load a build in a task of its own, which makes room first unless that has been promised."""
         build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build, is_promised), name=f"load {build.build_id}")
@@ -59,7 +59,7 @@ class Intake:
         build.loading = task
         return task
 
-    def promise(self, replacement: Replacement) -> Residency:
+    def promise(self, replacement: Replacement) -> LoadedBuild:
         """Commit a replacement's bytes and start its load, which waits until they are free."""
         build = self._ledger.entry(replacement.build_id, replacement.resident_bytes, replacement.peak_bytes)
         build.is_urgent = False
@@ -72,7 +72,7 @@ class Intake:
         """Where a newly measured size or a smaller budget has pushed the ledger over: evict. If all is in use, the next free pin tries again."""
         if self._ledger.free_bytes < 0:
             for victim in self._plan("", 0).victims:
-                self._departures.evict(self._known(victim), "")
+                self._unloads.evict(self._known(victim), "")
 
     async def close(self) -> None:
         """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""
@@ -83,7 +83,7 @@ class Intake:
 
     # -- one load ------------------------------------------------------------------------------------------------------
 
-    async def _load(self, build: Residency, is_promised: bool) -> None:
+    async def _load(self, build: LoadedBuild, is_promised: bool) -> None:
         start_ns = self._clock.now_ns()
         try:
             await self._room_is_free(build, None if is_promised else await self._reserve(build))
@@ -100,7 +100,7 @@ class Intake:
         build.loads += 1
         self.loads += 1
         if build.successor_of is not None:
-            self._departures.release(build.successor_of)
+            self._unloads.release(build.successor_of)
             build.successor_of = None
         self.shrink()
         self._changes.announce()
@@ -110,7 +110,7 @@ class Intake:
             "variant loaded", **self._ledger.facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
         )
 
-    def _load_failed(self, build: Residency, error: BaseException) -> None:
+    def _load_failed(self, build: LoadedBuild, error: BaseException) -> None:
         """The end of a load that came to nothing. One that nobody waits for and that found no room has not failed: it is skipped."""
         self._ledger.cancel(build)
         build.loading = None
@@ -126,7 +126,7 @@ class Intake:
         self._changes.announce()
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
 
-    async def _reserve(self, build: Residency) -> int:
+    async def _reserve(self, build: LoadedBuild) -> int:
         """Promise the peak of `build`, evicting what the arbiter names; returns until when to wait for the bytes to be really free.
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
@@ -147,7 +147,7 @@ class Intake:
                 raise self._out_of_memory(build)
         return limit_ns
 
-    async def _room_is_free(self, build: Residency, limit_ns: int | None) -> None:
+    async def _room_is_free(self, build: LoadedBuild, limit_ns: int | None) -> None:
         """Return when the bytes that were promised are really free; they count as used then. Raises: OutOfMemory at the limit."""
         try:
             while not self._ledger.is_free(build):
@@ -155,13 +155,13 @@ class Intake:
         finally:
             self._ledger.end_wait(build)
 
-    async def _change_before(self, limit_ns: int | None, build: Residency) -> None:
+    async def _change_before(self, limit_ns: int | None, build: LoadedBuild) -> None:
         try:
             await self._changes.next(limit_ns)
         except TimeoutError:
             raise self._out_of_memory(build) from None
 
-    def _commit(self, build: Residency, since_ns: int) -> int | None:
+    def _commit(self, build: LoadedBuild, since_ns: int) -> int | None:
         """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
 
         When only waiting can help, nothing of it, but until when to wait for a change.
@@ -180,7 +180,7 @@ class Intake:
         if not build.is_urgent and self._replace_first(plan):
             return _FOREVER
         for victim in plan.victims:
-            self._departures.evict(self._known(victim), build.build_id)
+            self._unloads.evict(self._known(victim), build.build_id)
         for replacement in plan.replacements:
             self.promise(replacement)
         self._ledger.promise(build)
@@ -215,12 +215,12 @@ class Intake:
         ledger.check(plan, problem)
         return plan
 
-    def _known(self, build_id: str) -> Residency:
+    def _known(self, build_id: str) -> LoadedBuild:
         build = self._ledger.get(build_id)
         assert build is not None, build_id
         return build
 
-    def _out_of_memory(self, build: Residency) -> OutOfMemory:
+    def _out_of_memory(self, build: LoadedBuild) -> OutOfMemory:
         """The bare fact; who asked is told more by `residency.refusals`."""
         return OutOfMemory(build_id=build.build_id, need_bytes=build.need_bytes, budget_bytes=self._ledger.budget_bytes)
 

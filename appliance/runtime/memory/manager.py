@@ -13,13 +13,13 @@ from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import ShuttingDown
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.loads import Intake
+from appliance.runtime.memory.loads import Loads
 from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
-from appliance.runtime.memory.unloads import Departures
+from appliance.runtime.memory.unloads import Unloads
 
 _S = ResidencyState
 
@@ -44,14 +44,14 @@ class MemoryManager:
         self._clock = clock
         self._ledger = Ledger(budget_bytes, users_of)
         self._changes = Changes(clock)
-        self._departures = Departures(self._ledger, loader, self._changes, events)
-        self._intake = Intake(
+        self._unloads = Unloads(self._ledger, loader, self._changes, events)
+        self._loads = Loads(
             clock=clock,
             ledger=self._ledger,
             loader=loader,
             arbiter=arbiter,
             changes=self._changes,
-            departures=self._departures,
+            unloads=self._unloads,
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
         )
@@ -68,7 +68,7 @@ class MemoryManager:
         build = self._ledger.get(build_id)
         return build is not None and build.state is _S.LOADING
 
-    def pin_resident(self, build_id: str) -> Residency | None:
+    def pin_resident(self, build_id: str) -> LoadedBuild | None:
         """Pin a resident build; None when it is not resident. The fast path: no await, no allocation."""
         build = self._ledger.get(build_id)
         if build is None or build.state is not _S.RESIDENT:
@@ -79,14 +79,14 @@ class MemoryManager:
 
     async def pin(
         self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None, *, is_urgent: bool = True
-    ) -> Residency:
+    ) -> LoadedBuild:
         """Make a build resident (joining a load under way) and pin it; the caller must `unpin`. Nobody waits for one that is not urgent.
 
         Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
         start_ns = self._clock.now_ns()
         while True:
-            if self._intake.is_closed:
+            if self._loads.is_closed:
                 raise ShuttingDown()
             build = self._ledger.entry(build_id, resident_bytes, peak_bytes)
             if build.state is _S.RESIDENT:
@@ -100,7 +100,7 @@ class MemoryManager:
             loading = build.loading
             if loading is None:
                 build.is_urgent = is_urgent
-                loading = self._intake.start(build)
+                loading = self._loads.start(build)
             elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
                 build.is_urgent = True
                 self._changes.announce()
@@ -109,21 +109,21 @@ class MemoryManager:
             finally:
                 self.unpin(build)
 
-    def unpin(self, build: Residency) -> None:
+    def unpin(self, build: LoadedBuild) -> None:
         """Release one pin; a draining build leaves with its last one."""
         build.pins -= 1
         assert build.pins >= 0, build.build_id
         if build.pins == 0:
             if build.state is _S.DRAINING:
-                self._departures.begin(build)
-            self._intake.shrink()
+                self._unloads.begin(build)
+            self._loads.shrink()
             self._changes.announce()
 
     # -- management ----------------------------------------------------------------------------------------------------
 
     def release(self, build_id: str) -> None:
         """Let a resident build go, with its last pin at the latest: its application has another one now."""
-        self._departures.release(build_id)
+        self._unloads.release(build_id)
 
     async def unload(self, build_id: str) -> None:
         """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
@@ -133,18 +133,18 @@ class MemoryManager:
         if build.loading is not None:
             await asyncio.wait([build.loading])
         if build.state is _S.RESIDENT:
-            self._departures.let_go(build)
+            self._unloads.let_go(build)
         if build.state in (_S.DRAINING, _S.UNLOADING):
             await build.gone.wait()
         self._ledger.forget(build)
 
     async def close(self) -> None:
         """Unload everything, pinned or not, and load nothing more; for the end of the process."""
-        await self._intake.close()
+        await self._loads.close()
         for build in self._ledger.all():
             if build.state in (_S.RESIDENT, _S.DRAINING):
-                self._departures.begin(build)
-        await self._departures.done()
+                self._unloads.begin(build)
+        await self._unloads.done()
 
     def update_figures(self, build_id: str, resident_bytes: int, peak_bytes: int) -> None:
         """Take a newly measured size over; a resident build is recounted at once."""
@@ -154,13 +154,13 @@ class MemoryManager:
         build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
         if build.state is _S.RESIDENT:
             self._ledger.recount(build)
-            self._intake.shrink()
+            self._loads.shrink()
             self._changes.announce()
 
     def resize(self, budget_bytes: int) -> None:
         """Take a new budget over: at a smaller one builds leave until it holds, those in use when they are done."""
         self._ledger.budget_bytes = budget_bytes
-        self._intake.shrink()
+        self._loads.shrink()
         self._changes.announce()
 
     def replace(self, replacement: Replacement) -> bool:
@@ -168,21 +168,21 @@ class MemoryManager:
         victim = self._ledger.get(replacement.victim)
         if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
             return False
-        if self._intake.is_closed or not self._ledger.is_away(replacement.build_id):
+        if self._loads.is_closed or not self._ledger.is_away(replacement.build_id):
             return False
         need = replacement.need_bytes
         if self._ledger.has_room_beside(need):
-            self._intake.promise(replacement).successor_of = victim.build_id
+            self._loads.promise(replacement).successor_of = victim.build_id
         elif victim.pins or self._ledger.free_bytes + victim.bytes < need:
             return False
         else:
-            self._departures.evict(victim, replacement.build_id)
-            self._intake.promise(replacement)
+            self._unloads.evict(victim, replacement.build_id)
+            self._loads.promise(replacement)
         return True
 
     # -- for others to see ---------------------------------------------------------------------------------------------
 
-    def residency(self, build_id: str) -> Residency | None:
+    def build(self, build_id: str) -> LoadedBuild | None:
         """The record of a build that was ever asked for."""
         return self._ledger.get(build_id)
 
@@ -201,24 +201,24 @@ class MemoryManager:
 
     @property
     def loads(self) -> int:
-        return self._intake.loads
+        return self._loads.loads
 
     @property
     def load_failures(self) -> int:
-        return self._intake.failures
+        return self._loads.failures
 
     @property
     def loads_skipped(self) -> int:
         """Loads ahead of time that found no room."""
-        return self._intake.skipped
+        return self._loads.skipped
 
     @property
     def replacements(self) -> int:
-        return self._intake.replacements
+        return self._loads.replacements
 
     @property
     def evictions(self) -> int:
-        return self._departures.evictions
+        return self._unloads.evictions
 
     @property
     def budget_bytes(self) -> int:
@@ -230,7 +230,7 @@ class MemoryManager:
 
     def watch(self, on_loaded: Callable[[str], None]) -> None:
         """Be told of every build that has come into memory, by id."""
-        self._intake.on_loaded = on_loaded
+        self._loads.on_loaded = on_loaded
 
     @property
     def used_bytes(self) -> int:

@@ -17,7 +17,7 @@ _STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
 
 
-class Breathing:
+class MemoryPressure:
     """One sample a period. What is sampled is what the box could have: what the machine has available, and what the box's builds occupy themselves."""
 
     def __init__(

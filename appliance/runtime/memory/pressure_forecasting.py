@@ -8,7 +8,7 @@ from appliance.policies.forecast import MEMORY_FORECASTERS
 from appliance.policies.forecast.kinds import Kind, written
 from appliance.policies.forecast.memory import MemoryFit, MemoryForecaster, MemorySample, unrest_bytes
 from appliance.policies.forecast.memory_choice import choose_memory
-from appliance.runtime.memory.pressure import Breathing
+from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.ports import Background
 
 FIRST_SAMPLES = 256
@@ -25,7 +25,7 @@ class MemoryForecasting:
         self,
         *,
         clock: Clock,
-        breathing: Breathing,
+        pressure: MemoryPressure,
         background: Background,
         events: EventSink,
         saved: Callable[[str], None],
@@ -35,7 +35,7 @@ class MemoryForecasting:
     ) -> None:
         """`saved` is told each forecaster that was chosen, as text."""
         self._clock = clock
-        self._breathing = breathing
+        self._pressure = pressure
         self._background = background
         self._events = events
         self._saved = saved
@@ -57,20 +57,20 @@ class MemoryForecasting:
     async def choose(self) -> None:
         """For the night: anew, from the liveliest samples since the last time."""
         self._look()
-        samples, horizon_ns = self._liveliest, self._breathing.horizon_ns
+        samples, horizon_ns = self._liveliest, self._pressure.horizon_ns
         if len(samples) < FIRST_SAMPLES:
             return
         self._has_chosen = True
         self._liveliest, self._unrest_bytes = (), -1
         choice = await self._background(lambda: choose_memory(samples, horizon_ns, self._seed, self._candidates))
-        self._breathing.forecaster = choice.forecaster
+        self._pressure.forecaster = choice.forecaster
         errors_mb = {name: round(error / 1e6, 3) for name, error in choice.errors_bytes.items()}
         self._events.emit("memory forecaster chosen", forecaster=choice.forecaster.name, error_mb=errors_mb)
         self._saved(written(choice.forecaster))
 
     def _look(self) -> None:
         """While the first samples come the stretch grows, and its unrest with it."""
-        samples = self._breathing.samples()
+        samples = self._pressure.samples()
         found_bytes = unrest_bytes(samples)
         if found_bytes >= self._unrest_bytes:
             self._liveliest, self._unrest_bytes = samples, found_bytes

@@ -4,7 +4,7 @@ import asyncio
 
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
@@ -12,7 +12,7 @@ from appliance.runtime.memory.loader import Loader
 _S = ResidencyState
 
 
-class Departures:
+class Unloads:
     """Takes builds out of memory and their bytes out of the ledger, once they are really back. Event-loop thread only."""
 
     def __init__(self, ledger: Ledger, loader: Loader, changes: Changes, events: EventSink) -> None:
@@ -23,7 +23,7 @@ class Departures:
         self._tasks: set[asyncio.Task[None]] = set()
         self.evictions = 0
 
-    def evict(self, build: Residency, newcomer: str) -> None:
+    def evict(self, build: LoadedBuild, newcomer: str) -> None:
         """A victim leaves for `newcomer`."""
         self.evictions += 1
         self._events.emit("variant evicted", **self._ledger.facts(build), newcomer=newcomer)
@@ -37,7 +37,7 @@ class Departures:
         self._events.emit("variant released", **self._ledger.facts(build))
         self.let_go(build)
 
-    def let_go(self, build: Residency) -> None:
+    def let_go(self, build: LoadedBuild) -> None:
         """Unload a resident build, with its last pin where it has any."""
         if build.pins:
             build.to(_S.DRAINING)
@@ -45,7 +45,7 @@ class Departures:
         else:
             self.begin(build)
 
-    def begin(self, build: Residency) -> None:
+    def begin(self, build: LoadedBuild) -> None:
         """Unload a build now, pinned or not."""
         build.to(_S.UNLOADING)
         build.gone.clear()
@@ -59,7 +59,7 @@ class Departures:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _unload(self, build: Residency) -> None:
+    async def _unload(self, build: LoadedBuild) -> None:
         handle, build.handle = build.handle, None
         failure: dict[str, str] = {}
         try:

@@ -1,6 +1,6 @@
 """Makes room for a build by asking the eviction policy about applications, and says it to the memory manager in builds.
 
-Implements the memory manager's port `Arbiter`: the policy sees zoos, windows and probabilities, the manager sees builds.
+Implements the memory manager's port `Arbiter`: the policy sees groups, windows and probabilities, the manager sees builds.
 It says which of them leave, and what comes in their place.
 """
 
@@ -20,17 +20,17 @@ from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, 
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.fallback import Fallback, least_recently_used
-from appliance.runtime.residency.groups import Zoo, Zoos
+from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.records import Records
 from appliance.runtime.residency.shares import Shares
 
 
-class RoomByApplication:
+class EvictionArbiter:
     """Implements `Arbiter`; event-loop thread only."""
 
     def __init__(
         self,
-        zoos: Zoos,
+        groups: VariantGroups,
         expectations: Expectations,
         shares: Shares,
         policy: EvictionPolicy,
@@ -42,17 +42,17 @@ class RoomByApplication:
 
         None: it finds no room, as in the paper.
         """
-        self._zoos = zoos
+        self._groups = groups
         self._expectations = expectations
         self._shares = shares
         self._policy = policy
-        self._records = Records(zoos, decisions, policy_name)
+        self._records = Records(groups, decisions, policy_name)
         self._patience_ns = patience_ns
-        self._fallback = Fallback(zoos, expectations, shares)
+        self._fallback = Fallback(groups, expectations, shares)
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._changing: set[str] = set()
 
-    # -- what the loop says of zoos, by name ---------------------------------------------------------------------------
+    # -- what the loop says of groups, by name ---------------------------------------------------------------------------
 
     def begin_change(self, name: str) -> None:
         """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
@@ -63,47 +63,47 @@ class RoomByApplication:
         self._changing.discard(name)
 
     def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for a zoo (X-04)."""
+        """Replace what planners wish for a group (X-04)."""
         self._wishes[name] = wishes
 
     def forget(self, name: str) -> None:
-        """The zoo is gone."""
+        """The group is gone."""
         self._wishes.pop(name, None)
         self._records.forget(name)
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
-        zoo = self._zoos.of_build(problem.build_id)
-        option = None if zoo is None else zoo.option(problem.build_id)
-        name = None if zoo is None else zoo.name
+        group = self._groups.of_build(problem.build_id)
+        option = None if group is None else group.option(problem.build_id)
+        name = None if group is None else group.name
         strays = self._strays(problem)
         freed = sum(b.bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
-        if is_enough and not self._is_full(problem, zoo, option):
+        if is_enough and not self._is_full(problem, group, option):
             enough = least_recently_used(replace(problem, resident=tuple(strays)))
             enough = replace(enough, reason="builds that no application prefers leave")
             self._records.ruled("nobody's", name, problem, enough)
             return enough
-        if zoo is None or option is None:
+        if group is None or option is None:
             return self._by_age(problem, name)
         memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
         gone = {b.build_id for b in strays}
         resident = [b for b in problem.resident if b.build_id not in gone]
         intent: Intent = "serve" if problem.is_urgent else "procure"
-        only = replace(zoo, options=(option,), servables=(zoo.servable(option.name),))
-        has_other = zoo.resident(b.build_id for b in resident) is not None
+        only = replace(group, options=(option,), servables=(group.servable(option.name),))
+        has_other = group.resident(b.build_id for b in resident) is not None
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for
-            question = self.problem(memory, resident, problem.now_ns, zoo.name, intent, only=only, beside=beside)
+            question = self.problem(memory, resident, problem.now_ns, group.name, intent, only=only, beside=beside)
             plan = self._policy.plan(question)
-            change = next((c for c in plan.changes if c.application == zoo.name), None)
+            change = next((c for c in plan.changes if c.application == group.name), None)
             if change is not None and change.after == option.name:
-                self._records.answered(zoo.name, question, plan, problem.since_ns)
-                return self._in_builds(plan, zoo, strays, resident, problem, beside=beside)
-        self._records.answered(zoo.name, question, plan, problem.since_ns)
-        return self._despite_windows(problem, zoo.name, plan.reason)
+                self._records.answered(group.name, question, plan, problem.since_ns)
+                return self._in_builds(plan, group, strays, resident, problem, beside=beside)
+        self._records.answered(group.name, question, plan, problem.since_ns)
+        return self._despite_windows(problem, group.name, plan.reason)
 
     def _despite_windows(self, problem: RoomProblem, name: str, reason: str) -> RoomPlan:
         """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
@@ -127,14 +127,14 @@ class RoomByApplication:
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""
         there = [b.build_id for b in problem.resident]
-        best = {s.build_id for zoo in self._zoos.all() if (s := zoo.resident(there)) is not None}
+        best = {s.build_id for group in self._groups.all() if (s := group.resident(there)) is not None}
         kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
         return [b for b in problem.resident if not b.pinned and b.build_id not in kept]
 
     def _in_builds(
         self,
         plan: ResidencyPlan,
-        requester: Zoo,
+        requester: VariantGroup,
         strays: list[ResidentBuild],
         resident: list[ResidentBuild],
         problem: RoomProblem,
@@ -145,15 +145,15 @@ class RoomByApplication:
         replacements: list[Replacement] = []
         there = {b.build_id: b for b in resident}
         for change in plan.changes:
-            zoo = self._zoos.of_application(change.application)
-            if zoo is None or change.before is None or (zoo is requester and beside):
+            group = self._groups.of_application(change.application)
+            if group is None or change.before is None or (group is requester and beside):
                 continue
-            victim = there.get(zoo.servable(change.before).build_id)
+            victim = there.get(group.servable(change.before).build_id)
             if victim is None or victim.pinned:
                 continue
             victims.append(victim)
-            if change.after is not None and zoo is not requester:
-                after = zoo.servable(change.after)
+            if change.after is not None and group is not requester:
+                after = group.servable(change.after)
                 stray = next((b for b in strays if b.build_id == after.build_id), None)
                 if stray is not None:
                     victims.remove(stray)
@@ -170,10 +170,10 @@ class RoomByApplication:
             return RoomPlan((), 0, False, plan.reason)
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
 
-    def _is_full(self, problem: RoomProblem, zoo: Zoo | None, option: Option | None) -> bool:
+    def _is_full(self, problem: RoomProblem, group: VariantGroup | None, option: Option | None) -> bool:
         """Whether the newcomer would take its tenant above its ceiling. Where nobody waits, what it comes in the place of does not count."""
         size = problem.need_bytes if option is None else option.bytes
-        apart = frozenset[str]() if zoo is None or problem.is_urgent else zoo.builds
+        apart = frozenset[str]() if group is None or problem.is_urgent else group.builds
         return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
 
     def _by_age(self, problem: RoomProblem, name: str | None) -> RoomPlan:
@@ -196,22 +196,22 @@ class RoomByApplication:
         request: str | None,
         intent: Intent,
         *,
-        only: Zoo | None = None,
+        only: VariantGroup | None = None,
         beside: bool = False,
     ) -> ResidencyProblem:
-        """The policy's problem. `only` stands in for the requester's zoo. `beside`: its present variant stays until the new one is there."""
+        """The policy's problem. `only` stands in for the requester's group. `beside`: its present variant stays until the new one is there."""
         builds = {b.build_id: b for b in resident}
         used = sum(b.bytes for b in builds.values())
         known = 0
         counted: set[str] = set()
-        """Builds that the policy sees as some zoo's resident variant."""
+        """Builds that the policy sees as some group's resident variant."""
         states: list[ApplicationState] = []
-        for zoo in self._zoos.all():
-            servable = zoo.resident(builds)
+        for group in self._groups.all():
+            servable = group.resident(builds)
             build = builds[servable.build_id] if servable else None
             if build is not None:
                 known += build.bytes
-            asks = zoo if only is None or only.name != zoo.name else only
+            asks = group if only is None or only.name != group.name else only
             stays = asks is only and beside
             if stays and intent == "serve":  # what is there will not do for this request
                 if build is not None:
@@ -219,29 +219,29 @@ class RoomByApplication:
                 servable = None
             options = asks.options
             if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
-                options = tuple(o for o in zoo.options if o is asks.options[0] or o.name == servable.variant.name)
-            expectation = self._expectations.of(zoo.name)
+                options = tuple(o for o in group.options if o is asks.options[0] or o.name == servable.variant.name)
+            expectation = self._expectations.of(group.name)
             if servable is not None:
                 counted.add(servable.build_id)
             states.append(
                 ApplicationState(
-                    name=zoo.name,
+                    name=group.name,
                     options=options,
                     resident=servable.variant.name if servable else None,
                     pinned=stays
                     or bool(build and build.pinned)
-                    or (zoo.name != request and zoo.name in self._changing),
+                    or (group.name != request and group.name in self._changing),
                     last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
                     next_request_ns=expectation.next_ns,
                     later_requests_ns=expectation.later_ns,
-                    spread_ns=self._expectations.spread_ns(zoo.name),
-                    prediction_hit_rate=self._expectations.hit_rate(zoo.name),
-                    unexpected_probability=self._expectations.probability(zoo.name, request) if request else 0.0,
+                    spread_ns=self._expectations.spread_ns(group.name),
+                    prediction_hit_rate=self._expectations.hit_rate(group.name),
+                    unexpected_probability=self._expectations.probability(group.name, request) if request else 0.0,
                     rate_rps=expectation.rate_rps(now_ns),
-                    tenant=zoo.tenant,
-                    weight=zoo.weight,
-                    accuracy_min=zoo.accuracy_min,
-                    wishes=self._wishes.get(zoo.name, ()),
+                    tenant=group.tenant,
+                    weight=group.weight,
+                    accuracy_min=group.accuracy_min,
+                    wishes=self._wishes.get(group.name, ()),
                 )
             )
         return ResidencyProblem(
@@ -263,7 +263,7 @@ class RoomByApplication:
     def decide(
         self, memory_bytes: int, resident: Iterable[ResidentBuild], now_ns: int, request: str | None, intent: Intent
     ) -> ResidencyPlan:
-        """Ask the policy about all of a zoo's variants, and record what it said."""
+        """Ask the policy about all of a group's variants, and record what it said."""
         problem = self.problem(memory_bytes, resident, now_ns, request, intent)
         plan = self._policy.plan(problem)
         self._records.planned(problem, plan)

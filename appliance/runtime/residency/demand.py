@@ -1,6 +1,6 @@
-"""When each zoo is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI §III-B).
+"""When each group is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI §III-B).
 
-A zoo is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant, and *minimalist* outside (EM-06, EM-09).
+A group is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant, and *minimalist* outside (EM-06, EM-09).
 """
 
 from collections import deque
@@ -12,10 +12,10 @@ from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Forecaster
 from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.residuals import HitRates, Interarrivals, Residuals, hit_chance
-from appliance.runtime.residency.groups import Zoo
+from appliance.runtime.residency.groups import VariantGroup
 
 HISTORY = 512
-"""Arrivals kept of each zoo: enough to choose and train a forecaster on."""
+"""Arrivals kept of each group: enough to choose and train a forecaster on."""
 _RATE_OVER = 16
 _REACH_GAPS = 5
 """A request that is later than this many mean gaps is not expected for its old time any more."""
@@ -23,7 +23,7 @@ _REACH_GAPS = 5
 
 @dataclass(slots=True)
 class Expectation:
-    """What is known of a zoo's requests. `window_ns` is the predicted time that its open window is around."""
+    """What is known of a group's requests. `window_ns` is the predicted time that its open window is around."""
 
     name: str
     forecaster: Forecaster
@@ -39,7 +39,7 @@ class Expectation:
     is_answered: bool = False
     """A request has come since the open window was opened."""
     unexpected: set[str] = field(default_factory=set)
-    """Zoos that came outside their own windows while this one's was open."""
+    """Groups that came outside their own windows while this one's was open."""
 
     @property
     def is_maximalist(self) -> bool:
@@ -75,7 +75,7 @@ class Expectation:
 
 
 class Expectations:
-    """All of them, with Δ and H over all zoos (EM-07, EM-16) and P(r | active) (EM-19)."""
+    """All of them, with Δ and H over all groups (EM-07, EM-16) and P(r | active) (EM-19)."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Expectations:
         return list(self._all.values())
 
     def forget(self, name: str) -> None:
-        """The zoo is gone."""
+        """The group is gone."""
         if self._all.pop(name, None) is not None:
             self._residuals.forget(name)
             self._hit_rates.forget(name)
@@ -138,11 +138,11 @@ class Expectations:
                     other.unexpected.add(name)
 
     def spread_ns(self, name: str) -> int:
-        """How far off predictions of a zoo's requests are, in the mean."""
+        """How far off predictions of a group's requests are, in the mean."""
         return self._residuals.mean_ns(name)
 
     def hit_rate(self, name: str) -> float:
-        """The share of a zoo's predictions that are true."""
+        """The share of a group's predictions that are true."""
         return self._hit_rates.of(name)
 
     def _reach_ns(self, expectation: Expectation, at_ns: int) -> float:
@@ -166,7 +166,7 @@ class Expectations:
         return self._companions.probability(name, active)
 
     def step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
-        """Move a zoo between the sets as the time demands; whether it moved."""
+        """Move a group between the sets as the time demands; whether it moved."""
         delta_ns, window_ns = self.delta_ns, expectation.window_ns
         was = window_ns is not None
         if window_ns is not None and now_ns > window_ns + delta_ns:
@@ -192,6 +192,6 @@ class Expectations:
         return None if predicted_ns is None else predicted_ns - self.delta_ns - load_ns
 
 
-def window_load_ns(zoo: Zoo) -> int:
-    """θ of a zoo: the load time of its most accurate variant (EM-06, EM-08)."""
-    return zoo.options[0].load_ns
+def window_load_ns(group: VariantGroup) -> int:
+    """θ of a group: the load time of its most accurate variant (EM-06, EM-08)."""
+    return group.options[0].load_ns

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 
 _AFTER_ALL_NS = 2**62
@@ -17,8 +17,8 @@ _AFTER_ALL_NS = 2**62
 class Fallback:
     """Knows windows and guarantees, but weighs nothing. Event-loop thread only."""
 
-    def __init__(self, zoos: Zoos, expectations: Expectations, shares: Shares) -> None:
-        self._zoos = zoos
+    def __init__(self, groups: VariantGroups, expectations: Expectations, shares: Shares) -> None:
+        self._groups = groups
         self._expectations = expectations
         self._shares = shares
 
@@ -31,8 +31,8 @@ class Fallback:
 
     def _ranked(self, problem: RoomProblem, build: ResidentBuild, guaranteed: set[str]) -> ResidentBuild:
         """The build with a time of last use that says when it is its turn."""
-        zoo = self._zoos.of_build(build.build_id)
-        is_expected = zoo is not None and self._expectations.of(zoo.name).is_maximalist
+        group = self._groups.of_build(build.build_id)
+        is_expected = group is not None and self._expectations.of(group.name).is_maximalist
         is_guaranteed = build.build_id in guaranteed
         later_ns = (is_expected + 2 * is_guaranteed) * _AFTER_ALL_NS
         is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))

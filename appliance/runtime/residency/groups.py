@@ -1,6 +1,6 @@
-"""The zoos of the box: which builds can stand in for one another, as the residency policies see them (EM-01).
+"""The groups of the box: which builds can stand in for one another, as the residency policies see them (EM-01).
 
-A zoo belongs to an application; applications of one model, and models of equal content, share one, for their builds are the same memory.
+A group belongs to an application; applications of one model, and models of equal content, share one, for their builds are the same memory.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _LOAD_NS_PER_BYTE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Zoo:
+class VariantGroup:
     """The variants worth keeping in memory, those that the SLO prefers first, of these the most accurate.
 
     A smaller one is less wanted, or it would not be here, and never more accurate.
@@ -49,8 +49,8 @@ class Zoo:
         return next((s for s in self.servables if s.build_id in there), None)
 
 
-class Zoos:
-    """The zoos of a catalogue, made anew when it has changed. `load_ns` of a build is what was seen last, else what was measured at import."""
+class VariantGroups:
+    """The groups of a catalogue, made anew when it has changed. `load_ns` of a build is what was seen last, else what was measured at import."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -58,9 +58,9 @@ class Zoos:
         self._out = 0
         self._unloaded: set[str] = set()
         """Applications that somebody unloaded explicitly: nothing of theirs is brought until they are loaded again."""
-        self._zoos: tuple[Zoo, ...] = ()
-        self._by_application: dict[str, Zoo] = {}
-        self._by_build: dict[str, Zoo] = {}
+        self._groups: tuple[VariantGroup, ...] = ()
+        self._by_application: dict[str, VariantGroup] = {}
+        self._by_build: dict[str, VariantGroup] = {}
         self._load_ns: dict[str, int] = {}
 
     @property
@@ -78,24 +78,24 @@ class Zoos:
         self._unloaded.discard(application_id)
         self._out += 1
 
-    def all(self) -> tuple[Zoo, ...]:
+    def all(self) -> tuple[VariantGroup, ...]:
         """By name."""
         self._refresh()
-        return self._zoos
+        return self._groups
 
-    def of_application(self, application_id: str) -> Zoo | None:
+    def of_application(self, application_id: str) -> VariantGroup | None:
         self._refresh()
         return self._by_application.get(application_id)
 
-    def of_build(self, build_id: str) -> Zoo | None:
+    def of_build(self, build_id: str) -> VariantGroup | None:
         self._refresh()
         return self._by_build.get(build_id)
 
     def tenant_of(self, build_id: str) -> str | None:
-        """The tenant whose memory a build is: that of its zoo, else of the first application that refers to it."""
-        zoo = self.of_build(build_id)
-        if zoo is not None:
-            return zoo.tenant
+        """The tenant whose memory a build is: that of its group, else of the first application that refers to it."""
+        group = self.of_build(build_id)
+        if group is not None:
+            return group.tenant
         users = self._catalogue.users_of(build_id)
         return self._catalogue.entry(users[0]).model.tenant if users else None
 
@@ -112,18 +112,18 @@ class Zoos:
             return
         self._version = self.version
         groups = _groups([e for e in self._catalogue.entries() if e.application.id not in self._unloaded])
-        self._zoos = tuple(sorted((self._zoo(group) for group in groups), key=lambda z: z.name))
-        self._by_application = {a: zoo for zoo in self._zoos for a in zoo.applications}
-        self._by_build = {b: zoo for zoo in self._zoos for b in zoo.builds}
+        self._groups = tuple(sorted((self._group(group) for group in groups), key=lambda z: z.name))
+        self._by_application = {a: group for group in self._groups for a in group.applications}
+        self._by_build = {b: group for group in self._groups for b in group.builds}
         self._load_ns = {b: ns for b, ns in self._load_ns.items() if b in self._by_build}
 
-    def _zoo(self, entries: list[Entry]) -> Zoo:
+    def _group(self, entries: list[Entry]) -> VariantGroup:
         first = entries[0]
         applications = [e.application for e in entries]
         accuracy_min = max(a.accuracy_min for a in applications)
         slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
         servables = _worth_keeping([s for e in entries for s in e.order], accuracy_min, slos_ms)
-        return Zoo(
+        return VariantGroup(
             name=first.application.id,
             applications=tuple(a.id for a in applications),
             tenant=first.model.tenant,

@@ -17,9 +17,9 @@ from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
 from appliance.runtime.ports import WindowSink
-from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations, window_load_ns
-from appliance.runtime.residency.groups import Zoo, Zoos
+from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.shares import Shares
 
 _PER_MINUTE_NS = 60 * NS_PER_S
@@ -32,16 +32,16 @@ _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
 
 
-class Resider:
+class ResidencyLoop:
     """Moves applications between the maximalist and the minimalist set, and enacts the policy's plans through the memory manager."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        zoos: Zoos,
+        groups: VariantGroups,
         expectations: Expectations,
-        room: RoomByApplication,
+        arbiter: EvictionArbiter,
         shares: Shares,
         memory: MemoryManager,
         events: EventSink,
@@ -49,11 +49,11 @@ class Resider:
         tick_ms: float = 10,
         reloads_per_min_max: int = 30,
     ) -> None:
-        """The loop runs at most once in `tick_ms`. A zoo that was changed `reloads_per_min_max` times in a minute is left alone until it calms down."""
+        """The loop runs at most once in `tick_ms`. A group that was changed `reloads_per_min_max` times in a minute is left alone until it calms down."""
         self._clock = clock
-        self._zoos = zoos
+        self._groups = groups
         self._expectations = expectations
-        self._room = room
+        self._arbiter = arbiter
         self._shares = shares
         self._memory = memory
         self._events = events
@@ -64,7 +64,7 @@ class Resider:
         self._wake = asyncio.Event()
         self._version = -1
         self._busy: dict[str, asyncio.Task[None]] = {}
-        """Zoo → the task that changes its variant."""
+        """Group → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
         self._edge_ns: int | None = None
         """When a window opens or closes next."""
@@ -87,13 +87,13 @@ class Resider:
     def order(self, application_id: str, candidates: list[Servable]) -> list[Servable]:
         """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest first where the policy sees no room."""
         loading = [s for s in candidates if self._memory.is_loading(s.build_id)]
-        zoo = self._zoos.of_application(application_id)
+        group = self._groups.of_application(application_id)
         if not loading:
             self._take_over()  # whoever makes room must know who was asked a moment ago
-        if loading or zoo is None or len(candidates) < 2:
+        if loading or group is None or len(candidates) < 2:
             return [*loading, *(s for s in candidates if s not in loading)]
-        plan = self._decide(zoo.name, "serve")
-        wanted = zoo.servable(plan.serve).build_id if plan.serve is not None else None
+        plan = self._decide(group.name, "serve")
+        wanted = group.servable(plan.serve).build_id if plan.serve is not None else None
         first = [s for s in candidates if s.build_id == wanted]
         rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
         return [*first, *rest]
@@ -102,11 +102,11 @@ class Resider:
 
     def leave_out(self, application_id: str) -> None:
         """It was unloaded explicitly: bring nothing of it."""
-        self._zoos.leave_out(application_id)
+        self._groups.leave_out(application_id)
 
     def take_in(self, application_id: str) -> None:
         """It may be brought again."""
-        self._zoos.take_in(application_id)
+        self._groups.take_in(application_id)
         self._wake.set()
 
     def look_again(self) -> None:
@@ -117,10 +117,10 @@ class Resider:
 
     def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:
         """Replace what planners wish for an application (X-04): variants to bring and to keep, with priorities."""
-        zoo = self._zoos.of_application(application_id)
-        if zoo is None:
+        group = self._groups.of_application(application_id)
+        if group is None:
             return
-        self._room.wish(zoo.name, wishes)
+        self._arbiter.wish(group.name, wishes)
         self._version = -1
         self._wake.set()
 
@@ -144,26 +144,26 @@ class Resider:
         """Everything that is due now."""
         now_ns = self._clock.now_ns()
         self._take_over()
-        is_new = self._version != self._zoos.version
+        is_new = self._version != self._groups.version
         if is_new:
             self._forget_the_gone()
-            self._version = self._zoos.version
+            self._version = self._groups.version
             for build_id in self._shares.surplus(self._memory.residents()):
                 self._memory.release(build_id)
             self._is_settled = False
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of the smallest.
-        lead_ns = self._tick_ns + max((zoo.options[-1].load_ns for zoo in self._zoos.all()), default=0)
+        lead_ns = self._tick_ns + max((group.options[-1].load_ns for group in self._groups.all()), default=0)
         was_busy = len(self._busy)
         edges: list[int] = []
-        for zoo in self._zoos.all():
-            expectation, load_ns = self._expectations.of(zoo.name), window_load_ns(zoo) + lead_ns
+        for group in self._groups.all():
+            expectation, load_ns = self._expectations.of(group.name), window_load_ns(group) + lead_ns
             before_ns, was_answered = expectation.window_ns, expectation.is_answered
             moved = self._expectations.step(expectation, load_ns, now_ns)
             if expectation.window_ns != before_ns:  # one may follow the other at once
                 if before_ns is not None:
-                    self._windows.window_closed(zoo.name, answered=was_answered)
+                    self._windows.window_closed(group.name, answered=was_answered)
                 if expectation.is_maximalist:
-                    self._windows.window_opened(zoo.name)
+                    self._windows.window_opened(group.name)
             edge_ns = self._expectations.next_edge_ns(expectation, load_ns)
             if edge_ns is not None:
                 edges.append(edge_ns)
@@ -171,7 +171,7 @@ class Resider:
                 self._is_settled = False
                 self.transitions += 1
                 if expectation.is_maximalist:
-                    self._procure(zoo)
+                    self._procure(group)
         self._edge_ns = min(edges, default=None)
         if len(self._busy) > was_busy:
             self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
@@ -182,23 +182,23 @@ class Resider:
 
     def _is_better_wanted(self) -> bool:
         """Some application is without its best variant: with every request that comes it may have become its turn."""
-        return not all(self._memory.is_resident(zoo.servables[0].build_id) for zoo in self._zoos.all())
+        return not all(self._memory.is_resident(group.servables[0].build_id) for group in self._groups.all())
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []
         if seen and self._is_better_wanted():
             self._is_settled = False
         for application_id, at_ns in seen if len(seen) <= _CROWD else _latest(seen):
-            zoo = self._zoos.of_application(application_id)
-            if zoo is not None:
-                self._expectations.arrived(zoo.name, at_ns)
+            group = self._groups.of_application(application_id)
+            if group is not None:
+                self._expectations.arrived(group.name, at_ns)
 
     def _forget_the_gone(self) -> None:
-        names = {zoo.name for zoo in self._zoos.all()}
+        names = {group.name for group in self._groups.all()}
         for expectation in self._expectations.all():
             if expectation.name not in names:
                 self._expectations.forget(expectation.name)
-                self._room.forget(expectation.name)
+                self._arbiter.forget(expectation.name)
                 self._changes.pop(expectation.name, None)
                 self._thrashes.pop(expectation.name, None)
                 self._thrashing.discard(expectation.name)
@@ -216,76 +216,76 @@ class Resider:
 
     def _decide(self, request: str | None, intent: Intent) -> ResidencyPlan:
         """What the policy says to memory as it is now."""
-        return self._room.decide(
+        return self._arbiter.decide(
             self._memory.budget_bytes, self._memory.residents(), self._clock.now_ns(), request, intent
         )
 
     # -- enacting ------------------------------------------------------------------------------------------------------
 
-    def _procure(self, zoo: Zoo) -> None:
+    def _procure(self, group: VariantGroup) -> None:
         """A window opens: bring the best variant that the policy finds room for."""
-        plan = self._decide(zoo.name, "procure")
-        own = next((c for c in plan.changes if c.application == zoo.name), None)
+        plan = self._decide(group.name, "procure")
+        own = next((c for c in plan.changes if c.application == group.name), None)
         if own is not None and own.after is not None:
-            self._bring(zoo, own.after)
+            self._bring(group, own.after)
 
     def _rebalance(self) -> None:
         """Enact what needs no wait. The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes later."""
         plan = self._decide(None, "rebalance")
         is_making_room = False
         for change in plan.changes:
-            zoo = self._zoos.of_application(change.application)
-            if zoo is None or zoo.name in self._busy:
+            group = self._groups.of_application(change.application)
+            if group is None or group.name in self._busy:
                 continue
             if change.after is None:
-                self._memory.release(zoo.servable(change.before or "").build_id)
-            elif _is_smaller(zoo, change):
-                self._replace(zoo, change)
+                self._memory.release(group.servable(change.before or "").build_id)
+            elif _is_smaller(group, change):
+                self._replace(group, change)
                 is_making_room = True
-            elif self._memory.has_room(zoo.servable(change.after).need_bytes):
-                self._bring(zoo, change.after)
-            elif change.before is not None and not is_making_room and not self._is_thrashing(zoo):
-                self._replace(zoo, change)
+            elif self._memory.has_room(group.servable(change.after).need_bytes):
+                self._bring(group, change.after)
+            elif change.before is not None and not is_making_room and not self._is_thrashing(group):
+                self._replace(group, change)
 
     def _loaded(self, build_id: str) -> None:
         """A build has come into memory, for whomever: perhaps there is more to do."""
-        zoo = self._zoos.of_build(build_id)
-        if zoo is not None:
-            self._count_change(zoo.name)
+        group = self._groups.of_build(build_id)
+        if group is not None:
+            self._count_change(group.name)
         self._moved()
 
     def _moved(self) -> None:
         self._is_settled = False
         self._wake.set()
 
-    def _replace(self, zoo: Zoo, change: Change) -> None:
+    def _replace(self, group: VariantGroup, change: Change) -> None:
         assert change.before is not None and change.after is not None
-        after = zoo.servable(change.after)
+        after = group.servable(change.after)
         self._memory.replace(
-            Replacement(zoo.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes)
+            Replacement(group.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes)
         )
 
-    def _bring(self, zoo: Zoo, option: str) -> None:
-        """Load a variant in the background; when it is there, the other variants of its zoo go."""
-        if zoo.name in self._busy or self._is_thrashing(zoo):
+    def _bring(self, group: VariantGroup, option: str) -> None:
+        """Load a variant in the background; when it is there, the other variants of its group go."""
+        if group.name in self._busy or self._is_thrashing(group):
             return
-        task = asyncio.create_task(self._brought(zoo, zoo.servable(option)), name=f"bring {zoo.name}")
-        self._busy[zoo.name] = task
-        self._room.begin_change(zoo.name)
+        task = asyncio.create_task(self._brought(group, group.servable(option)), name=f"bring {group.name}")
+        self._busy[group.name] = task
+        self._arbiter.begin_change(group.name)
 
-    async def _brought(self, zoo: Zoo, servable: Servable) -> None:
+    async def _brought(self, group: VariantGroup, servable: Servable) -> None:
         try:
             build = await self._memory.pin(
                 servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
             )
         except ApplianceError:  # counted and announced by the memory manager; the next window tries again
-            self._count_change(zoo.name)  # or it would be tried for ever
+            self._count_change(group.name)  # or it would be tried for ever
             return
         finally:  # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next task
-            del self._busy[zoo.name]
-            self._room.end_change(zoo.name)
-        self._zoos.loaded(servable.build_id, build.load_ns)
-        for other in zoo.builds - {servable.build_id}:
+            del self._busy[group.name]
+            self._arbiter.end_change(group.name)
+        self._groups.loaded(servable.build_id, build.load_ns)
+        for other in group.builds - {servable.build_id}:
             self._memory.release(other)
         self._memory.unpin(build)
         self._moved()
@@ -294,7 +294,7 @@ class Resider:
         self._changes.setdefault(name, deque(maxlen=_CHANGES_MAX)).append(self._clock.now_ns())
 
     def _changes_per_min(self, name: str) -> int:
-        """Loads of a zoo's variants in the last minute, those for requests too."""
+        """Loads of a group's variants in the last minute, those for requests too."""
         changes, now_ns = self._changes.get(name), self._clock.now_ns()
         if changes is None:
             return 0
@@ -302,16 +302,16 @@ class Resider:
             changes.popleft()
         return len(changes)
 
-    def _is_thrashing(self, zoo: Zoo) -> bool:
+    def _is_thrashing(self, group: VariantGroup) -> bool:
         """Whether it changed too often in the last minute to be changed again without need."""
-        count = self._changes_per_min(zoo.name)
+        count = self._changes_per_min(group.name)
         if count < self._reloads_max:
-            self._thrashing.discard(zoo.name)
+            self._thrashing.discard(group.name)
             return False
-        if zoo.name not in self._thrashing:
-            self._thrashing.add(zoo.name)
-            self._thrashes[zoo.name] += 1
-            self._events.emit("residency thrashes", application=zoo.name, changes_per_min=count)
+        if group.name not in self._thrashing:
+            self._thrashing.add(group.name)
+            self._thrashes[group.name] += 1
+            self._events.emit("residency thrashes", application=group.name, changes_per_min=count)
         return True
 
     # -- for people ----------------------------------------------------------------------------------------------------
@@ -324,27 +324,27 @@ class Resider:
             "delta_ms": self._expectations.delta_ns / NS_PER_MS,
             "history_window_ms": self._expectations.history_ns / NS_PER_MS,
             "transitions": self.transitions,
-            "applications": [self._row(zoo, there, now_ns) for zoo in self._zoos.all()],
+            "applications": [self._row(group, there, now_ns) for group in self._groups.all()],
         }
 
-    def _row(self, zoo: Zoo, there: list[str], now_ns: int) -> Mapping[str, Any]:
-        expectation = self._expectations.of(zoo.name)
-        servable = zoo.resident(there)
+    def _row(self, group: VariantGroup, there: list[str], now_ns: int) -> Mapping[str, Any]:
+        expectation = self._expectations.of(group.name)
+        servable = group.resident(there)
         next_ns = expectation.next_ns
         return {
-            "application": zoo.name,
+            "application": group.name,
             "set": "maximalist" if expectation.is_maximalist else "minimalist",
             "resident": servable.variant.name if servable else None,
-            "variants": [o.name for o in zoo.options],
+            "variants": [o.name for o in group.options],
             "forecaster": expectation.forecaster.name,
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
-            "reloads_per_min": self._changes_per_min(zoo.name),
-            "thrashes": self._thrashes[zoo.name],
+            "reloads_per_min": self._changes_per_min(group.name),
+            "thrashes": self._thrashes[group.name],
         }
 
 
-def _is_smaller(zoo: Zoo, change: Change) -> bool:
-    names = [o.name for o in zoo.options]
+def _is_smaller(group: VariantGroup, change: Change) -> bool:
+    names = [o.name for o in group.options]
     return (
         change.before is not None
         and change.after is not None

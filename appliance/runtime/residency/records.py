@@ -10,7 +10,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 
 _BYTES_PER_MB = 10**6
 _SAME_NS = 100 * NS_PER_MS
@@ -39,8 +39,8 @@ class _Said:
 class Records:
     """One record a decision. Event-loop thread only."""
 
-    def __init__(self, zoos: Zoos, decisions: DecisionSink, policy_name: str) -> None:
-        self._zoos = zoos
+    def __init__(self, groups: VariantGroups, decisions: DecisionSink, policy_name: str) -> None:
+        self._groups = groups
         self._decisions = decisions
         self._policy_name = policy_name
         self._said: dict[str, _Said] = {}
@@ -58,7 +58,7 @@ class Records:
         self._record(problem, plan)
 
     def answered(self, name: str, problem: ResidencyProblem, plan: ResidencyPlan, since_ns: int | None) -> None:
-        """The policy has been asked about one variant of a zoo, for a load that began at `since_ns`. Told unless the plan before said as much."""
+        """The policy has been asked about one variant of a group, for a load that began at `since_ns`. Told unless the plan before said as much."""
         if not plan.changes and plan.outcome == "warm":
             return
         is_refusal, changes = not plan.changes, frozenset(plan.changes)
@@ -69,7 +69,7 @@ class Records:
         self._record(problem, plan)
 
     def ruled(self, rule: str, name: str | None, problem: RoomProblem, plan: RoomPlan) -> None:
-        """The arbiter itself has decided, by one of `RULES`, for a zoo or for nobody in particular."""
+        """The arbiter itself has decided, by one of `RULES`, for a group or for nobody in particular."""
         if plan.sufficient and not plan.victims:
             return
         asker = name or problem.build_id
@@ -81,7 +81,7 @@ class Records:
         self._decisions.record("residency", self._facts(rule, name, problem, plan))
 
     def forget(self, name: str) -> None:
-        """The zoo is gone, or what it asked for has been answered."""
+        """The group is gone, or what it asked for has been answered."""
         self._said.pop(name, None)
 
     def _is_under_way(self, problem: ResidencyProblem, plan: ResidencyPlan) -> bool:
@@ -105,7 +105,7 @@ class Records:
         return said if said.since_ns == since_ns else None
 
     def _record(self, problem: ResidencyProblem, plan: ResidencyPlan) -> None:
-        sharing = {zoo.name: zoo.applications for zoo in self._zoos.all() if len(zoo.applications) > 1}
+        sharing = {group.name: group.applications for group in self._groups.all() if len(group.applications) > 1}
         facts: dict[str, object] = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
         if not plan.changes:
             facts["key"] = (problem.request, plan.outcome)
@@ -151,10 +151,10 @@ class Records:
         }
 
     def _name(self, build: ResidentBuild) -> str | None:
-        zoo = self._zoos.of_build(build.build_id)
-        return zoo.name if zoo is not None else next(iter(build.applications), None)
+        group = self._groups.of_build(build.build_id)
+        return group.name if group is not None else next(iter(build.applications), None)
 
     def _variant(self, build: ResidentBuild) -> str | None:
-        zoo = self._zoos.of_build(build.build_id)
-        option = None if zoo is None else zoo.option(build.build_id)
+        group = self._groups.of_build(build.build_id)
+        option = None if group is None else group.option(build.build_id)
         return None if option is None else option.name

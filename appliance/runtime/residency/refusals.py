@@ -9,7 +9,7 @@ from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Holding, ResidentBuild
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 
 _BYTES_PER_MB = 10**6
@@ -25,7 +25,7 @@ class Refusals:
         *,
         clock: Clock,
         catalogue: Catalogue,
-        zoos: Zoos,
+        groups: VariantGroups,
         expectations: Expectations,
         shares: Shares,
         memory: MemoryManager,
@@ -34,7 +34,7 @@ class Refusals:
         """`patience_ns`: after so much waiting the windows of others give way; None: they never do."""
         self._clock = clock
         self._catalogue = catalogue
-        self._zoos = zoos
+        self._groups = groups
         self._expectations = expectations
         self._shares = shares
         self._memory = memory
@@ -48,7 +48,7 @@ class Refusals:
         ceiling = None if full is None else full.ceiling_bytes
         can_fit = least.need_bytes <= self._shares.budget_bytes
         if can_fit and full is not None and ceiling is not None:
-            own = [b for b in others if self._zoos.tenant_of(b.build_id) == full.tenant]
+            own = [b for b in others if self._groups.tenant_of(b.build_id) == full.tenant]
             missing = full.held_bytes + least.resident_bytes - ceiling
             return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
         blockers: list[Blocker] = []
@@ -112,16 +112,16 @@ class Refusals:
 
     def _why(self, build: ResidentBuild, guaranteed: set[str]) -> tuple[str, float | None] | None:
         """Why a build stays, and how many seconds more; None: it may leave."""
-        record = self._memory.residency(build.build_id)
-        zoo = self._zoos.of_build(build.build_id)
+        record = self._memory.build(build.build_id)
+        group = self._groups.of_build(build.build_id)
         if record is not None and record.state is ResidencyState.LOADING:
-            option = None if zoo is None else zoo.option(build.build_id)
+            option = None if group is None else group.option(build.build_id)
             return "loading", None if option is None else option.load_ns / NS_PER_S
         if build.pinned:
             return "pinned", None
         if build.build_id in guaranteed:
             return "guaranteed", None
-        window_ns = None if zoo is None else self._expectations.of(zoo.name).window_ns
+        window_ns = None if group is None else self._expectations.of(group.name).window_ns
         if window_ns is None:
             return None
         left_ns = max(0, window_ns + self._expectations.delta_ns - self._clock.now_ns())

@@ -9,16 +9,16 @@ from appliance.domain.catalogue import Tenant
 from appliance.policies.residency.base import TenantShare
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.room import Holding, ResidentBuild
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 
 
 class Shares:
     """The shares of the tenants that have one, made anew when the catalogue has changed."""
 
-    def __init__(self, catalogue: Catalogue, zoos: Zoos, budget_bytes: int) -> None:
+    def __init__(self, catalogue: Catalogue, groups: VariantGroups, budget_bytes: int) -> None:
         """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others take memory."""
         self._catalogue = catalogue
-        self._zoos = zoos
+        self._groups = groups
         self.budget_bytes = budget_bytes
         self._version = -1
         self._shares: dict[str, TenantShare] = {}
@@ -43,7 +43,7 @@ class Shares:
         self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
     ) -> Holding | None:
         """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not count."""
-        share = self._refreshed().get(self._zoos.tenant_of(newcomer) or "")
+        share = self._refreshed().get(self._groups.tenant_of(newcomer) or "")
         if share is None or share.ceiling_bytes is None:
             return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
@@ -68,7 +68,7 @@ class Shares:
 
     def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:
         """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed to them."""
-        asker = self._zoos.tenant_of(newcomer)
+        asker = self._groups.tenant_of(newcomer)
         there = list(resident)
         kept: set[str] = set()
         for share in self.all():
@@ -97,13 +97,13 @@ class Shares:
 
     def _own(self, tenant: str, resident: Iterable[ResidentBuild]) -> list[ResidentBuild]:
         """A tenant's builds, the longest unused first."""
-        own = [b for b in resident if self._zoos.tenant_of(b.build_id) == tenant]
+        own = [b for b in resident if self._groups.tenant_of(b.build_id) == tenant]
         return sorted(own, key=lambda b: (b.last_used_ns, b.build_id))
 
     def _held(self, builds: Iterable[ResidentBuild]) -> dict[str, int]:
         held: dict[str, int] = {}
         for build in builds:
-            tenant = self._zoos.tenant_of(build.build_id)
+            tenant = self._groups.tenant_of(build.build_id)
             if tenant is not None:
                 held[tenant] = held.get(tenant, 0) + build.bytes
         return held

@@ -10,7 +10,7 @@ from appliance.domain.catalogue import Application
 from appliance.domain.errors import ApplianceError, ModelUnavailable, ShuttingDown
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.placement import Placement
 from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
@@ -26,7 +26,7 @@ class Availability:
         memory: MemoryManager,
         placement: Placement,
         sequences: Sequences,
-        resider: Resider,
+        residency: ResidencyLoop,
         telemetry: Telemetry,
     ) -> None:
         self._catalogue = catalogue
@@ -34,7 +34,7 @@ class Availability:
         self._placement = placement
         self._sequences = sequences
         self._telemetry = telemetry
-        self._resider = resider
+        self._residency = residency
         self._unloaded: set[str] = set()
         """Applications that somebody unloaded, by id."""
         self._running: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Availability:
         """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
         entry = self._catalogue.entry(application.id)
         self._unloaded.add(application.id)
-        self._resider.leave_out(application.id)
+        self._residency.leave_out(application.id)
         model_id = entry.model.id
         await self._until(lambda: model_id not in self._running or self._is_model_in_use(model_id))
         used = {s.build_id for e in self._entries_open() for s in e.servables.values()}
@@ -135,7 +135,7 @@ class Availability:
     def _open(self, application_id: str) -> None:
         if application_id in self._unloaded:
             self._unloaded.discard(application_id)
-            self._resider.take_in(application_id)
+            self._residency.take_in(application_id)
 
     async def _until(self, is_met: Callable[[], bool]) -> None:
         """Return when a condition holds that the end of a request or a load may bring about."""

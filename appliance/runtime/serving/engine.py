@@ -22,10 +22,10 @@ from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.requests import admission, drop
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, Processor
-from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.inline import in_task
@@ -63,7 +63,7 @@ class Engine:
         queue: Queue,
         processor: Processor,
         sequences: Sequences,
-        resider: Resider,
+        residency: ResidencyLoop,
         telemetry: Telemetry,
         decisions: DecisionSink,
         inline_ns_max: int = 0,
@@ -79,7 +79,7 @@ class Engine:
         self._sequences = sequences
         self._telemetry = telemetry
         self._decisions = decisions
-        self._resider = resider
+        self._residency = residency
         self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
         self._processor = processor
         self._inline_ns_max = inline_ns_max
@@ -142,7 +142,7 @@ class Engine:
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
-        self._resider.seen(request.application_id, placed_ns)
+        self._residency.seen(request.application_id, placed_ns)
         candidates = self._placement.candidates(request, entry)
         placed = self._placement.pin_resident(candidates)
         if placed is None:
@@ -163,15 +163,15 @@ class Engine:
             return False
         return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
-    def _run_inline(self, request: Request, residency: Residency, start_ns: int) -> _Run:
+    def _run_inline(self, request: Request, build: LoadedBuild, start_ns: int) -> _Run:
         """Run on this thread, and release the build."""
         try:
-            outputs = self._processor.run_inline(residency.handle, request.inputs, request.outputs)
+            outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)
         finally:
-            self._memory.unpin(residency)
+            self._memory.unpin(build)
         end_ns = self._clock.now_ns()
         is_overrun = end_ns - start_ns > _OVERRUN * self._inline_ns_max
-        residency.overruns = residency.overruns + 1 if is_overrun else 0
+        build.overruns = build.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns
 
     def _answered(self, request: Request, entry: Entry, placed: Placed, run: _Run, placed_ns: int) -> Result:
@@ -191,10 +191,10 @@ class Engine:
 
     async def _run_in_turn(self, request: Request, placed: Placed) -> _Run:
         """Wait for a worker, and release the build after the run."""
-        servable, residency, _, _ = placed
+        servable, build, _, _ = placed
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        job = Job(request, servable, residency, answer, expected_ns=expected_ns)
+        job = Job(request, servable, build, answer, expected_ns=expected_ns)
         try:
             self._queue.put(job)
             outputs = await answer
@@ -202,7 +202,7 @@ class Engine:
             if job.state is RequestState.RUNNING:  # the caller went away: the build stays pinned until the run is over
                 job.is_abandoned = True
             else:
-                self._memory.unpin(residency)
+                self._memory.unpin(build)
         return outputs, job.started_ns, job.finished_ns
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:

@@ -11,27 +11,27 @@ from appliance.domain.errors import (
 )
 from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.residency.loop import Resider
+from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.serving.admission import check_outputs, check_tensors
 from appliance.runtime.serving.queue import too_late
 
-Placed = tuple[Servable, Residency, bool, int]
-"""A pinned build for a request: (servable, residency, warm, nanoseconds of loading)."""
+Placed = tuple[Servable, LoadedBuild, bool, int]
+"""A pinned build for a request: (servable, build, warm, nanoseconds of loading)."""
 
 
 class Placement:
     """Puts requests on builds; whoever is given one must unpin it. Event-loop thread only."""
 
     def __init__(
-        self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, resider: Resider, refusals: Refusals
+        self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, residency: ResidencyLoop, refusals: Refusals
     ) -> None:
         self._clock = clock
         self._catalogue = catalogue
         self._memory = memory
-        self._resider = resider
+        self._residency = residency
         self._refusals = refusals
 
     def candidates(self, request: Request, entry: Entry) -> list[Servable]:
@@ -57,9 +57,9 @@ class Placement:
     def pin_resident(self, candidates: list[Servable]) -> Placed | None:
         """The most wanted candidate that is in memory, pinned."""
         for servable in candidates:
-            residency = self._memory.pin_resident(servable.build_id)
-            if residency is not None:
-                return servable, residency, True, 0
+            build = self._memory.pin_resident(servable.build_id)
+            if build is not None:
+                return servable, build, True, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
@@ -73,10 +73,10 @@ class Placement:
         failure: ApplianceError | None = None
         candidates = _distinct_builds(candidates)
         if not warm:
-            candidates = self._resider.order(request.application_id, candidates)
+            candidates = self._residency.order(request.application_id, candidates)
         for servable in candidates:
             try:
-                residency = await self._pin(servable, request.deadline_ns)
+                build = await self._pin(servable, request.deadline_ns)
             except OutOfMemory:
                 refused.append(servable)
             except LoadFailed as error:
@@ -85,20 +85,20 @@ class Placement:
                 expected_ns = servable.expected_of(servable.items_of(request.inputs))
                 raise too_late(request, expected_ns, self._clock.now_ns()) from None
             else:
-                return servable, residency, warm, self._clock.now_ns() - start_ns
+                return servable, build, warm, self._clock.now_ns() - start_ns
         if refused:
             raise self._refusals.of(refused, request.tenant)
         assert failure is not None
         raise failure
 
-    async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> Residency:
+    async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> LoadedBuild:
         """A build in memory for a tenant, loaded if need be. Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown."""
         try:
             return await self._pin(servable, deadline_ns)
         except OutOfMemory:
             raise self._refusals.of([servable], tenant) from None
 
-    async def _pin(self, servable: Servable, deadline_ns: int | None) -> Residency:
+    async def _pin(self, servable: Servable, deadline_ns: int | None) -> LoadedBuild:
         return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:

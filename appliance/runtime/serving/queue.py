@@ -15,7 +15,7 @@ from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 
 _FOREVER = 1 << 62
 
@@ -26,7 +26,7 @@ class Job:
 
     request: Request
     servable: Servable
-    residency: Residency
+    build: LoadedBuild
     answer: asyncio.Future[dict[str, Any]]
     state: RequestState = RequestState.ADMITTED
     expected_ns: int | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from appliance.clock import Clock
 from appliance.domain.errors import ShuttingDown
 from appliance.domain.states import RequestState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import Processor
 from appliance.runtime.serving.queue import Job, Queue
 
@@ -21,7 +21,7 @@ class Worker:
         clock: Clock,
         processor: Processor,
         queue: Queue,
-        release: Callable[[Residency], None],
+        release: Callable[[LoadedBuild], None],
     ) -> None:
         """`release` unpins the build of a run whose caller went away."""
         self._clock = clock
@@ -49,7 +49,7 @@ class Worker:
         job.to(RequestState.RUNNING)
         job.started_ns = self._clock.now_ns()
         request = job.request
-        self._run = asyncio.ensure_future(self._processor.run(job.residency.handle, request.inputs, request.outputs))
+        self._run = asyncio.ensure_future(self._processor.run(job.build.handle, request.inputs, request.outputs))
         self._run.add_done_callback(partial(self._end, job))
 
     def _end(self, job: Job, run: asyncio.Future[dict[str, Any]]) -> None:
@@ -61,7 +61,7 @@ class Worker:
         error = ShuttingDown() if run.cancelled() else run.exception()
         job.to(RequestState.FAILED if error else RequestState.DONE)
         if job.is_abandoned:
-            self._release(job.residency)
+            self._release(job.build)
         elif job.answer.done():  # cancelled this very moment: the caller, about to wake, unpins
             pass
         elif error is not None:

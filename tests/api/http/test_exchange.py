@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from appliance.api.http.exchange import EXCHANGE, AlignedBody, Exchange
+from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
 
 PATH = "/v2/models/m/infer"
@@ -75,7 +75,7 @@ class Seen:
         self.messages: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        exchange: Exchange = scope.pop(EXCHANGE)
+        exchange: HttpExchange = scope.pop(EXCHANGE)
         message = await exchange.receive()
         self.messages.append(message)
         if message["type"] == "http.request":
@@ -162,7 +162,7 @@ async def test_a_congested_connection_is_not_written_to() -> None:
     answers: list[bool] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        exchange: Exchange = scope.pop(EXCHANGE)
+        exchange: HttpExchange = scope.pop(EXCHANGE)
         await exchange.receive()
         answers.append(exchange.answer(200, OK, b"ok"))
         await send({"type": "http.response.start", "status": 200, "headers": OK})

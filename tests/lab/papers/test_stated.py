@@ -8,7 +8,7 @@ from appliance.lab.papers.stated import Statement, nearest_memory_mb, statements
 from appliance.lab.papers.sweep import Cell, Share, Tally
 from appliance.lab.papers.table2 import TABLE_II
 
-WARM = {"none": 4, "lfe": 5, "bfe": 5, "ws-bfe": 8, "iws-bfe": 9, "floors": 9}
+WARM = {"none": 4, "lfe": 5, "bfe": 5, "ws-bfe": 8, "iws-bfe": 9, "expected-utility": 9}
 
 
 def _tally(warm: int, deviation: float, normalised: float = 5.0) -> Tally:

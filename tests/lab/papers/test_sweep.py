@@ -55,7 +55,7 @@ def test_equal_rules_are_the_boxs() -> None:
     """The paper's policies get the paper's windows where nothing else is said, and ours the box's."""
     wide = Cell("iws-bfe", 400, 0.3, 3, count=8)
     assert run_cell(wide) == run_cell(replace(wide, windows="paper")) != run_cell(replace(wide, windows="box"))
-    ours = replace(wide, policy="floors")
+    ours = replace(wide, policy="expected-utility")
     assert run_cell(ours) == run_cell(replace(ours, windows="box"))
 
 
@@ -78,5 +78,5 @@ def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
 
 def test_a_reference_is_that_of_the_requests_whatever_is_predicted() -> None:
     assert bound_cell(Cell("bfe", 700, 0.3, 2, count=8), [0.1, 0.5]) == bound_cell(
-        Cell("floors", 700, 0.0, 2, count=8), [0.1, 0.5]
+        Cell("expected-utility", 700, 0.0, 2, count=8), [0.1, 0.5]
     )

@@ -7,7 +7,7 @@ import pytest
 from appliance.policies.adaptation.annealing import Jellyfish
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 from appliance.policies.adaptation.exact import Exact
-from appliance.policies.adaptation.exchange import Exchange
+from appliance.policies.adaptation.exchange import PairwiseExchange
 from tests.instances.adaptation import drawn, overloaded
 
 
@@ -22,7 +22,7 @@ def test_two_workers_are_solved_exactly(each: int, zoo: str) -> None:
     """With two workers one division is the whole problem: the optimum, overloaded or not."""
     for seed in range(2):
         for problem in (drawn(seed, 2, each, zoo=zoo), overloaded(seed, 2, each, zoo=zoo)):
-            assert rank(Exchange().plan(problem)) == rank(Exact().plan(problem))
+            assert rank(PairwiseExchange().plan(problem)) == rank(Exact().plan(problem))
 
 
 # Optima proven by `exact` (`scripts/bench planners adaptation` finds such again): seed, family, clients each, mapped, objective.
@@ -41,7 +41,7 @@ def test_four_workers_come_close(seed: int, family: object, each: int, mapped: i
     """Four workers: as many mapped as the optimum, and at least 99 % of its objective."""
     problem: AdaptationInput = family(seed, 4, each)  # type: ignore[operator]
 
-    plan = Exchange().plan(problem)
+    plan = PairwiseExchange().plan(problem)
 
     assert len(problem.clients) - len(plan.unmapped) == mapped
     assert 0.99 * objective <= plan.objective <= objective + 1e-6
@@ -51,7 +51,7 @@ def test_eight_workers_have_no_room_to_spare() -> None:
     """Two overloads whose last client takes a division of more than two workers: climbs that only look at what is carried find it."""
     for seed, mapped in ((700, 46), (602, 45)):
         problem = overloaded(seed, 8, 6)
-        assert len(problem.clients) - len(Exchange().plan(problem).unmapped) == mapped
+        assert len(problem.clients) - len(PairwiseExchange().plan(problem).unmapped) == mapped
 
 
 def test_never_fewer_than_jellyfish() -> None:
@@ -59,15 +59,15 @@ def test_never_fewer_than_jellyfish() -> None:
     many = tuple(7.0 + 1.37 * i for i in range(20))
     for seed in range(3):
         for problem in (drawn(seed, 4, 8), overloaded(seed, 4, 8), drawn(seed, 4, 8, rates=many)):
-            assert len(Exchange().plan(problem).unmapped) <= len(Jellyfish().plan(problem).unmapped)
+            assert len(PairwiseExchange().plan(problem).unmapped) <= len(Jellyfish().plan(problem).unmapped)
 
 
 def test_previous_is_only_a_start() -> None:
     """From the worst possible previous networks the plan is as good as from none; from its own networks nothing moves."""
     problem = drawn(2, 4, 6)
-    cold = Exchange().plan(problem)
-    warm = Exchange().plan(replace(problem, previous=("yolo-608",) * 4))
-    again = Exchange().plan(replace(problem, previous=tuple(w.network for w in cold.workers)))
+    cold = PairwiseExchange().plan(problem)
+    warm = PairwiseExchange().plan(replace(problem, previous=("yolo-608",) * 4))
+    again = PairwiseExchange().plan(replace(problem, previous=tuple(w.network for w in cold.workers)))
 
     assert warm.objective >= 0.99 * cold.objective
     assert [w.network for w in again.workers] == [w.network for w in cold.workers]
@@ -78,7 +78,7 @@ def test_an_accurate_network_that_is_also_faster_is_used() -> None:
     quick, slow = Network("quick", 0.9, 5000.0, {1: 5.0}), Network("slow", 0.1, 100.0, {1: 50.0})
     clients = tuple(Client(f"c{i}", 20.0, 200.0, 1e7) for i in range(5))
 
-    plan = Exchange().plan(AdaptationInput((slow, quick), 2, clients))
+    plan = PairwiseExchange().plan(AdaptationInput((slow, quick), 2, clients))
 
     assert {w.network for w in plan.workers} == {"quick"}
     assert plan.unmapped == ()
@@ -86,7 +86,7 @@ def test_an_accurate_network_that_is_also_faster_is_used() -> None:
 
 def test_work_bounds_the_search_and_not_the_answer() -> None:
     """With hardly any work allowed there is still a whole plan."""
-    plan = Exchange(work_max=1).plan(drawn(0, 8, 6))
+    plan = PairwiseExchange(work_max=1).plan(drawn(0, 8, 6))
 
     assert plan.unmapped == ()
     assert len(plan.workers) == 8

@@ -79,7 +79,7 @@ def test_last_resort_unloads_after_replacing() -> None:
     written = problem(
         [application("face_recognition"), application("speech_recognition", "INT8")], "face_recognition", memory_mb=150
     )
-    for policy in ("ws-bfe", "iws-bfe", "floors"):
+    for policy in ("ws-bfe", "iws-bfe", "expected-utility"):
         answer: Any = plan_one({**written, "policy": policy})
         assert answer["serve"] == "INT8"
         assert answer["actions"][0] == {"application": "speech_recognition", "from": "INT8", "to": None}
@@ -114,7 +114,7 @@ def test_maximalists_everywhere_end_in_failure() -> None:
         "face_recognition",
         memory_mb=300,
     )
-    for policy in ("lru", "lfe", "bfe", "ws-bfe", "iws-bfe", "floors"):
+    for policy in ("lru", "lfe", "bfe", "ws-bfe", "iws-bfe", "expected-utility"):
         answer: Any = plan_one({**written, "policy": policy})
         assert (answer["outcome"], answer["actions"], answer["serve"]) == ("failed", [], None)
 

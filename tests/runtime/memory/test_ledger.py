@@ -3,12 +3,12 @@
 import pytest
 
 from appliance.domain.states import ResidencyState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.room import Replacement, RoomPlan, RoomProblem
 
 
-def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> Residency:
+def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> LoadedBuild:
     """A build that has been loaded, through all steps."""
     build = ledger.entry(name, size, peak or size)
     build.to(ResidencyState.LOADING)

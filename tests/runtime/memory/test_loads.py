@@ -245,7 +245,7 @@ async def test_used_bytes_never_count_a_promise() -> None:
     await bench.use("a")
     newcomer = asyncio.create_task(bench.use("b"))
     await settle()
-    assert (bench.memory.residency("a"), bench.memory.used_bytes) == (bench.memory.residency("a"), 10)
+    assert (bench.memory.build("a"), bench.memory.used_bytes) == (bench.memory.build("a"), 10)
     await newcomer
     bench.assert_quiet()
 

@@ -136,7 +136,7 @@ async def test_pin_during_the_second_unload_waits() -> None:
         await bench.use("a")
         other = asyncio.create_task(bench.use("b"))
         await settle()
-        assert bench.memory.residency("a").state is ResidencyState.UNLOADING  # type: ignore[union-attr]
+        assert bench.memory.build("a").state is ResidencyState.UNLOADING  # type: ignore[union-attr]
         await asyncio.gather(other, bench.use("a"))
     bench.assert_quiet()
 
@@ -159,7 +159,7 @@ async def test_unload_forgets() -> None:
         await bench.use("b")
     for build in "ab":
         await bench.memory.unload(build)
-        assert bench.memory.residency(build) is None
+        assert bench.memory.build(build) is None
     assert bench.memory.snapshot()["builds"] == []
 
 

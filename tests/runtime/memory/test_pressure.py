@@ -1,7 +1,7 @@
 """The budget follows what the machine can spare."""
 
 from appliance.policies.forecast.memory import Trend
-from appliance.runtime.memory.pressure import Breathing
+from appliance.runtime.memory.pressure import MemoryPressure
 from tests.fakes.clock import run_virtual
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -17,7 +17,7 @@ def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
             {"a": Cost(400 * MIB, 400 * MIB), "b": Cost(400 * MIB, 400 * MIB)}, 1000 * MIB, watched=False
         )
         machine = {"others": 0}
-        breathing = Breathing(
+        pressure = MemoryPressure(
             clock=bench.clock,
             memory=bench.memory,
             forecaster=Trend(),
@@ -29,11 +29,11 @@ def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
         )
         await bench.use("a")
         await bench.use("b")
-        breathing.step()
+        pressure.step()
         assert bench.memory.budget_bytes == 1000 * MIB, "its own loads are no reason to shrink"
         machine["others"] = 1300 * MIB
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
-        breathing.step()
+        pressure.step()
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
         assert bench.memory.budget_bytes <= 600 * MIB
         assert bench.memory.used_bytes <= bench.memory.budget_bytes
@@ -41,7 +41,7 @@ def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
         budgets = []
         for _ in range(30):
             await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
-            breathing.step()
+            pressure.step()
             budgets.append(bench.memory.budget_bytes)
         assert budgets[0] <= 600 * MIB, "one calm sample is not calm"
         assert budgets[-1] == 1000 * MIB

@@ -7,7 +7,7 @@ from typing import TypeVar
 from appliance.policies.forecast import MEMORY_FORECASTERS
 from appliance.policies.forecast.kinds import read
 from appliance.policies.forecast.memory import Trend
-from appliance.runtime.memory.pressure import Breathing
+from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import FIRST_SAMPLES, MemoryForecasting
 from tests.fakes.clock import run_virtual
 from tests.fakes.memory import MemoryBench
@@ -25,7 +25,7 @@ class Box:
         self.seconds = 0
         self.saved: list[str] = []
         self.computed = 0
-        self.breathing = Breathing(
+        self.pressure = MemoryPressure(
             clock=self.bench.clock,
             memory=self.bench.memory,
             forecaster=Trend(),
@@ -37,7 +37,7 @@ class Box:
         )
         self.forecasting = MemoryForecasting(
             clock=self.bench.clock,
-            breathing=self.breathing,
+            pressure=self.pressure,
             background=self._background,
             events=self.bench.events,
             saved=self.saved.append,
@@ -46,7 +46,7 @@ class Box:
     async def pass_s(self, seconds: int) -> None:
         """A sample a second."""
         for _ in range(seconds):
-            self.breathing.step()
+            self.pressure.step()
             self.seconds += 1
             await self.bench.clock.sleep_until_ns(self.bench.clock.now_ns() + 10**9)
 
@@ -65,16 +65,16 @@ def test_the_network_takes_over_where_it_errs_less_and_is_kept() -> None:
         box = Box()
         await box.pass_s(FIRST_SAMPLES - 1)
         await box.forecasting.choose()
-        assert (box.breathing.forecaster, box.saved, box.computed) == (Trend(), [], 0)
+        assert (box.pressure.forecaster, box.saved, box.computed) == (Trend(), [], 0)
         await box.pass_s(1)
         await box.forecasting.choose()
         assert box.computed == 1, "where it delays nobody"
-        assert box.breathing.forecaster.name == "rnn"
+        assert box.pressure.forecaster.name == "rnn"
         (chosen,) = box.bench.events.of("memory forecaster chosen")
         assert chosen["error_mb"]["rnn"] < 0.5 * chosen["error_mb"]["trend"]
         kept = read(box.saved[-1], MEMORY_FORECASTERS)
-        samples, horizon_ns = box.breathing.samples(), box.breathing.horizon_ns
-        assert kept.predict(samples, horizon_ns) == box.breathing.forecaster.predict(samples, horizon_ns)
+        samples, horizon_ns = box.pressure.samples(), box.pressure.horizon_ns
+        assert kept.predict(samples, horizon_ns) == box.pressure.forecaster.predict(samples, horizon_ns)
 
     run_virtual(story)
 

@@ -1,11 +1,11 @@
 """Room that is asked for in builds and answered about applications."""
 
 from appliance.policies.forecast.renewal import Renewal
-from appliance.policies.residency.floors import Floors
+from appliance.policies.residency.expected_utility import ExpectedUtility
 from appliance.runtime.memory.room import ResidentBuild, RoomProblem
-from appliance.runtime.residency.arbiter import RoomByApplication
+from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from tests.fakes.clock import run_virtual
 from tests.fakes.engine import EngineBench
@@ -23,10 +23,15 @@ def test_what_an_application_falls_to_stays_where_it_is_there_already() -> None:
         large, small, newcomer = (
             bench.build(v, f"t/{m}") for v, m in (("large", "both"), ("small", "both"), ("newcomer", "other"))
         )
-        zoos = Zoos(bench.catalogue)
+        groups = VariantGroups(bench.catalogue)
         expectations = Expectations(lambda name: Renewal(), alpha=1.0, delta_ns=1, history_ns=1)
-        room = RoomByApplication(
-            zoos, expectations, Shares(bench.catalogue, zoos, 100), Floors(), Decisions(), "floors"
+        room = EvictionArbiter(
+            groups,
+            expectations,
+            Shares(bench.catalogue, groups, 100),
+            ExpectedUtility(),
+            Decisions(),
+            "expected-utility",
         )
         resident = (ResidentBuild(large, 60, 1, False), ResidentBuild(small, 20, 0, False))
         plan = room.plan(RoomProblem(5, newcomer, 70, 20, resident))

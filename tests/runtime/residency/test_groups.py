@@ -3,7 +3,7 @@
 from appliance.domain.catalogue import Application, Model, TaskSpec, Tenant, Variant
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.engine import make_variant
 from tests.fakes.processor import Cost
 
@@ -20,8 +20,8 @@ def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), lea
     for number, slo_ms in enumerate(slos_ms):
         name = f"a{number}"
         catalogue.put_application(Application(f"t/{name}", "t", name, "t/m", slo_ms, 0.0 if number else least))
-    (zoo,) = Zoos(catalogue).all()
-    return [option.name for option in zoo.options]
+    (group,) = VariantGroups(catalogue).all()
+    return [option.name for option in group.options]
 
 
 def test_without_an_slo_all_are_there_most_accurate_first() -> None:

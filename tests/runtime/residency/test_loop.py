@@ -5,17 +5,17 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.domain.errors import OutOfMemory
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.clock import run_virtual, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
-of_the_box = pytest.mark.parametrize("eviction", ["floors", "iws-bfe"])
+of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
 
 
 def residents(bench: EngineBench) -> Mapping[str, str | None]:
     """Application → its best variant in memory or on the way."""
-    return {row["application"]: row["resident"] for row in bench.core.resider.snapshot()["applications"]}
+    return {row["application"]: row["resident"] for row in bench.core.residency.snapshot()["applications"]}
 
 
 @of_the_box
@@ -61,16 +61,16 @@ async def test_the_end_of_one_change_does_not_end_the_next() -> None:
     """A change that begins in the very turn in which the first one ends is under way until it is over itself: no third joins it."""
     bench = EngineBench(100)
     bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
-    loop = bench.core.resider
-    zoo = Zoos(bench.catalogue).of_application("t/app")
-    assert zoo is not None
-    loop._bring(zoo, "small")
+    loop = bench.core.residency
+    group = VariantGroups(bench.catalogue).of_application("t/app")
+    assert group is not None
+    loop._bring(group, "small")
     for _ in range(2):  # woken by the load's end, and by that of the change, as the loop itself is
         loop._wake.clear()
         await loop._wake.wait()
-    loop._bring(zoo, "mid")
+    loop._bring(group, "mid")
     await settle()
-    loop._bring(zoo, "large")
+    loop._bring(group, "large")
     await settle()
     assert bench.memory.is_loading(bench.build("mid"))
     assert not bench.memory.is_loading(bench.build("large"))

@@ -13,7 +13,7 @@ from tests.fakes.clock import run_virtual, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
-of_the_box = pytest.mark.parametrize("eviction", ["floors", "iws-bfe"])
+of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
 
 
 def plans(bench: EngineBench) -> list[ResidencyPlan]:
@@ -100,7 +100,7 @@ async def test_patience_and_the_last_resort_are_decisions() -> None:
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
-        while bench.core.resider.snapshot()["applications"][1]["set"] != "maximalist":
+        while bench.core.residency.snapshot()["applications"][1]["set"] != "maximalist":
             await bench.pause(50)
         await bench.pause(350)
         await bench.infer()
@@ -168,5 +168,5 @@ async def test_loads_for_requests_count_as_reloads() -> None:
         for _ in range(5):
             await bench.infer()
             await bench.infer(application="t/other")
-    rows = bench.core.resider.snapshot()["applications"]
+    rows = bench.core.residency.snapshot()["applications"]
     assert [row["reloads_per_min"] for row in rows] == [5, 5]

@@ -69,7 +69,7 @@ async def test_a_window_says_when_it_ends() -> None:
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
-        rows = bench.core.resider.snapshot
+        rows = bench.core.residency.snapshot
         while rows()["applications"][1]["set"] != "maximalist":
             await bench.pause(50)
         await bench.pause(350)  # the loop opens it so much earlier, for what must be made room

@@ -3,7 +3,7 @@
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.policies.residency.base import TenantShare
 from appliance.runtime.memory.room import Holding, ResidentBuild
-from appliance.runtime.residency.groups import Zoos
+from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from tests.fakes.clock import run_virtual
 from tests.fakes.engine import EngineBench
@@ -21,7 +21,7 @@ def shares_of(**quotas: Quota) -> tuple[Shares, dict[str, str], EngineBench]:
             name = tenant + number
             bench.add({f"v{name}": Cost(10)}, name=name, tenant=tenant, quota=quota)
             builds[name] = bench.build(f"v{name}", f"{tenant}/{name}")
-    return Shares(bench.catalogue, Zoos(bench.catalogue), BUDGET), builds, bench
+    return Shares(bench.catalogue, VariantGroups(bench.catalogue), BUDGET), builds, bench
 
 
 def there(builds: dict[str, str], *names: str) -> list[ResidentBuild]:

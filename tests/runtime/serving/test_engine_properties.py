@@ -57,7 +57,7 @@ costs = st.builds(
     unload_ms=st.sampled_from([0, 10]),
     failures=st.lists(st.just(LoadFailed(build_id="drawn", reason="drawn")), max_size=2),
 )
-zoos = st.fixed_dictionaries({app: st.fixed_dictionaries({"best": costs, "small": costs}) for app in APPLICATIONS})
+groups = st.fixed_dictionaries({app: st.fixed_dictionaries({"best": costs, "small": costs}) for app in APPLICATIONS})
 
 
 def model(inputs: Tensors) -> dict[str, Any]:
@@ -77,19 +77,21 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
 
 @settings(max_examples=250)
 @given(
-    zoo=zoos,
+    group=groups,
     workers=st.integers(1, 3),
     queue_len=st.sampled_from([1, 3, 50]),
     story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
 )
-def test_any_traffic(zoo: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]) -> None:
+def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]) -> None:
     """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at rest and works."""
 
     async def play() -> None:
         bench = EngineBench(
             40, workers=workers, queue_len=queue_len, queue_total=2 * queue_len, wait_ms_max=200, model=model
         )
-        applications = {app: bench.add(zoo[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS}
+        applications = {
+            app: bench.add(group[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS
+        }
         asked: list[Request] = []
         start_ns = bench.clock.now_ns()
 

@@ -12,7 +12,7 @@ from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue, Servable
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.serving.queue import Job, Queue
 from tests.fakes.clock import run_virtual
 from tests.fakes.engine import make_variant
@@ -33,7 +33,7 @@ def job(name: str = "a", *, priority: int = 0, deadline_ns: int | None = None, e
     """A job of application `name`; needs a running loop."""
     request = Request(name, "t", {}, 0, priority=priority, deadline_ns=deadline_ns)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    return Job(request, SERVABLE, Residency("b", 1, 1), answer, expected_ns=expected_ns)
+    return Job(request, SERVABLE, LoadedBuild("b", 1, 1), answer, expected_ns=expected_ns)
 
 
 @given(

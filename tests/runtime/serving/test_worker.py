@@ -9,7 +9,7 @@ from appliance.clock import LoopClock
 from appliance.domain.errors import RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
-from appliance.runtime.memory.build import Residency
+from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.serving.queue import Job, Queue
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import run_virtual, settle
@@ -24,13 +24,13 @@ class WorkerBench:
         self.clock = LoopClock()
         self.processor = processor_of(self.clock, {"b": Cost(run_ms=10)})
         self.queue = Queue(self.clock, 100, 100)
-        self.released: list[Residency] = []
+        self.released: list[LoadedBuild] = []
         self.worker = Worker(self.clock, self.processor, self.queue, self.released.append)
 
     def put(self) -> Job:
         each = job()
         each.request.inputs = {"x": np.ones(1, np.float32)}
-        each.residency.handle = Handle("b")
+        each.build.handle = Handle("b")
         self.queue.put(each)
         return each
 
@@ -91,7 +91,7 @@ def test_abandoned_run_releases_its_build() -> None:
         await settle()
         assert bench.released == []
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 11_000_000)
-        assert bench.released == [each.residency]
+        assert bench.released == [each.build]
         work.cancel()
 
     run_virtual(story)

@@ -14,7 +14,7 @@ from appliance.policies.residency.windows import is_maximalist
 from appliance.policies.residency.worth import Outlook, Prospect
 
 
-class Fall(NamedTuple):
+class Demotion(NamedTuple):
     """A minimalist goes down to `after`, or out of memory where that is None. A tuple, for two are made of every application at every decision."""
 
     prospect: Prospect
@@ -25,38 +25,43 @@ class Fall(NamedTuple):
     """The highest priority of the wishes that this would break."""
 
 
-def falls(problem: ResidencyProblem, outlook: Outlook) -> list[Fall]:
+def demotions(problem: ResidencyProblem, outlook: Outlook) -> list[Demotion]:
     """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of memory.
 
     Those that cost least a byte first.
     """
     found = [
-        fall
+        demotion
         for application in problem.applications
         if application.resident is not None and not application.pinned and application.name != problem.request
         if not is_maximalist(application, problem)
-        for fall in _falls_of(problem, outlook.of(application))
+        for demotion in _demotions_of(problem, outlook.of(application))
     ]
-    keyed = [(fall.loss / fall.freed_bytes, fall.prospect.application.name, fall.freed_bytes, fall) for fall in found]
+    keyed = [
+        (demotion.loss / demotion.freed_bytes, demotion.prospect.application.name, demotion.freed_bytes, demotion)
+        for demotion in found
+    ]
     keyed.sort()
-    return [fall for _, _, _, fall in keyed]
+    return [demotion for _, _, _, demotion in keyed]
 
 
-def _falls_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Fall]:
+def _demotions_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Demotion]:
     loaded = prospect.loaded
     assert loaded is not None
     worth = prospect.worth_there(loaded)
     for after in ladder.ladder(prospect.application) if prospect.application.wishes else (prospect.floor,):
         if after.bytes < loaded.bytes:
-            yield _fall(problem, prospect, loaded, worth, after)
+            yield _demotion(problem, prospect, loaded, worth, after)
     if loaded.bytes > 0:
-        yield _fall(problem, prospect, loaded, worth, None)
+        yield _demotion(problem, prospect, loaded, worth, None)
 
 
-def _fall(problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: float, after: Option | None) -> Fall:
+def _demotion(
+    problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: float, after: Option | None
+) -> Demotion:
     """From what is there, which is worth that."""
     application = prospect.application
-    return Fall(
+    return Demotion(
         prospect,
         after,
         loaded.bytes if after is None else loaded.bytes - after.bytes,
@@ -65,8 +70,8 @@ def _fall(problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: 
     )
 
 
-def best_exchange(
-    problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Sequence[Fall]
+def best_demotions(
+    problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Sequence[Demotion]
 ) -> tuple[Option, list[Change]] | None:
     """The option with the most worth less the others' losses, and what the others give; where nobody waits it must be worth more than what is there."""
     assert problem.request is not None
@@ -82,24 +87,24 @@ def best_exchange(
                 continue
             # Who waits gets this variant for certain, however long it loads.
             net = asker.weight * option.accuracy + own.worth_there(option) if waits else own.worth(option, beside)
-            net -= sum(fall.loss for fall in given)
+            net -= sum(demotion.loss for demotion in given)
             if net > best_net:
-                best, best_net = (option, [change(fall) for fall in given]), net
+                best, best_net = (option, [change(demotion) for demotion in given]), net
             if not given:
                 break
     return best
 
 
-def change(fall: Fall) -> Change:
+def change(demotion: Demotion) -> Change:
     """Its being enacted."""
-    application = fall.prospect.application
-    return Change(application.name, application.resident, None if fall.after is None else fall.after.name)
+    application = demotion.prospect.application
+    return Change(application.name, application.resident, None if demotion.after is None else demotion.after.name)
 
 
 def _room(
-    problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Fall], *, beside: bool
-) -> list[Fall] | None:
-    """Falls, at most one of an application, that let `option` fit; None where there are none. What one fall can do alone, cheaper, it does."""
+    problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Demotion], *, beside: bool
+) -> list[Demotion] | None:
+    """Demotions, at most one of an application, that let `option` fit; None where there are none. What one demotion can do alone, cheaper, it does."""
     space = Space(problem)
     short = space.short_bytes(ladder.resident(asker), option, beside=beside)
     over = space.over_ceiling_bytes(asker, ladder.resident(asker), option)
@@ -113,59 +118,59 @@ def _room(
         alone = min((f for f in able if f.freed_bytes >= short), key=_loss, default=None)
         if alone is not None and alone.loss < sum(map(_loss, given)):
             given = [alone]
-    slack = sum(fall.freed_bytes for fall in given) - max(short, over)
-    for place, fall in enumerate(given):
-        given[place] = _lifted(problem, fall, slack)
-        slack -= fall.freed_bytes - given[place].freed_bytes
-    given.sort(key=lambda fall: (fall.after is not None, fall.prospect.application.name))
-    changes = tuple(change(fall) for fall in given)
+    slack = sum(demotion.freed_bytes for demotion in given) - max(short, over)
+    for place, demotion in enumerate(given):
+        given[place] = _lifted(problem, demotion, slack)
+        slack -= demotion.freed_bytes - given[place].freed_bytes
+    given.sort(key=lambda demotion: (demotion.after is not None, demotion.prospect.application.name))
+    changes = tuple(change(demotion) for demotion in given)
     own = Change(asker.name, asker.resident, option.name)
     return given if bounded(problem, (*changes, own), asker if beside else None) else None
 
 
-def _able(space: Space, fall: Fall, asker: ApplicationState, short: int, over: int) -> bool:
+def _able(space: Space, demotion: Demotion, asker: ApplicationState, short: int, over: int) -> bool:
     """Whether it may fall for the asker: where the tenant's ceiling alone is in the way, only its own applications help."""
-    application = fall.prospect.application
+    application = demotion.prospect.application
     if over > 0 and short <= 0 and application.tenant != asker.tenant:
         return False
-    return space.spares(application, fall.freed_bytes, asker)
+    return space.spares(application, demotion.freed_bytes, asker)
 
 
-def _cheapest(able: Sequence[Fall], asker: ApplicationState, short: int, over: int) -> list[Fall] | None:
+def _cheapest(able: Sequence[Demotion], asker: ApplicationState, short: int, over: int) -> list[Demotion] | None:
     """Those in their order until it is enough, less those that the later ones made needless; the dearest are asked first whether they are."""
-    taken: dict[str, Fall] = {}
-    for fall in able:
+    taken: dict[str, Demotion] = {}
+    for demotion in able:
         if short <= 0 and over <= 0:
             break
-        application = fall.prospect.application
+        application = demotion.prospect.application
         before = taken.get(application.name)
-        freed = fall.freed_bytes - (0 if before is None else before.freed_bytes)
+        freed = demotion.freed_bytes - (0 if before is None else before.freed_bytes)
         if freed > 0:
             short -= freed
             over -= freed if application.tenant == asker.tenant else 0
-            taken[application.name] = fall
+            taken[application.name] = demotion
     if short > 0 or over > 0:
         return None
     slack = -max(short, over)
-    given = sorted(taken.values(), key=lambda fall: (-fall.loss, fall.prospect.application.name))
-    for fall in tuple(given):
-        if fall.freed_bytes <= slack and fall.loss > 0:
-            given.remove(fall)
-            slack -= fall.freed_bytes
+    given = sorted(taken.values(), key=lambda demotion: (-demotion.loss, demotion.prospect.application.name))
+    for demotion in tuple(given):
+        if demotion.freed_bytes <= slack and demotion.loss > 0:
+            given.remove(demotion)
+            slack -= demotion.freed_bytes
     return given
 
 
-def _lifted(problem: ResidencyProblem, fall: Fall, slack: int) -> Fall:
+def _lifted(problem: ResidencyProblem, demotion: Demotion, slack: int) -> Demotion:
     """The same, falling no further than it must."""
-    loaded = fall.prospect.loaded
+    loaded = demotion.prospect.loaded
     assert loaded is not None
-    for option in ladder.ladder(fall.prospect.application):
-        if option.bytes < loaded.bytes and loaded.bytes - option.bytes >= fall.freed_bytes - slack:
-            worth = fall.prospect.worth_there(loaded)
-            higher = _fall(problem, fall.prospect, loaded, worth, option)
-            return higher if higher.loss < fall.loss else fall
-    return fall
+    for option in ladder.ladder(demotion.prospect.application):
+        if option.bytes < loaded.bytes and loaded.bytes - option.bytes >= demotion.freed_bytes - slack:
+            worth = demotion.prospect.worth_there(loaded)
+            higher = _demotion(problem, demotion.prospect, loaded, worth, option)
+            return higher if higher.loss < demotion.loss else demotion
+    return demotion
 
 
-def _loss(fall: Fall) -> float:
-    return fall.loss
+def _loss(demotion: Demotion) -> float:
+    return demotion.loss

@@ -3,14 +3,14 @@
 `worth` says what each variant of each application is worth over the next seconds: the chance of a request times the accuracy, less what a cold start costs,
 less what answers worse or not at all while it loads. Between requests (`rebalance`) memory is given out by worth per byte. So the floors, the smallest
 variants that will do, come first as long as anybody may ask for them; one that is surely not needed before it can be back makes room for an upgrade
-that is. A requester (`exchange`) gets the variant that is worth most after what others lose by giving way; §III's last resort is the fallback.
+that is. A requester (`demotions`) gets the variant that is worth most after what others lose by giving way; §III's last resort is the fallback.
 """
 
 from collections.abc import Sequence
 
 from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
-from appliance.policies.residency.exchange import Fall, best_exchange, falls
+from appliance.policies.residency.demotions import Demotion, best_demotions, demotions
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.rebalance import rebalance
 from appliance.policies.residency.requester import largest_fit, loads, no_room, stays, wanted_options
@@ -18,7 +18,7 @@ from appliance.policies.residency.victims import NO_WISH
 from appliance.policies.residency.worth import Outlook
 
 
-class Floors:
+class ExpectedUtility:
     """Ties by name. O(v²·n²) at worst for v variants and n applications that all must give way, O(v·n) where few do."""
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
@@ -32,9 +32,11 @@ class Floors:
             return stays(asker)
         outlook = Outlook(problem)
         # Where nobody waits nobody gives way: what is worth that is found between requests.
-        found = falls(problem, outlook) if problem.intent == "serve" else []
-        for level in sorted({NO_WISH, *(fall.level for fall in found)}):
-            chosen = best_exchange(problem, outlook, wanted, [fall for fall in found if fall.level <= level])
+        found = demotions(problem, outlook) if problem.intent == "serve" else []
+        for level in sorted({NO_WISH, *(demotion.level for demotion in found)}):
+            chosen = best_demotions(
+                problem, outlook, wanted, [demotion for demotion in found if demotion.level <= level]
+            )
             if chosen is not None:
                 return loads(asker, *chosen)
         forced = _forced(problem, asker, wanted, found) if found else None
@@ -42,10 +44,10 @@ class Floors:
 
 
 def _forced(
-    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Fall]
+    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Demotion]
 ) -> tuple[Option, list[Change]] | None:
     """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least goes first."""
-    losses = {fall.prospect.application.name: fall.loss for fall in found if fall.after is None}
+    losses = {demotion.prospect.application.name: demotion.loss for demotion in found if demotion.after is None}
     ranking = sorted(losses, key=lambda name: (losses[name], name))
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
         changes = force_out(problem, ranking, asker, smallest)

@@ -12,14 +12,16 @@ FACES, SPEECH, TEXT = "face_recognition", "speech_recognition", "text_classifica
 
 def _plan(applications: list[dict[str, Any]], request: str, **more: Any) -> dict[str, str | None]:
     """Application → what it gets."""
-    answer: Any = plan_one({**problem(applications, request, policy="floors", **more)})
+    answer: Any = plan_one({**problem(applications, request, policy="expected-utility", **more)})
     return {a["application"]: a["to"] for a in answer["actions"]}
 
 
 def test_take_no_floor_for_an_upgrade() -> None:
     """Absent floors come before upgrades, and an upgrade unloads nobody."""
     names = ["face_recognition", "speech_recognition", "text_classification"]
-    written = problem([application(n) for n in names], names[0], memory_mb=360, intent="rebalance", policy="floors")
+    written = problem(
+        [application(n) for n in names], names[0], memory_mb=360, intent="rebalance", policy="expected-utility"
+    )
     answer: Any = plan_one(written)
     assert {(a["application"], a["to"]) for a in answer["actions"]} == {(n, "INT8") for n in names}
 
@@ -30,7 +32,7 @@ def test_change_hands_where_they_do_not_all_fit() -> None:
     due_s = {names[0]: 1010.0, names[1]: 990.0, names[2]: 1060.0}
     residents = [application(n, "INT8", next_request_s=due_s[n]) for n in names[1:]]
     asker = application(names[0], next_request_s=due_s[names[0]])
-    written = problem([asker, *residents], names[0], memory_mb=230, intent="rebalance", policy="floors")
+    written = problem([asker, *residents], names[0], memory_mb=230, intent="rebalance", policy="expected-utility")
     answer: Any = plan_one({**written, "history_window_s": 10.0})
     assert [(a["application"], a["to"]) for a in answer["actions"]] == [(names[2], None), (names[0], "INT8")]
 
@@ -39,7 +41,7 @@ def test_stay_where_the_difference_is_a_trifle() -> None:
     """Two applications that are due at about the same time do not change places."""
     there = application("text_classification", "INT8", next_request_s=1020.0, spread_s=10.0)
     absent = application("face_recognition", next_request_s=1019.9, spread_s=10.0)
-    written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="floors")
+    written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="expected-utility")
     answer: Any = plan_one({**written, "history_window_s": 10.0})
     assert answer["actions"] == []
 
