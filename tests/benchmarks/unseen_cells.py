@@ -183,11 +183,11 @@ def _row(found: Found) -> str:
 
 
 def main() -> None:
-    """Print a row a cell, and the verdict."""
+    """Print a row a cell as it is done, and the verdict."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True, help="of the cells and of their requests")
     parser.add_argument("--cells", type=int, default=60)
-    parser.add_argument("--requests", type=int, default=5200)
+    parser.add_argument("--requests", type=int, default=6000)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     jobs = [(draw_cell(options.seed, n), options.requests, options.seed) for n in range(options.cells)]
@@ -196,10 +196,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     every: list[Found] = []
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        for found in pool.imap(measure, jobs):
+        for found in pool.imap_unordered(measure, jobs):
             every.append(found)
             print(_row(found), flush=True)
-    _judge(every)
+    _judge(sorted(every, key=lambda found: found.cell.number))
 
 
 def _judge(every: Sequence[Found]) -> None:
