@@ -1,6 +1,7 @@
 """The composition root: reads the settings, makes every part in the order of the data path, and joins them.
 
-Starting enters one exit stack, so stopping is the reverse: not ready, drain, stop imports, remember what was resident, unload, close the store.
+Starting enters one exit stack, so stopping is the reverse: not ready, drain, stop imports, remember what was resident,
+unload, close the store.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""A child process that gets one JSON order and answers in lines: how it is started, bounded in time, and ended with all that it started.
+"""A child process that gets one JSON order and answers in lines: how it is started, bounded in time, and ended with all
+that it started.
 
 Both halves stand here. What the order means, and which limits the child puts on itself, its callers know.
 """

@@ -1,6 +1,7 @@
 """The only reader of time.
 
-Everything else receives a `Clock`, so that the same code runs on a virtual-time event loop. Durations are integer nanoseconds.
+Everything else receives a `Clock`, so that the same code runs on a virtual-time event loop. Durations are integer
+nanoseconds.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """One frozen tree of settings, read once by the roots (`app`, `cli`).
 
-Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PORT=9000`), the TOML file named by `APPLIANCE_CONFIG`, defaults.
+Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PORT=9000`), the TOML file named by
+`APPLIANCE_CONFIG`, defaults.
 """
 
 import os
@@ -50,9 +51,13 @@ class MemorySettings(Section):
     budget_bytes: int | None = Field(None, ge=MIB)
     """Bytes that loaded builds may occupy; empty: `budget_share` of what is available at start."""
     budget_share: float = Field(0.5, gt=0, le=0.95)
-    """Share of the machine's available memory taken when `budget_bytes` is empty; the rest is activations, bodies and other programs."""
+    """Share of the machine's available memory taken when `budget_bytes` is empty; the rest is activations, bodies
+    and other programs.
+    """
     reserve_bytes: int = Field(256 * MIB, ge=0)
-    """Memory of the machine that stays free: when others take so much that less would be left, the budget shrinks, and grows back after."""
+    """Memory of the machine that stays free: when others take so much that less would be left, the budget shrinks,
+    and grows back after.
+    """
     loads_parallel_max: int = Field(2, ge=1, le=16)
     """Loads at once; each reserves its measured peak."""
     wait_ms_max: float = Field(30_000.0, gt=0)
@@ -67,7 +72,9 @@ class ProcessorSettings(Section):
     workers: int | None = Field(None, ge=1, le=64)
     """Runs at once; empty: the number of usable cores divided by `threads_per_run`."""
     threads_per_run: int = Field(1, ge=1, le=64)
-    """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in throughput)."""
+    """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in
+    throughput).
+    """
 
 
 class QueueSettings(Section):
@@ -78,9 +85,14 @@ class QueueSettings(Section):
     timeout_ms: float = Field(30_000.0, gt=0)
     """Deadline of a request that states none and whose application has no SLO."""
     media_threads: int | None = Field(None, ge=1, le=64)
-    """Threads that decode pictures and sound and read outputs; empty: as many as workers. More than the cores only adds waiting."""
+    """Threads that decode pictures and sound and read outputs; empty: as many as workers.
+
+    More than the cores only adds waiting.
+    """
     quick_us_max: float = Field(250.0, ge=0)
-    """A model whose measured median is below this runs on the event loop: the hop to a thread would cost more than the run. 0 = never."""
+    """A model whose measured median is below this runs on the event loop: the hop to a thread would cost more than
+    the run. 0 = never.
+    """
     sequences_max: int = Field(1024, ge=1)
     """States of stateful models kept at once."""
     sequence_idle_s: float = Field(60.0, gt=0)
@@ -116,11 +128,15 @@ class ImportSettings(Section):
 
 class ResidencySettings(Section):
     alpha: float = Field(1.02, ge=0, le=2)
-    """Width of a window around a predicted request: Δ = mean + alpha x standard deviation of how far predictions were off."""
+    """Width of a window around a predicted request: Δ = mean + alpha x standard deviation of how far predictions
+    were off.
+    """
     delta_ms: float = Field(500.0, gt=0)
     """Δ before anything was seen."""
     delta_share_max: float = Field(0.01, gt=0)
-    """Δ is at most this share of the mean time between two requests of an application; 1000: no limit, as in the paper."""
+    """Δ is at most this share of the mean time between two requests of an application; 1000: no limit, as in the
+    paper.
+    """
     history_window_s: float = Field(10.0, gt=0)
     """H, within which an application that was requested is spared, before two requests were seen."""
     tick_ms: float = Field(20.0, ge=1)
@@ -128,7 +144,9 @@ class ResidencySettings(Section):
     reloads_per_min_max: int = Field(30, ge=1)
     """Changes of one application's variant in a minute before it is left alone."""
     patience_ms: float = Field(500.0, ge=0)
-    """A request that finds only expected applications in its way waits so long for their windows to close; then they give way."""
+    """A request that finds only expected applications in its way waits so long for their windows to close; then they
+    give way.
+    """
 
 
 class PolicySettings(Section):

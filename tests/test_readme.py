@@ -1,4 +1,6 @@
-"""The README's commands do what it says: all of its console blocks run in order, in one shell, in a folder laid out like a checkout."""
+"""The README's commands do what it says: all of its console blocks run in order, in one shell, in a folder laid out
+like a checkout.
+"""
 
 import os
 import re
@@ -43,7 +45,9 @@ def free_port() -> int:
 
 
 def scene(folder: Path, port: int) -> str:
-    """Lay out `folder` like a checkout and return the shell script; a line `== N` on standard output goes before command N."""
+    """Lay out `folder` like a checkout and return the shell script; a line `== N` on standard output goes before
+    command N.
+    """
     for name in ("scripts", ".venv"):
         (folder / name).symlink_to(ROOT / name)
     for block in blocks("python"):

@@ -1,4 +1,6 @@
-"""The OpenAPI document, the page that shows it, and a page for each kind of error. All of it offline: no asset comes from elsewhere.
+"""The OpenAPI document, the page that shows it, and a page for each kind of error.
+
+All of it offline: no asset comes from elsewhere.
 
 Swagger UI's files come with the package `fastapi-swagger`, of which nothing else is used.
 """
@@ -19,7 +21,8 @@ from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_
 ASSETS = {"swagger-ui.js": "swagger-ui-bundle.js", "swagger-ui.css": "swagger-ui.css"}
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src "
+    "'self'; "
     "frame-ancestors 'none'"
 )
 PAGE = """<!doctype html>
@@ -125,7 +128,8 @@ async def _problem(slug: str, request: Request) -> Response:
     if not _wants_html(request):
         return JSONResponse(known)
     facts = ", ".join(f"<code>{name}</code>" for name in known["facts"]) or "none"
-    text = f"<p>{html.escape(known['description'])}</p><p>Status {row.status}. Facts beside the standard members: {facts}.</p>"
+    status = f"<p>Status {row.status}. Facts beside the standard members: {facts}.</p>"
+    text = f"<p>{html.escape(known['description'])}</p>{status}"
     return _html(row.title, text)
 
 
@@ -141,7 +145,9 @@ def _explained(slug: str, row: Row) -> dict[str, Any]:
 
 
 def _description(error: type[ApplianceError] | None) -> str:
-    """The first paragraph of the class's own docstring; a dataclass without one has its signature there, which says nothing."""
+    """The first paragraph of the class's own docstring; a dataclass without one has its signature there, which says
+    nothing.
+    """
     text = (error.__doc__ or "") if error is not None else ""
     return "" if error is None or text.startswith(f"{error.__name__}(") else " ".join(text.split("\n\n")[0].split())
 
@@ -151,5 +157,6 @@ def _wants_html(request: Request) -> bool:
 
 
 def _html(title: str, body: str) -> Response:
-    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title><h1>{html.escape(title)}</h1>'
+    shown = html.escape(title)
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{shown}</title><h1>{shown}</h1>'
     return HTMLResponse(page + body, headers={"Content-Security-Policy": PAGE_POLICY})

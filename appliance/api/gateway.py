@@ -23,10 +23,12 @@ class Gateway:
             await self._service(scope, receive, send)
 
     def answer_soon(self, scope: Scope, go_on: Callable[[], None]) -> None:
-        """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or `go_on` with it in a task.
+        """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or
+        `go_on` with it in a task.
 
-        What has arrived in one turn is read first, computed then, and written last: each step finds its code warm, which a system call between
-        them would cool. Computed and written where it arrives, a request takes a quarter more processor time.
+        What has arrived in one turn is read first, computed then, and written last: each step finds its code warm,
+        which a system call between them would cool. Computed and written where it arrives, a request takes a quarter
+        more processor time.
         """
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self._answer_arrived)

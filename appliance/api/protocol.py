@@ -1,6 +1,8 @@
-"""Uvicorn's HTTP protocol, with a shorter way for `/v2`: small requests begin when their body is there, and are answered together.
+"""Uvicorn's HTTP protocol, with a shorter way for `/v2`: small requests begin when their body is there, and are
+answered together.
 
-Uvicorn begins a task with the headers, wakes it for the body, and writes an answer in two system calls in the midst of the computing.
+Uvicorn begins a task with the headers, wakes it for the body, and writes an answer in two system calls in the midst of
+the computing.
 """
 
 import socket
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 BODY_WATER_BYTES = 640 * 1024
-"""Bytes of a body that may gather before the application is woken and reading pauses; a 224 × 224 picture as floats has 588 KiB.
+"""Bytes of a body that may gather before the application is woken and reading pauses; a 224 × 224 picture as floats has
+588 KiB.
 
 Uvicorn's 64 KiB makes ten rounds of waking, pausing and resuming of it, half a millisecond."""
 
 BODY_SMALL_BYTES = 16 * 1024
-"""A body below this is kept before anybody looks at the request, and a copy of it costs less than preparing to do without."""
+"""A body below this is kept before anybody looks at the request, and a copy of it costs less than preparing to do
+without.
+"""
 
 
 class BoxProtocol(HttpToolsProtocol):
@@ -35,7 +40,10 @@ class BoxProtocol(HttpToolsProtocol):
         super().connection_made(transport)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
-        """Offer the handler of `/v2` the exchange. It begins when a small body is there; before a large one, so that a stranger's is refused unread."""
+        """Offer the handler of `/v2` the exchange.
+
+        It begins when a small body is there; before a large one, so that a stranger's is refused unread.
+        """
         if cycle.scope["path"].startswith("/v2/"):
             exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))
             cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]

@@ -1,6 +1,7 @@
 """The part of the service that runs in the framework: `/v1`, `/metrics`, the documents and the error pages.
 
-`create_service` joins what the modules of `routes` offer; the composition root wraps it with the bounds and the bare `/v2`.
+`create_service` joins what the modules of `routes` offer; the composition root wraps it with the bounds and the bare
+`/v2`.
 """
 
 from collections.abc import Callable
@@ -29,15 +30,16 @@ ROUTERS: tuple[APIRouter, ...] = (
 DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
 
 **Three steps.** Upload an ONNX file with `POST /v1/models`, follow the job, then send pictures, sound or text to
-`POST /v1/applications/{name}/predict`, or tensors to `/v2` with any client of the Open Inference Protocol: there the *model name* is the
-application and the *version* is the variant; without a version the box chooses.
+`POST /v1/applications/{name}/predict`, or tensors to `/v2` with any client of the Open Inference Protocol: there the
+*model name* is the application and the *version* is the variant; without a version the box chooses.
 
-**Keys.** Every call carries `Authorization: Bearer KEY`. The first start writes an admin key to `admin.key` in the state folder. An admin
-acts in the tenant `default` unless the header `X-Tenant` names another. A tenant sees its own things and what others share; anything else
-answers exactly as if it did not exist.
+**Keys.** Every call carries `Authorization: Bearer KEY`. The first start writes an admin key to `admin.key` in the
+state folder. An admin acts in the tenant `default` unless the header `X-Tenant` names another. A tenant sees its own
+things and what others share; anything else answers exactly as if it did not exist.
 
-**Errors** are problem documents (RFC 9457): `type` names the kind of error and stays the same, `detail` is one sentence for a person, and
-the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer of `/v1` carries `X-Request-Id`; the log knows it too.
+**Errors** are problem documents (RFC 9457): `type` names the kind of error and stays the same, `detail` is one
+sentence for a person, and the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer of `/v1`
+carries `X-Request-Id`; the log knows it too.
 
 **Lists** come in pages: send `next_cursor` as `cursor` for the next one.
 """

@@ -1,4 +1,7 @@
-"""`appliance backup` and `appliance restore`: a state folder in one file. Both work on files, with or without a running box."""
+"""`appliance backup` and `appliance restore`: a state folder in one file.
+
+Both work on files, with or without a running box.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +24,8 @@ def backup(
 ) -> None:
     """Write everything of a box that cannot be made again to one file: database, models, admin key, TLS files.
 
-    The box may go on serving meanwhile. Whoever has the file can open the box, so only you can read it; keep it like a key.
+    The box may go on serving meanwhile. Whoever has the file can open the box, so only you can read it; keep it like a
+    key.
 
     [dim]$[/dim] appliance backup /mnt/usb/box.tar --state /var/lib/appliance
     """

@@ -112,7 +112,9 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
 
 
 def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
-    """Keys of the recorded answer whose value is another now, but for timings, counts and what was left out for the caller."""
+    """Keys of the recorded answer whose value is another now, but for timings, counts and what was left out for the
+    caller.
+    """
     shown = {key: value for key, value in recorded.items() if key not in ASIDE and (key, value) != ("reason", "")}
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
 

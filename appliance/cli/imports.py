@@ -47,9 +47,9 @@ def import_model(
 ) -> None:
     """Bring a model: upload it, and follow how the box checks it, makes variants and measures them.
 
-    The model can be called as soon as its first variant is ready. A folder, zip or tar may hold labels.txt, tokenizer.json, metadata.json, external
-    data, and the folders calibration/ and evaluation/ (with truth.json) beside the ONNX file. A large file whose upload was cut short goes on
-    where it stopped when the same command is run again.
+    The model can be called as soon as its first variant is ready. A folder, zip or tar may hold labels.txt,
+    tokenizer.json, metadata.json, external data, and the folders calibration/ and evaluation/ (with truth.json) beside
+    the ONNX file. A large file whose upload was cut short goes on where it stopped when the same command is run again.
 
     [dim]$[/dim] appliance import classifier.onnx --task image-classification --labels labels.txt
     [dim]$[/dim] appliance import ./detector --name door --task object-detection --tenant harbour

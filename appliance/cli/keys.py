@@ -42,7 +42,8 @@ def create_key(
     role: Annotated[
         str,
         typer.Option(
-            help="tenant: everything of the tenant; device: only calls applications; admin: the whole box (tenant default)."
+            help="tenant: everything of the tenant; device: only calls applications; admin: the whole box (tenant "
+            "default)."
         ),
     ] = "tenant",
     application: Annotated[
@@ -87,7 +88,8 @@ def revoke_key(box: Connection, tenant: str, key_id: Annotated[str, typer.Argume
 @app.command("rotate-admin")
 @connected
 def rotate_admin(box: Connection) -> None:
-    """Replace the admin key of this machine's box: make a new one, write it to STATE/admin.key (0600), revoke the one before.
+    """Replace the admin key of this machine's box: make a new one, write it to STATE/admin.key (0600), revoke the one
+    before.
 
     Other admin keys stay; see them with: appliance keys list default
 

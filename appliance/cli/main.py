@@ -1,6 +1,9 @@
-"""The command line: `appliance NOUN VERB`. One module per noun; each asks a running box over REST, except those that need none (`serve`, `plan` ...).
+"""The command line: `appliance NOUN VERB`.
 
-Only typer is imported before a command runs: heavier modules are imported where they are needed, so that `--help` is quick.
+One module per noun; each asks a running box over REST, except those that need none (`serve`, `plan` ...).
+
+Only typer is imported before a command runs: heavier modules are imported where they are needed, so that `--help` is
+quick.
 """
 
 import inspect
@@ -71,7 +74,9 @@ app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
 
 
 def _teach(group: typer.Typer) -> None:
-    """Give every command its docstring as help, paragraphs joined so that the terminal breaks the lines; examples keep theirs."""
+    """Give every command its docstring as help, paragraphs joined so that the terminal breaks the lines; examples
+    keep theirs.
+    """
     for command in group.registered_commands:
         paragraphs = inspect.cleandoc(command.callback.__doc__ or "" if command.callback else "").split("\n\n")
         joined = (text if text.startswith(EXAMPLE) else text.replace("\n", " ") for text in paragraphs)
@@ -98,7 +103,9 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong usage."""
+    """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong
+    usage.
+    """
     try:
         app(args=arguments, prog_name="appliance")
     except KeyboardInterrupt:

@@ -42,7 +42,10 @@ def picture(memory: MemoryShape, width: int) -> RenderableType:
 
 
 def bar(memory: MemoryShape, builds: Sequence[BuildShape], width: int) -> Text:
-    """The budget from left to right: each build by its letter, then what is free. Builds below half a cell have none."""
+    """The budget from left to right: each build by its letter, then what is free.
+
+    Builds below half a cell have none.
+    """
     whole = max(memory.budget_bytes, sum(build.bytes for build in builds), 1)
     inside = width - 2
     edges = [round(at / whole * inside) for at in accumulate((build.bytes for build in builds), initial=0)]

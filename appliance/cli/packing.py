@@ -1,4 +1,6 @@
-"""A folder with a model and what belongs to it, as one archive; equal folders give equal bytes, so that a cut upload can go on."""
+"""A folder with a model and what belongs to it, as one archive; equal folders give equal bytes, so that a cut upload
+can go on.
+"""
 
 import tarfile
 import tempfile

@@ -1,4 +1,5 @@
-"""Uploads that were begun and not imported yet, remembered on this machine, so that the next try goes on where the last one stopped.
+"""Uploads that were begun and not imported yet, remembered on this machine, so that the next try goes on where the last
+one stopped.
 
 A file is known by its digest: another file of the same name and length begins anew.
 """

@@ -28,8 +28,8 @@ def replay(
     """Send a scenario's requests to a real box, at their times, and print the figures of `appliance simulate` for it.
 
     Inputs are made of the models' metadata; stateful models get theirs in sequences. Latencies are those inside the
-    box, as in a simulation; the caller's are printed beside them. Requests that failed are counted by their problem, each
-    with an example. What the scenario says of policies, memory and faults is not done to the box.
+    box, as in a simulation; the caller's are printed beside them. Requests that failed are counted by their problem,
+    each with an example. What the scenario says of policies, memory and faults is not done to the box.
 
     [dim]$[/dim] appliance scenario -o box.toml
     [dim]$[/dim] appliance simulate box.toml --json

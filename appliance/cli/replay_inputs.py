@@ -1,4 +1,6 @@
-"""What a replay sends to an application: tensors that its task takes, and the sequence of a stateful model's request."""
+"""What a replay sends to an application: tensors that its task takes, and the sequence of a stateful model's
+request.
+"""
 
 import json
 import secrets
@@ -94,7 +96,9 @@ class Feed:
         sizes: Sizes = Sizes(),
         own: frozenset[str] = frozenset(),
     ) -> None:
-        """`inputs`: of the model's metadata; `own`: those that the box fills itself (constants, states of a sequence)."""
+        """`inputs`: of the model's metadata; `own`: those that the box fills itself (constants, states of a
+        sequence).
+        """
         fed = [one for one in inputs if one["name"] not in own]
         arrays = [_tensor(one, np.random.default_rng(rng.getrandbits(64)), sizes) for one in fed]
         raw = [_bytes_of(array) for array in arrays]

@@ -1,7 +1,8 @@
-"""Sends a scenario's arrivals to a real box in real time over the Open Inference Protocol, and counts the answers as a simulation does.
+"""Sends a scenario's arrivals to a real box in real time over the Open Inference Protocol, and counts the answers as a
+simulation does.
 
-What the box says of itself in `Server-Timing` gives warm or cold and the latency (queue + load + compute, what virtual time can know);
-the time that the caller sees, network and HTTP included, is kept beside it.
+What the box says of itself in `Server-Timing` gives warm or cold and the latency (queue + load + compute, what virtual
+time can know); the time that the caller sees, network and HTTP included, is kept beside it.
 """
 
 import asyncio

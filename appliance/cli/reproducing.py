@@ -1,4 +1,6 @@
-"""`appliance simulate --reproduce`: a paper's experiments in virtual time, on all processors, with progress on standard error."""
+"""`appliance simulate --reproduce`: a paper's experiments in virtual time, on all processors, with progress on
+standard error.
+"""
 
 import json
 import multiprocessing
@@ -112,7 +114,8 @@ def stated_text(statements: "Sequence[Statement]", nearest_mb: float, repetition
         "",
         f"{repetitions} repetitions, ± half of the 95 % interval over them"
         + (" (one repetition has none)." if repetitions == 1 else ".")
-        + f" The paper names no memory: the mean over all, and {nearest_mb:.0f} MB, whose cold starts are nearest to its.",
+        + f" The paper names no memory: the mean over all, and {nearest_mb:.0f} MB, whose cold starts are nearest to "
+        f"its.",
         "",
         f"| section | what | paper | ours, all memories | ours, {nearest_mb:.0f} MB | reached |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -161,6 +164,7 @@ def _gap_text(gap: "Gap") -> str:
     return (
         "## Our policy between iws-bfe and the clairvoyant\n\n"
         f"Over {gap.runs} runs iws-bfe's utility is {gap.utility_open / gap.runs:.2f} below the bound "
-        f"and {gap.utility_reached / gap.runs:.2f} below the plan of a clairvoyant; floors closes {utility:.0%} of the way to the bound. "
+        f"and {gap.utility_reached / gap.runs:.2f} below the plan of a clairvoyant; floors closes {utility:.0%} of "
+        f"the way to the bound. "
         f"Of {100 * gap.cold_open / gap.runs:.2f} points of avoidable cold starts it closes {cold:.0%}."
     )

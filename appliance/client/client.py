@@ -1,7 +1,7 @@
 """A client of `/v1`: every route as a method, shapes in and out, errors as the classes they were on the box.
 
-Synchronous, one connection pool, safe to share between threads. Methods raise `ApplianceError` (the box refused), `UnexpectedAnswer`
-(something else answered) and `httpx.TransportError` (nobody answered).
+Synchronous, one connection pool, safe to share between threads. Methods raise `ApplianceError` (the box refused),
+`UnexpectedAnswer` (something else answered) and `httpx.TransportError` (nobody answered).
 """
 
 import json
@@ -148,8 +148,8 @@ class Client:
     ) -> JobShape:
         """Upload an ONNX file or archive, in one form or in pieces, and begin its import.
 
-        `labels` is a text with one name a line, `calibration` and `evaluation` are archives. `upload` is the id of a finished upload of
-        `path`: then nothing of it is sent again.
+        `labels` is a text with one name a line, `calibration` and `evaluation` are archives. `upload` is the id of a
+        finished upload of `path`: then nothing of it is sent again.
         """
         fields = {"name": name, "task": str(task), "metadata": json.dumps(dict(metadata or {}))}
         if application is not None:
@@ -193,7 +193,10 @@ class Client:
         return self.resume_upload(self.begin_upload(path).id, path, on_progress=on_progress)
 
     def begin_upload(self, path: Path, sha256: str | None = None) -> UploadShape:
-        """Announce a file; its bytes go by `resume_upload`. The box checks the digest, if there is one, when the upload is used."""
+        """Announce a file; its bytes go by `resume_upload`.
+
+        The box checks the digest, if there is one, when the upload is used.
+        """
         order = UploadOrder(length=path.stat().st_size, sha256=sha256, file_name=path.name)
         return self._post("/v1/uploads", order.model_dump_json(), UploadShape)
 
@@ -305,7 +308,9 @@ class Client:
         return [ProcessorShape.model_validate(one) for one in self._send("GET", "/v1/processors").json()]
 
     def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:
-        """What was decided, newest first; of one kind, or those that concerned an application (name, or id `tenant/name`)."""
+        """What was decided, newest first; of one kind, or those that concerned an application (name, or id
+        `tenant/name`).
+        """
         wanted = {"kind": kind, "application": application}
         return self._pages("/v1/decisions", DecisionShape, {k: v for k, v in wanted.items() if v is not None})
 

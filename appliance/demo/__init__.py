@@ -1,1 +1,3 @@
-"""The demo: real networks and real inputs from packages, a fleet of processes that stand for devices, and the board that shows what they get."""
+"""The demo: real networks and real inputs from packages, a fleet of processes that stand for devices, and the board
+that shows what they get.
+"""

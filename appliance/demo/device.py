@@ -1,7 +1,7 @@
 """A device: sends one application's real inputs over HTTP at a steady rate, and reports each answer.
 
-Run as a process of its own (`python -m appliance.demo.device`) by the fleet. Like a camera it never queues: what it cannot send in time
-it drops. It ends when its standard input does.
+Run as a process of its own (`python -m appliance.demo.device`) by the fleet. Like a camera it never queues: what it
+cannot send in time it drops. It ends when its standard input does.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""What the devices saw of one application: counts, latencies and the last recognised things. Fed by reports of device processes.
+"""What the devices saw of one application: counts, latencies and the last recognised things.
+
+Fed by reports of device processes.
 
 Owned by the demo's main thread; pure bookkeeping, time comes in as `now_ns`.
 """
@@ -93,7 +95,9 @@ class DeviceFigures:
         return len(recent) * NS_PER_S / span_ns
 
     def summary(self) -> dict[str, Any]:
-        """The application's entry in the JSON summary; its variant is the one that answered last, its latencies those of all."""
+        """The application's entry in the JSON summary; its variant is the one that answered last, its latencies
+        those of all.
+        """
         latencies = [seen.latency_ms for seen in self.answered]
         return {
             "name": self.name,

@@ -1,7 +1,7 @@
 """Device processes: one per application, started here, ended here, and their reports brought into the demo's thread.
 
-A device gets its orders as one JSON line on standard input and reports JSON lines on standard output. Standard input stays open as long as
-the demo lives: a device whose demo has gone reads its end and leaves.
+A device gets its orders as one JSON line on standard input and reports JSON lines on standard output. Standard input
+stays open as long as the demo lives: a device whose demo has gone reads its end and leaves.
 """
 
 import json

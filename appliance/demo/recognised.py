@@ -81,7 +81,10 @@ _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
 
 
 class Nearest:
-    """Tells of an embedding which of the things seen before is nearest to it. Bounded: the oldest is forgotten first."""
+    """Tells of an embedding which of the things seen before is nearest to it.
+
+    Bounded: the oldest is forgotten first.
+    """
 
     def __init__(self, known_max: int = 64) -> None:
         self._known: dict[str, list[float]] = {}

@@ -1,4 +1,6 @@
-"""One run of the demo, in order: fetch, start, set up, send, show, sum up; and everything ended again in the reverse order."""
+"""One run of the demo, in order: fetch, start, set up, send, show, sum up; and everything ended again in the reverse
+order.
+"""
 
 import json
 import signal

@@ -37,7 +37,8 @@ class RunningServer:
         """Raises: CommandFailed when the server has ended by itself."""
         if self.process.poll() is not None:
             raise CommandFailed(
-                f"the server ended with status {self.process.returncode}; the end of {self.log_file}:\n{tail(self.log_file)}"
+                f"the server ended with status {self.process.returncode}; the end of "
+                f"{self.log_file}:\n{tail(self.log_file)}"
             )
 
 

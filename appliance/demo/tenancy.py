@@ -1,4 +1,6 @@
-"""What the demo sets up on the box: tenants, their keys, their models, and a key for each device. A second run finds it done.
+"""What the demo sets up on the box: tenants, their keys, their models, and a key for each device.
+
+A second run finds it done.
 
 Each tenant acts with a key of its own, as its developer would; the admin key only makes the tenants.
 """

@@ -1,4 +1,6 @@
-"""Watching the box and its devices: what each application has done and where its import stands, as one picture for the screen."""
+"""Watching the box and its devices: what each application has done and where its import stands, as one picture for
+the screen.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -36,7 +36,10 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One input or output. `datatype` is the Open Inference Protocol's word (FP32, INT64, BYTES ...); -1 marks a free dimension."""
+    """One input or output.
+
+    `datatype` is the Open Inference Protocol's word (FP32, INT64, BYTES ...); -1 marks a free dimension.
+    """
 
     name: str
     datatype: str
@@ -54,7 +57,9 @@ class ImageSpec:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (255.0,)
     resize: str = "stretch"
-    """stretch; letterbox (keep aspect, pad below and right); crop (short side, centre crop); keep-height (free width)."""
+    """stretch; letterbox (keep aspect, pad below and right); crop (short side, centre crop); keep-height (free
+    width).
+    """
     height: int | None = None
     width: int | None = None
     """Preferred input size, where the graph leaves it open."""
@@ -76,13 +81,17 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """Everything that turns bytes into tensors and outputs into answers, as the tenant stated it or the import inferred it."""
+    """Everything that turns bytes into tensors and outputs into answers, as the tenant stated it or the import
+    inferred it.
+    """
 
     kind: TaskKind = TaskKind.TENSOR
     labels: tuple[str, ...] = ()
     image: ImageSpec | None = None
     decoder: str = ""
-    """Name of the output decoder (for example `softmax`, `nanodet`, `centerface`, `db`, `ctc`); empty: the task's default."""
+    """Name of the output decoder (for example `softmax`, `nanodet`, `centerface`, `db`, `ctc`); empty: the task's
+    default.
+    """
     params: Mapping[str, float | str] = field(default_factory=dict)
     """Numbers of the decoder: score_min, iou_max, unclip ..., or of the encoder: sample_rate_hz, tokens_max ..."""
     state: tuple[StateSpec, ...] = ()
@@ -112,7 +121,8 @@ class Accuracy:
     data: str = ""
     """What it was measured on, for a person."""
     scores: tuple[SampleScore, ...] = ()
-    """Sample by sample, in the order of the set; empty where the metric is of the whole set, and where an earlier version
+    """Sample by sample, in the order of the set; empty where the metric is of the whole set, and where an earlier
+    version
     measured."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""

@@ -23,7 +23,9 @@ class DecisionRecord:
     id: int = 0
     """Grows with time; 0 until it is stored."""
     sharing: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Name in the problem → ids of all applications that it stands for, where it is more than one: they use the same builds."""
+    """Name in the problem → ids of all applications that it stands for, where it is more than one: they use the same
+    builds.
+    """
 
     @property
     def reason(self) -> str:

@@ -124,7 +124,8 @@ class Overcommitted(Conflict):
     def message(self) -> str:
         left = max(0, self.budget_bytes - self.others_bytes)
         return (
-            f"{self.guarantee_bytes} bytes cannot be guaranteed to {self.name!r}: of the budget of {self.budget_bytes}, "
+            f"{self.guarantee_bytes} bytes cannot be guaranteed to {self.name!r}: of the budget of "
+            f"{self.budget_bytes}, "
             f"{self.others_bytes} are guaranteed to others, so at most {left} are left"
         )
 
@@ -311,7 +312,10 @@ class TooManyFailedKeys(LimitReached):
 
 @dataclass(kw_only=True)
 class Unavailable(ApplianceError):
-    """The box cannot do this now, and it is not the caller's fault. `retry_after_s` None: to try again later is of no use, or nobody can say when."""
+    """The box cannot do this now, and it is not the caller's fault.
+
+    `retry_after_s` None: to try again later is of no use, or nobody can say when.
+    """
 
     retry_after_s: float | None = 1.0
 
@@ -342,7 +346,10 @@ class Blocker(TypedDict):
 
 @dataclass(kw_only=True)
 class OutOfMemory(Unavailable):
-    """The least that would have answered found no room. `variant` is that one, `need_bytes` what its load needs, `budget_bytes` what models may take."""
+    """The least that would have answered found no room.
+
+    `variant` is that one, `need_bytes` what its load needs, `budget_bytes` what models may take.
+    """
 
     build_id: str
     need_bytes: int
@@ -459,8 +466,8 @@ class StorageFull(Unavailable):
 class DeadlineExceeded(ApplianceError):
     """Answered without being run: it could no longer be in time.
 
-    `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took, `expected_ms` the run time that it went by;
-    None where it did not come so far.
+    `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took,
+    `expected_ms` the run time that it went by; None where it did not come so far.
     """
 
     waited_ms: float

@@ -29,7 +29,9 @@ class ImportRequest:
     task: TaskSpec = field(default_factory=TaskSpec)
     """The kind of task, and for callers that have no `metadata` the rest of it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The uploader's words (JSON) about the task; an archive's metadata.json and the graph itself fill in what they leave open."""
+    """The uploader's words (JSON) about the task; an archive's metadata.json and the graph itself fill in what they
+    leave open.
+    """
     shared: bool = False
     application: str | None = None
     """Name of the application made with the model; None: the model's own name; empty: no application."""

@@ -1,6 +1,7 @@
 """Names that people choose, and the ids made of them.
 
-A name is unique within its tenant; an id is unique within the box. The separators `/`, `:` and `@` cannot stand in a name.
+A name is unique within its tenant; an id is unique within the box. The separators `/`, `:` and `@` cannot stand in a
+name.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Every state machine of the box as one enum and one table of legal moves.
 
-A move goes through `move`, which refuses what the table does not list: an illegal move is our own mistake, never a caller's.
+A move goes through `move`, which refuses what the table does not list: an illegal move is our own mistake, never a
+caller's.
 """
 
 from collections.abc import Mapping

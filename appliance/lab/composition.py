@@ -143,7 +143,9 @@ def _forecaster_of(scenario: Scenario, given: Mapping[str, Given]) -> Callable[[
 
 
 def _candidates(scenario: Scenario) -> Mapping[str, Kind[Fit, Forecaster]]:
-    """What the box chooses its forecasters among; one that the scenario names is the only one, as soon as there is history enough for it."""
+    """What the box chooses its forecasters among; one that the scenario names is the only one, as soon as there is
+    history enough for it.
+    """
     name = scenario.policies.get("forecast")
     return FORECASTERS if name is None else {name: FORECASTERS[name]}
 

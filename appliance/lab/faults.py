@@ -75,7 +75,9 @@ class Machine:
     """By others, each while its fault lasts."""
 
     def available_bytes(self, used_bytes: int) -> int:
-        """What is left while the box's builds occupy `used_bytes`; never negative, as others cannot take what is not there."""
+        """What is left while the box's builds occupy `used_bytes`; never negative, as others cannot take what is not
+        there.
+        """
         left = self.total_bytes - sum(self.taken) if self.taken else self.total_bytes + self.spare_bytes
         return max(0, left - used_bytes)
 

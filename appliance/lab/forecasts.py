@@ -11,19 +11,25 @@ from appliance.policies.forecast.base import Prediction
 _NEVER_NS = 10**6 * NS_PER_S
 """Ahead of now: after the last time nothing is expected, which is more than that nothing is known."""
 _LATER = 3
-"""Times after the next one that are told, too: with more of them nothing gets better, and every decision looks at all."""
+"""Times after the next one that are told, too: with more of them nothing gets better, and every decision looks at
+all.
+"""
 _REACH_GAPS = 5
-"""A request and a time that are further apart than this many mean gaps between the times have nothing to do with one another."""
+"""A request and a time that are further apart than this many mean gaps between the times have nothing to do with one
+another.
+"""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Implements `Forecaster`: requests answer `times_ns` (ascending, on the clock's scale) one by one, in their order, as they would those of a
+    """Implements `Forecaster`: requests answer `times_ns` (ascending, on the clock's scale) one by one, in their order,
+    as they would those of a
     forecaster that says after each request when the next one comes.
 
-    The first time without an answer is expected even when it has passed: as long again from now as it is late, at most one mean gap, until it lapses
-    out of reach. A request before the reach of the next time answers none. `asked_ns`, ascending, are the times of the requests: only those up
-    to the last arrival are looked at, to know how many have come. Nothing is known of how far off times are.
+    The first time without an answer is expected even when it has passed: as long again from now as it is late, at most
+    one mean gap, until it lapses out of reach. A request before the reach of the next time answers none. `asked_ns`,
+    ascending, are the times of the requests: only those up to the last arrival are looked at, to know how many have
+    come. Nothing is known of how far off times are.
     """
 
     times_ns: tuple[int, ...]

@@ -1,4 +1,6 @@
-"""What a simulation remembers of the box: every event and, when a report is wanted, every window, and every decision with its reason."""
+"""What a simulation remembers of the box: every event and, when a report is wanted, every window, and every decision
+with its reason.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ class Edge:
 
 
 class Journal:
-    """Ports `EventSink`, `WindowSink` and `DecisionSink`; passes events on. Keeps nothing unless `keeps` is set: an hour has hundreds of thousands."""
+    """Ports `EventSink`, `WindowSink` and `DecisionSink`; passes events on.
+
+    Keeps nothing unless `keeps` is set: an hour has hundreds of thousands.
+    """
 
     def __init__(self, clock: VirtualClock, onward: EventSink, *, keeps: bool = False) -> None:
         self._clock = clock

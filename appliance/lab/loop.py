@@ -1,7 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next timer, and the clock that reads it.
 
-An hour of requests takes seconds and is the same every time: callbacks run in the order of their time, equal times in the order of asking. There is
-no selector, so nothing can come from outside: threads, sockets, children and signals are refused, and waiting for nothing is an error.
+An hour of requests takes seconds and is the same every time: callbacks run in the order of their time, equal times in
+the order of asking. There is no selector, so nothing can come from outside: threads, sockets, children and signals are
+refused, and waiting for nothing is an error.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ START_NS = 1000 * NS_PER_S
 EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 """Civil time at the start."""
 _TURNS_MAX = 100_000
-"""Turns of the loop without any time passing: nobody needs as many, so something asks for its own next turn for ever."""
+"""Turns of the loop without any time passing: nobody needs as many, so something asks for its own next turn for
+ever.
+"""
 
 
 class Deadlock(Exception):
@@ -38,7 +41,10 @@ class Refused(Exception):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Serves timers and futures only. The base keeps the running, closing and task-making; time and the queues are here."""
+    """Serves timers and futures only.
+
+    The base keeps the running, closing and task-making; time and the queues are here.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +144,8 @@ class VirtualClock:
 def run_virtual(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `story()` to its end in virtual time.
 
-    Raises: Deadlock when it hangs, Livelock, Refused, whatever the story raises, and the first error that nobody handled.
+    Raises: Deadlock when it hangs, Livelock, Refused, whatever the story raises, and the first error that nobody
+    handled.
     """
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
@@ -185,8 +192,9 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-for _name in """run_in_executor set_default_executor call_soon_threadsafe getaddrinfo getnameinfo create_connection create_server
-    create_unix_connection create_unix_server create_datagram_endpoint connect_accepted_socket start_tls sendfile sock_recv sock_recv_into
-    sock_sendall sock_connect sock_accept sock_sendfile add_reader remove_reader add_writer remove_writer connect_read_pipe connect_write_pipe
-    subprocess_shell subprocess_exec add_signal_handler remove_signal_handler""".split():
+for _name in """run_in_executor set_default_executor call_soon_threadsafe getaddrinfo getnameinfo create_connection
+    create_server create_unix_connection create_unix_server create_datagram_endpoint connect_accepted_socket
+    start_tls sendfile sock_recv sock_recv_into sock_sendall sock_connect sock_accept sock_sendfile add_reader
+    remove_reader add_writer remove_writer connect_read_pipe connect_write_pipe subprocess_shell subprocess_exec
+    add_signal_handler remove_signal_handler""".split():
     setattr(VirtualLoop, _name, _refusal(_name))

@@ -12,7 +12,10 @@ KINDS: tuple[Kind, ...] = ("warm", "cold", "failed", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request got. `variant` and `accuracy` are None unless it was served; times are nanoseconds after the start."""
+    """What one request got.
+
+    `variant` and `accuracy` are None unless it was served; times are nanoseconds after the start.
+    """
 
     application: str
     kind: Kind
@@ -37,7 +40,10 @@ class ProcessorUse:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything that a scenario led to. `decisions` holds wall-clock timings, which differ from run to run; nothing else does."""
+    """Everything that a scenario led to.
+
+    `decisions` holds wall-clock timings, which differ from run to run; nothing else does.
+    """
 
     end_ns: int
     """When the simulation ended, after the start."""
@@ -104,7 +110,10 @@ def _quality(answers: Sequence[Answer]) -> dict[str, float | None]:
 
 
 def _robustness(groups: Iterable[Sequence[Answer]]) -> float | None:
-    """Edge-MultiAI eq. 4: the mean over applications of warm share × mean accuracy / 100; those without requests are left out."""
+    """Edge-MultiAI eq.
+
+    4: the mean over applications of warm share × mean accuracy / 100; those without requests are left out.
+    """
     scores: list[float] = []
     for answers in groups:
         if answers:

@@ -1,6 +1,7 @@
 """`appliance plan`: one decision, or a list of them, on problems written as JSON.
 
-It reads the kind, lets that kind's module read the rest, times the policy call alone and adds `elapsed_ms`. The policies are the running box's own.
+It reads the kind, lets that kind's module read the rest, times the policy call alone and adds `elapsed_ms`. The
+policies are the running box's own.
 """
 
 import json

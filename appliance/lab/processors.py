@@ -1,7 +1,7 @@
 """An emulated processor: loads and runs take the time that the profile says, and memory is counted as a device would.
 
-It implements the port `Processor` of the runtime. It has no mercy: more memory than there is, more runs than workers or a run on what is not
-loaded are errors of the engine, and raise `Broken`.
+It implements the port `Processor` of the runtime. It has no mercy: more memory than there is, more runs than workers or
+a run on what is not loaded are errors of the engine, and raise `Broken`.
 """
 
 import asyncio
@@ -23,7 +23,10 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BuildCost:
-    """What one build costs here. `run_ns[(batch, concurrency)]`: a run of that batch while so many runs are under way."""
+    """What one build costs here.
+
+    `run_ns[(batch, concurrency)]`: a run of that batch while so many runs are under way.
+    """
 
     applications: tuple[str, ...]
     resident_bytes: int
@@ -32,10 +35,14 @@ class BuildCost:
     unload_ns: int
     run_ns: Mapping[tuple[int, int], int]
     served_ns: tuple[int, ...] = ()
-    """Runs of one item as a box has seen them, beside whatever ran at the time; one of them at random goes before `run_ns`."""
+    """Runs of one item as a box has seen them, beside whatever ran at the time; one of them at random goes before
+    `run_ns`.
+    """
 
     def run_ns_of(self, batch: int, concurrency: int) -> int:
-        """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond the largest concurrency as that."""
+        """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond
+        the largest concurrency as that.
+        """
         levels = sorted({c for _, c in self.run_ns})
         level = next((c for c in levels if c >= concurrency), levels[-1])
         batches = sorted(b for b, c in self.run_ns if c == level)
@@ -66,9 +73,11 @@ class Handle:
 
 
 class EmulatedProcessor:
-    """Port `Processor` in virtual time: so many loads at a time and one unload, in the order in which they were asked for, as on the real one.
+    """Port `Processor` in virtual time: so many loads at a time and one unload, in the order in which they were asked
+    for, as on the real one.
 
-    A lost processor breaks off its loads and runs and refuses more until it is back; what is unloaded goes all the same.
+    A lost processor breaks off its loads and runs and refuses more until it is back; what is unloaded goes all the
+    same.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""`--report`: what happened in a simulation as one page that needs no network: memory over time, warm and cold starts, decisions and why."""
+"""`--report`: what happened in a simulation as one page that needs no network: memory over time, warm and cold
+starts, decisions and why.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -108,7 +110,9 @@ def _number(value: float | None) -> str:
 
 
 def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -> str:
-    """A stack of what is resident under the budget line, and below it one lane per model: windows, variants, requests that were not warm."""
+    """A stack of what is resident under the budget line, and below it one lane per model: windows, variants,
+    requests that were not warm.
+    """
     models = list(dict.fromkeys(a.model for a in scenario.applications))
     colours = {model: HUES[i % len(HUES)] for i, model in enumerate(models)}
     rows = levels(timeline, models, _COLUMNS)

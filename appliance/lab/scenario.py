@@ -1,6 +1,9 @@
-"""A scenario as people write it: the box, its models, who asks when, what goes wrong. Keys and units: the format of `appliance simulate`.
+"""A scenario as people write it: the box, its models, who asks when, what goes wrong.
 
-`read_scenario` turns a TOML or JSON file into a `Scenario` that is right in itself; what is not built yet is refused by name.
+Keys and units: the format of `appliance simulate`.
+
+`read_scenario` turns a TOML or JSON file into a `Scenario` that is right in itself; what is not built yet is refused by
+name.
 """
 
 import json
@@ -19,7 +22,9 @@ from appliance.lab.workload import Arrivals, check_arrivals
 LatencyKey = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}(x[1-9][0-9]{0,2})?$")]
 """A batch size, `4`, or batch × concurrency, `4x2`."""
 UNLOAD_SHARE = 0.05
-"""Unloading takes this share of loading where nothing is said: 5 % of a plain file's load, up to 14 % of a prepared one's (`scripts/bench loads`)."""
+"""Unloading takes this share of loading where nothing is said: 5 % of a plain file's load, up to 14 % of a prepared
+one's (`scripts/bench loads`).
+"""
 NOT_BUILT = ("sessions", "pipelines")
 """Sections of the format that the engine cannot serve yet."""
 
@@ -68,7 +73,9 @@ class VariantShape(Shape):
     input_bytes: NotNegative = 0
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
-    """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of `latency_ms`."""
+    """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of
+    `latency_ms`.
+    """
     p99_ms: dict[Name, Positive] = Field({})
     """Of a run of one item, by processor: decides which variants keep an SLO; absent: as `latency_ms`."""
     resident: bool = False
@@ -139,7 +146,10 @@ def megabytes(size_mb: float) -> int:
 
 
 def read_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
-    """The scenario in a file, `overrides` (top-level keys; `policies` key by key) in place of what it says. Raises: Malformed, OSError."""
+    """The scenario in a file, `overrides` (top-level keys; `policies` key by key) in place of what it says.
+
+    Raises: Malformed, OSError.
+    """
     document = _parsed(path)
     for key, value in (overrides or {}).items():
         document[key] = {**_table(document, key), **value} if isinstance(value, dict) else value

@@ -1,4 +1,6 @@
-"""Runs a scenario: composes its box, sends every request at its time, inflicts the faults, and collects one answer each."""
+"""Runs a scenario: composes its box, sends every request at its time, inflicts the faults, and collects one answer
+each.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +32,10 @@ class Run:
 
 
 def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
-    """Run a scenario to the last answer. Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault."""
+    """Run a scenario to the last answer.
+
+    Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault.
+    """
     arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
 
     async def story() -> Run:

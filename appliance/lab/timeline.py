@@ -12,7 +12,9 @@ from appliance.lab.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A variant in memory from one time to another, nanoseconds after the start; `rank` 0 is its model's most accurate."""
+    """A variant in memory from one time to another, nanoseconds after the start; `rank` 0 is its model's most
+    accurate.
+    """
 
     model: str
     variant: str

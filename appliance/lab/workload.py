@@ -1,7 +1,8 @@
-"""Who asks when: arrivals from a rate, a list or a file, all drawn before the simulation starts, so that no policy can change them.
+"""Who asks when: arrivals from a rate, a list or a file, all drawn before the simulation starts, so that no policy can
+change them.
 
-Each entry of `[[arrivals]]` draws from a generator of its own, seeded by the scenario's seed and its place in the list: adding an entry leaves the
-others as they were.
+Each entry of `[[arrivals]]` draws from a generator of its own, seeded by the scenario's seed and its place in the list:
+adding an entry leaves the others as they were.
 """
 
 import csv
@@ -60,7 +61,10 @@ def check_arrivals(entries: Sequence[Arrivals], applications: Sequence[str], dur
 
 
 def draw(entries: Sequence[Arrivals], seed: int, duration_s: float | None, base_dir: str) -> list[Arrival]:
-    """Every arrival before `duration_s` in the order of time, ties in the order of the entries. Raises: Malformed (of a file)."""
+    """Every arrival before `duration_s` in the order of time, ties in the order of the entries.
+
+    Raises: Malformed (of a file).
+    """
     limit_ns = None if duration_s is None else nanoseconds(duration_s)
     arrivals = [
         Arrival(at_ns, entry.application)

@@ -1,1 +1,3 @@
-"""What tenants brought: database, blobs, import jobs, and the stages that inspect and convert models in child processes."""
+"""What tenants brought: database, blobs, import jobs, and the stages that inspect and convert models in child
+processes.
+"""

@@ -1,7 +1,7 @@
 """What goes into an import stage and what comes out: the contract between the importer and the child process.
 
-Plain frozen dataclasses that travel as JSON (`to_json`, `from_json`). Paths are absolute strings. Nothing here imports onnx or
-ONNX Runtime, so the service may import it freely.
+Plain frozen dataclasses that travel as JSON (`to_json`, `from_json`). Paths are absolute strings. Nothing here imports
+onnx or ONNX Runtime, so the service may import it freely.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,10 @@ class UnpackOrder:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What an upload held. Every path lies inside the order's `target`, but for a bare ONNX file, which stays where it is."""
+    """What an upload held.
+
+    Every path lies inside the order's `target`, but for a bare ONNX file, which stays where it is.
+    """
 
     model: str
     """The .onnx file; its external data lies in the same folder."""
@@ -77,7 +80,9 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class InspectOrder:
-    """Check a hostile ONNX file and write a normalised copy; external data is taken from the folder of `source` only."""
+    """Check a hostile ONNX file and write a normalised copy; external data is taken from the folder of `source`
+    only.
+    """
 
     source: str
     target: str

@@ -18,5 +18,7 @@ class Measure(Protocol):
         ...
 
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
-        """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed a check."""
+        """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed
+        a check.
+        """
         ...

@@ -1,7 +1,8 @@
 """What a stage's process does to itself before it touches a hostile file, and how its failures are put into words.
 
-Called by `modelstore.stages.program` inside the child. The limits cannot be raised again, by whatever takes over the process later.
-Setting them here, rather than between fork and exec, keeps the service free of `preexec_fn`, which may deadlock a threaded parent.
+Called by `modelstore.stages.program` inside the child. The limits cannot be raised again, by whatever takes over the
+process later. Setting them here, rather than between fork and exec, keeps the service free of `preexec_fn`, which may
+deadlock a threaded parent.
 """
 
 import ctypes

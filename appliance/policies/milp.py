@@ -1,4 +1,7 @@
-"""A mixed-integer program for HiGHS, put together row by row. HiGHS is imported by the call that solves, and nowhere else."""
+"""A mixed-integer program for HiGHS, put together row by row.
+
+HiGHS is imported by the call that solves, and nowhere else.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +27,10 @@ class Solved:
 
 @dataclass(slots=True)
 class Program:
-    """Columns from 0 to their upper bound; rows between two bounds. Solved on one thread, so that equal input gives equal output."""
+    """Columns from 0 to their upper bound; rows between two bounds.
+
+    Solved on one thread, so that equal input gives equal output.
+    """
 
     upper: list[float] = field(default_factory=list)
     whole: list[bool] = field(default_factory=list)
@@ -45,7 +51,9 @@ class Program:
         self.rows.append((value, value, terms))
 
     def most(self, objective: Mapping[int, float], time_limit_s: float, relaxed: bool = False) -> Solved:
-        """The largest value of `objective` within 1e-9, as far as it is found in time; `relaxed` drops the wholeness (a bound)."""
+        """The largest value of `objective` within 1e-9, as far as it is found in time; `relaxed` drops the wholeness
+        (a bound).
+        """
         effort = {"time_limit": max(0.01, time_limit_s), "mip_rel_gap": 1e-9, "mip_abs_gap": 1e-6}
         return self._solve(objective, effort, sign=-1, relaxed=relaxed)
 

@@ -1,4 +1,6 @@
-"""The engine and the residency loop, joined: the running box and the lab both make them here, so that neither can drift from the other."""
+"""The engine and the residency loop, joined: the running box and the lab both make them here, so that neither can
+drift from the other.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The engine's picture of who may call what: the only catalogue that the inference path reads.
 
-Owned by the event-loop thread; filled from the store at start and after every committed change. Lookups are dictionary reads; everything that
-can be computed once per change (candidates, tensor specs, builds) is.
+Owned by the event-loop thread; filled from the store at start and after every committed change. Lookups are dictionary
+reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,9 @@ class Servable:
         return max(self.resident_bytes, self.peak_bytes)
 
     def expected_of(self, batch: int) -> int | None:
-        """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the largest."""
+        """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the
+        largest.
+        """
         if batch <= 1 or self.expected_ns is None or self.variant.profile is None:
             return self.expected_ns
         rows = self.variant.profile.latencies

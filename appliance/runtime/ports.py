@@ -1,8 +1,8 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `runtime.serving.media` (MediaRunner), `modelstore` (VariantSource), `runtime.decisions.log` and
-`runtime.telemetry`, and by whoever emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`;
-`EventSink` is everybody's, in `domain.events`.
+Implemented by `runtime.processors` (Processor), `runtime.serving.media` (MediaRunner), `modelstore` (VariantSource),
+`runtime.decisions.log` and `runtime.telemetry`, and by whoever emulates them. The port `Measure` is the importer's and
+stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,7 +15,11 @@ T = TypeVar("T")
 
 
 class Processor(Protocol):
-    """A compute device. What takes time is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual time."""
+    """A compute device.
+
+    What takes time is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual
+    time.
+    """
 
     def describe(self) -> ProcessorDescription:
         """Name, kind, workers and fingerprint; constant over the object's life."""
@@ -38,7 +42,9 @@ class Processor(Protocol):
         ...
 
     def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
-        """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back. Takes no worker.
+        """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back.
+
+        Takes no worker.
 
         Raises: RunFailed.
         """
@@ -84,7 +90,10 @@ class DecisionSink(Protocol):
 
 
 class WindowSink(Protocol):
-    """Is told when a window around a predicted request opens and closes; never blocks. Windows are too many to be events."""
+    """Is told when a window around a predicted request opens and closes; never blocks.
+
+    Windows are too many to be events.
+    """
 
     def window_opened(self, application: str) -> None: ...
 

@@ -1,4 +1,5 @@
-"""What happened, as data: a ring of events for people and tests, counters and histograms for `/metrics` and the statistics extension.
+"""What happened, as data: a ring of events for people and tests, counters and histograms for `/metrics` and the
+statistics extension.
 
 Recording is list arithmetic (about a microsecond); the Prometheus text is made when it is asked for.
 """
@@ -158,7 +159,8 @@ class Telemetry:
         at_ns: int,
         slo_kept: bool | None = None,
     ) -> None:
-        """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load and compute.
+        """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load
+        and compute.
 
         `slo_kept`: whether that was within the application's SLO; None where it has none.
         """

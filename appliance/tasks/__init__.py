@@ -1,4 +1,7 @@
-"""Tasks: bytes → tensors, outputs → answers, answers → accuracy. To add one, write its class and give it a line here."""
+"""Tasks: bytes → tensors, outputs → answers, answers → accuracy.
+
+To add one, write its class and give it a line here.
+"""
 
 from collections.abc import Mapping
 

@@ -122,8 +122,8 @@ def speech_segments(
 ) -> tuple[list[tuple[float, float]], bool]:
     """((start, end) in seconds of this piece, whether somebody still speaks at its end).
 
-    Begins at `speech_min`, ends below it by a margin; gaps under 0.1 s are bridged and bursts under 0.1 s dropped, unless they
-    touch an end of the piece, where the rest of them may lie in its neighbour.
+    Begins at `speech_min`, ends below it by a margin; gaps under 0.1 s are bridged and bursts under 0.1 s dropped,
+    unless they touch an end of the piece, where the rest of them may lie in its neighbour.
     """
     runs: list[list[int]] = []
     for at, probability in enumerate(probabilities):

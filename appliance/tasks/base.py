@@ -1,7 +1,7 @@
 """What a task is: bytes to tensors before a run, tensors to an answer after it, and how good an answer was.
 
-Tasks are pure and stateless: what a sequence must remember goes in and out (`carry` for the task, `state` for the model).
-The offline loop (`run_steps`) and the online path share `step_inputs` and `next_state`.
+Tasks are pure and stateless: what a sequence must remember goes in and out (`carry` for the task, `state` for the
+model). The offline loop (`run_steps`) and the online path share `step_inputs` and `next_state`.
 """
 
 from collections.abc import Callable, Mapping
@@ -145,7 +145,10 @@ def next_state(outputs: Arrays, spec: TaskSpec) -> dict[str, np.ndarray]:
 def run_steps(
     decoded: Decoded, spec: TaskSpec, infer: Infer, state: Arrays | None = None
 ) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Run all steps in order, handing the state on; returns the outputs per step and the last state. For offline use."""
+    """Run all steps in order, handing the state on; returns the outputs per step and the last state.
+
+    For offline use.
+    """
     held: dict[str, np.ndarray] = dict(state or {})
     outputs: list[dict[str, np.ndarray]] = []
     for step in decoded.steps:

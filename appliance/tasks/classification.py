@@ -14,7 +14,9 @@ from appliance.tasks.softmax import are_probabilities, sigmoid, softmax
 
 
 class Classification:
-    """Decoders: `softmax`, `sigmoid` (several labels may be true), `probabilities` (as they are); by default, whatever the values look like."""
+    """Decoders: `softmax`, `sigmoid` (several labels may be true), `probabilities` (as they are); by default,
+    whatever the values look like.
+    """
 
     kind = TaskKind.IMAGE_CLASSIFICATION
 

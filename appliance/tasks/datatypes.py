@@ -42,7 +42,9 @@ def word_of(array: np.ndarray) -> str:
 
 
 def cast(array: np.ndarray, word: str) -> np.ndarray:
-    """The array in the type of `word`, C-contiguous; what an integer type cannot hold is rounded and clipped, not wrapped."""
+    """The array in the type of `word`, C-contiguous; what an integer type cannot hold is rounded and clipped, not
+    wrapped.
+    """
     dtype = dtype_of(word)
     if dtype.kind in "iu" and array.dtype != dtype and array.dtype.kind in "iuf":
         bounds = np.iinfo(dtype)
@@ -55,7 +57,9 @@ def cast(array: np.ndarray, word: str) -> np.ndarray:
 
 
 def _bound(bound: int, dtype: np.dtype[Any]) -> int | float:
-    """A bound of the target type, expressed in the source's: numpy refuses a Python int that the array's own type cannot hold."""
+    """A bound of the target type, expressed in the source's: numpy refuses a Python int that the array's own type
+    cannot hold.
+    """
     if dtype.kind == "f":
         return float(np.nextafter(np.float64(bound), 0.0)) if abs(bound) > 2**53 else float(bound)
     own = np.iinfo(dtype)

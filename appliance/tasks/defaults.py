@@ -1,4 +1,5 @@
-"""What a graph tells of itself when its tenant says little: layout, size, normalisation, decoder, dictionary and states, guessed from shapes and names.
+"""What a graph tells of itself when its tenant says little: layout, size, normalisation, decoder, dictionary and
+states, guessed from shapes and names.
 
 A guess is only a start: `parse_spec(kind, metadata, base=infer_spec(...))` lets the tenant's words win.
 """
@@ -30,7 +31,10 @@ def infer_spec(
     outputs: Sequence[TensorSpec],
     metadata_props: Mapping[str, str] | None = None,
 ) -> TaskSpec:
-    """The likeliest spec of a graph. `metadata_props` are those of the ONNX file (`character`, `names` ... are understood)."""
+    """The likeliest spec of a graph.
+
+    `metadata_props` are those of the ONNX file (`character`, `names` ... are understood).
+    """
     props = metadata_props or {}
     constants = _constants(inputs) if kind is TaskKind.VOICE_ACTIVITY else {}
     state = _states(inputs, outputs) if kind in (TaskKind.VOICE_ACTIVITY, TaskKind.TENSOR) else ()
@@ -124,7 +128,9 @@ def _detector(kind: TaskKind, shapes: Sequence[tuple[int, ...]], names: Sequence
 
 
 def _distance_bins(outputs: Sequence[TensorSpec]) -> dict[str, float | str]:
-    """Bins per side of NanoDet's distance heads: the channel count, shared by several outputs, that is 4 x (8 or 11 or 17)."""
+    """Bins per side of NanoDet's distance heads: the channel count, shared by several outputs, that is 4 x (8 or 11
+    or 17).
+    """
     last = [shape[-1] for shape in (tensor.shape for tensor in outputs) if shape]
     for bins in (11, 8, 17):
         if last.count(4 * bins) * 2 == len(last):
@@ -173,7 +179,9 @@ def _constants(inputs: Sequence[TensorSpec]) -> dict[str, float]:
 
 
 def _states(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[StateSpec, ...]:
-    """Inputs called like a state, each with the output whose name begins or ends with theirs (state → stateN, h → hn, cache → cache_out)."""
+    """Inputs called like a state, each with the output whose name begins or ends with theirs (state → stateN, h →
+    hn, cache → cache_out).
+    """
     pairs = []
     taken: set[str] = set()
     for tensor in inputs:

@@ -1,6 +1,9 @@
-"""Raw outputs of detectors → candidate boxes in pixels of the input tensor. One function per family of heads; `DECODERS` names them.
+"""Raw outputs of detectors → candidate boxes in pixels of the input tensor.
 
-Each keeps only candidates above the score bound before it touches boxes, so that the cost follows what is seen and not the grid.
+One function per family of heads; `DECODERS` names them.
+
+Each keeps only candidates above the score bound before it touches boxes, so that the cost follows what is seen and not
+the grid.
 """
 
 import math
@@ -20,7 +23,9 @@ CANDIDATES_MAX = 400
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Boxes before suppression: boxes float[N, 4] (x1, y1, x2, y2, input pixels), scores float[N], classes int[N], landmarks float[N, K, 2]."""
+    """Boxes before suppression: boxes float[N, 4] (x1, y1, x2, y2, input pixels), scores float[N], classes int[N],
+    landmarks float[N, K, 2].
+    """
 
     boxes: np.ndarray
     scores: np.ndarray
@@ -60,9 +65,11 @@ def _best_classes(scores: np.ndarray, score_min: float) -> tuple[np.ndarray, np.
 
 
 def nanodet(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
-    """Generalised focal loss heads: class scores and, per side, a distribution over distances in strides (RangiLyu NanoDet, PicoDet).
+    """Generalised focal loss heads: class scores and, per side, a distribution over distances in strides (RangiLyu
+    NanoDet, PicoDet).
 
-    Takes a pair of outputs per stride, or one with both side by side. Outputs are matched to strides by their count of cells.
+    Takes a pair of outputs per stride, or one with both side by side. Outputs are matched to strides by their count of
+    cells.
     """
     bins = int(number(spec, "distance_bins", 0))
     found: list[tuple[np.ndarray, ...]] = []
@@ -160,13 +167,17 @@ def centerface(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpe
 
 
 def _with_channels(outputs: Mapping[str, np.ndarray], channels: int) -> list[np.ndarray]:
-    """NCHW maps with that many channels, without the batch axis, in the order of the outputs; one channel loses its axis too."""
+    """NCHW maps with that many channels, without the batch axis, in the order of the outputs; one channel loses its
+    axis too.
+    """
     maps = [array[0] for array in outputs.values() if array.ndim == 4 and array.shape[1] == channels]
     return [array[0] for array in maps] if channels == 1 else maps
 
 
 def blazeface(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
-    """BlazeFace of MediaPipe: logits and boxes with six points, relative to anchor centres, for grids of 16x16x2 and 8x8x6."""
+    """BlazeFace of MediaPipe: logits and boxes with six points, relative to anchor centres, for grids of 16x16x2 and
+    8x8x6.
+    """
     by_anchors: dict[int, dict[int, np.ndarray]] = {}
     for array in outputs.values():
         rows = array.reshape(-1, array.shape[-1])
@@ -194,7 +205,9 @@ def _blazeface_anchors() -> np.ndarray:
 
 
 def yolov8(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
-    """One output [1, 4 + C, N] or [1, N, 4 + C]: centre boxes in input pixels and class probabilities (anchor-free YOLO heads)."""
+    """One output [1, 4 + C, N] or [1, N, 4 + C]: centre boxes in input pixels and class probabilities (anchor-free
+    YOLO heads).
+    """
     rows = _joined_rows(outputs, "yolov8", 4, spec)
     picked, best, classes = _best_classes(rows[:, 4:], number(spec, "score_min", 0.25))
     return Candidates(from_centres(rows[picked, :4]), best, classes)
@@ -221,8 +234,8 @@ def _joined_rows(outputs: Mapping[str, np.ndarray], decoder: str, before: int, s
 def ssd(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
     """Boxes and scores as separate outputs: [1, N, 4] with [1, N, C], or with [1, N] and classes [1, N].
 
-    Params: `box_format` xyxy (default), yxyx or cxcywh; `background` = index of the class that means nothing; boxes of at most 2
-    are taken as shares of the input, larger ones as its pixels.
+    Params: `box_format` xyxy (default), yxyx or cxcywh; `background` = index of the class that means nothing; boxes of
+    at most 2 are taken as shares of the input, larger ones as its pixels.
     """
     rows = {
         name: array.reshape(-1) if array.ndim <= 2 else array.reshape(-1, array.shape[-1])
@@ -289,7 +302,10 @@ def _ssd_pixels(boxes: np.ndarray, picked: np.ndarray, size: InputSize, spec: Ta
 
 
 def end2end(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
-    """One output [.., N, 6]: x1, y1, x2, y2, score, class; or [N, 7]: image of the batch, x1, y1, x2, y2, class, score. Input pixels."""
+    """One output [.., N, 6]: x1, y1, x2, y2, score, class; or [N, 7]: image of the batch, x1, y1, x2, y2, class, score.
+
+    Input pixels.
+    """
     array = next((array for array in outputs.values() if array.shape[-1:] in ((6,), (7,))), None)
     if array is None:
         raise refuse("end2end", outputs)

@@ -27,7 +27,10 @@ def vectors_of(answer: Mapping[str, Any]) -> list[list[float]]:
 
 
 def _accuracy(answer: Mapping[str, Any], truth: Mapping[str, Any]) -> Score:
-    """Against `embedding(s)` by cosine, or of several texts with `groups` by retrieval. A single `group` each needs the whole set: see `metrics.retrieval`."""
+    """Against `embedding(s)` by cosine, or of several texts with `groups` by retrieval.
+
+    A single `group` each needs the whole set: see `metrics.retrieval`.
+    """
     if "groups" in truth:
         return retrieval(vectors_of(answer), truth["groups"])
     if "embedding" in truth or "embeddings" in truth:
@@ -73,7 +76,9 @@ def _first_float(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 class TextEmbedding:
-    """Sentence transformers: tokenizer.json beside the graph, mean over the tokens (param `pooling` mean, cls or max), length 1."""
+    """Sentence transformers: tokenizer.json beside the graph, mean over the tokens (param `pooling` mean, cls or
+    max), length 1.
+    """
 
     kind = TaskKind.TEXT_EMBEDDING
 
@@ -149,7 +154,10 @@ def tokenize(path: str, texts: list[str], tokens_max: int) -> list[tuple[list[in
 
 @lru_cache(maxsize=8)
 def _tokenizer(path: str, tokens_max: int) -> Any:
-    """A parsed tokenizer; about 20 ms and a few MB each, so a few are kept. Files are content-addressed: a path never changes meaning."""
+    """A parsed tokenizer; about 20 ms and a few MB each, so a few are kept.
+
+    Files are content-addressed: a path never changes meaning.
+    """
     from tokenizers import Tokenizer
 
     try:

@@ -1,7 +1,7 @@
 """Picture bytes → upright pixels → the tensor that a network wants, and the way back for coordinates.
 
-The source window is worked out first, in coordinates of the upright original; then only the pixels that are needed are decoded
-(JPEG can be decoded at a half, quarter or eighth), cut, resized once and normalised once.
+The source window is worked out first, in coordinates of the upright original; then only the pixels that are needed are
+decoded (JPEG can be decoded at a half, quarter or eighth), cut, resized once and normalised once.
 """
 
 import math
@@ -21,12 +21,17 @@ PIXELS_MAX = 50_000_000
 DECODED_BYTES_MAX = 4 * PIXELS_MAX
 """Pictures with alpha or 16 bits cost more per pixel."""
 _INPUT_SIDE_MAX = 8192
-"""Longest side of an input tensor whatever the picture's shape, so that a strip of 1 x 60,000 pixels cannot ask for gigabytes."""
+"""Longest side of an input tensor whatever the picture's shape, so that a strip of 1 x 60,000 pixels cannot ask for
+gigabytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a tensor's pixels lie in the upright original: x_original = x_input · scale_x + offset_x, likewise y. Pixels, edges at integers."""
+    """Where a tensor's pixels lie in the upright original: x_original = x_input · scale_x + offset_x, likewise y.
+
+    Pixels, edges at integers.
+    """
 
     width: int
     height: int
@@ -39,14 +44,19 @@ class Frame:
     offset_y: float = 0.0
 
     def to_original(self, points: np.ndarray) -> np.ndarray:
-        """Input coordinates → original ones, clipped to the picture. points: float[..., 2] as (x, y) → float64 of the same shape."""
+        """Input coordinates → original ones, clipped to the picture.
+
+        points: float[..., 2] as (x, y) → float64 of the same shape.
+        """
         moved = np.asarray(points, np.float64) * (self.scale_x, self.scale_y) + (self.offset_x, self.offset_y)
         return np.clip(moved, 0.0, (self.width, self.height))
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A window of the original (x, y, width, height) goes, resized to `filled`, to the top left of a tensor of `size` (both width, height)."""
+    """A window of the original (x, y, width, height) goes, resized to `filled`, to the top left of a tensor of
+    `size` (both width, height).
+    """
 
     window: tuple[float, float, float, float]
     filled: tuple[int, int]
@@ -92,12 +102,15 @@ def _check_channels(tensor: TensorSpec, image: ImageSpec) -> None:
     wanted = tensor.shape[-3 if image.layout == "NCHW" else -1]
     if wanted > 0 and wanted != (1 if image.channels == "GRAY" else 3):
         raise BadMetadata(
-            reason=f"input {tensor.name!r} takes {wanted} channels in {image.layout}, which does not fit {image.channels}"
+            reason=f"input {tensor.name!r} takes {wanted} channels in {image.layout}, which does not fit "
+            f"{image.channels}"
         )
 
 
 def _wanted_size(tensor: TensorSpec, image: ImageSpec, target: Target) -> tuple[int | None, int | None]:
-    """(height, width) by the graph if it fixes them, else by the variant, else by the tenant's preference; None = by the picture."""
+    """(height, width) by the graph if it fixes them, else by the variant, else by the tenant's preference; None = by
+    the picture.
+    """
     first = {"NCHW": -2, "NHWC": -3}[image.layout]
     fixed_height, fixed_width = tensor.shape[first], tensor.shape[first + 1]
     height = fixed_height if fixed_height > 0 else target.height or image.height
@@ -148,7 +161,9 @@ def placement(
 def _keep_height(
     width: int, height: int, image: ImageSpec, wanted: tuple[int | None, int | None], spec: TaskSpec
 ) -> Placement:
-    """Height as wanted, width by the aspect; squeezed where the width is bounded, padded on the right up to it or to the multiple."""
+    """Height as wanted, width by the aspect; squeezed where the width is bounded, padded on the right up to it or to
+    the multiple.
+    """
     wanted_height, wanted_width = wanted
     wanted_height = wanted_height or 48
     natural = math.ceil(width * wanted_height / height)
@@ -184,7 +199,9 @@ def _side(value: float, side_max: int) -> int:
 
 
 def read_pixels(body: bytes, header: ImageHeader, place: Placement | None = None) -> np.ndarray:
-    """Upright pixels: uint8[H, W, 3], BGR, alpha laid over white. With a placement, a JPEG may come out smaller by 2, 4 or 8.
+    """Upright pixels: uint8[H, W, 3], BGR, alpha laid over white.
+
+    With a placement, a JPEG may come out smaller by 2, 4 or 8.
 
     Raises: BadMedia when the decoder gives up or the pixels are not as many as the header said.
     """
@@ -237,7 +254,9 @@ def _over_white(pixels: np.ndarray) -> np.ndarray:
 
 
 def _turn_upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """Undo the EXIF orientation: 5..8 are transposed; then 2, 7, 6, 3 are mirrored left-right and 4, 7, 8, 3 upside down."""
+    """Undo the EXIF orientation: 5..8 are transposed; then 2, 7, 6, 3 are mirrored left-right and 4, 7, 8, 3 upside
+    down.
+    """
     if orientation >= 5:
         pixels = np.transpose(pixels, (1, 0, 2))
     if orientation in (2, 3, 6, 7):
@@ -248,7 +267,10 @@ def _turn_upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def _cut_and_resize(pixels: np.ndarray, original: tuple[int, int], place: Placement) -> np.ndarray:
-    """The window, resized: uint8[filled height, filled width, 3]. `pixels` may be a reduced picture of `original` (width, height)."""
+    """The window, resized: uint8[filled height, filled width, 3].
+
+    `pixels` may be a reduced picture of `original` (width, height).
+    """
     cv2 = opencv()
     ratio_x, ratio_y = pixels.shape[1] / original[0], pixels.shape[0] / original[1]
     x, y, width, height = place.window

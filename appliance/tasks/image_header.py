@@ -1,6 +1,8 @@
-"""What a picture file says of itself before anything is decoded: format, size, alpha, depth, orientation, and whether its end is there.
+"""What a picture file says of itself before anything is decoded: format, size, alpha, depth, orientation, and whether
+its end is there.
 
-Hostile files are refused here, by arithmetic on headers: the decoder never sees a picture that it could not finish within bounds.
+Hostile files are refused here, by arithmetic on headers: the decoder never sees a picture that it could not finish
+within bounds.
 """
 
 import re
@@ -23,7 +25,9 @@ _PNG_ESSENTIAL = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """Facts of the file; `width` and `height` are as stored, before the orientation (1..8, as EXIF counts) is applied."""
+    """Facts of the file; `width` and `height` are as stored, before the orientation (1..8, as EXIF counts) is
+    applied.
+    """
 
     format: str
     width: int
@@ -88,8 +92,10 @@ def _next_marker(body: bytes, at: int) -> int:
 
 
 def _check_jpeg_scans(body: bytes, scan: int) -> None:
-    # Inside entropy-coded data 0xFF is always followed by 0, so an end marker behind the first scan is a real one. Decoders
-    # merely warn when it is missing and leave the rest of the picture grey: that would be a wrong answer, not a picture.
+    # Inside entropy-coded data 0xFF is always followed by 0, so an end marker behind the first scan is a real one.
+    # Decoders
+    # merely warn when it is missing and leave the rest of the picture grey: that would be a wrong answer, not a
+    # picture.
     if body.rfind(b"\xff\xd9", scan) < 0:
         raise BadMedia(reason="the JPEG is cut off: its end is missing")
     if body.count(b"\xff\xda", scan) > _JPEG_SCANS_MAX:
@@ -138,7 +144,9 @@ def _read_webp(body: bytes) -> ImageHeader:
 
 
 def essential_png(body: bytes) -> bytes:
-    """A checked PNG without the chunks that its pixels do not need: profiles and texts (that may unpack to anything), animations."""
+    """A checked PNG without the chunks that its pixels do not need: profiles and texts (that may unpack to
+    anything), animations.
+    """
     parts = [body[:8]]
     at = 8
     kind = b""
@@ -163,7 +171,9 @@ def _webp_orientation(body: bytes) -> int:
 
 
 def _exif_orientation(tiff: bytes) -> int:
-    """Tag 0x0112 of the first directory; 1 (upright) for anything damaged, because EXIF is often damaged and seldom matters."""
+    """Tag 0x0112 of the first directory; 1 (upright) for anything damaged, because EXIF is often damaged and seldom
+    matters.
+    """
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     if order is None or not re.match(rb"(\x2a\x00|\x00\x2a)", tiff[2:4]):
         return 1

@@ -71,7 +71,9 @@ def _labels_by_index(value: Mapping[Any, Any]) -> list[Any]:
 
 
 def labels_from_text(text: str) -> tuple[str, ...]:
-    """Labels as exporters write them into a graph: a Python or JSON list or mapping, or one per line; () for anything else."""
+    """Labels as exporters write them into a graph: a Python or JSON list or mapping, or one per line; () for
+    anything else.
+    """
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

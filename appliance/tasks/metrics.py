@@ -1,4 +1,6 @@
-"""How good answers are, as scores that add up over a set: against labels (accuracy) or against a reference answer (fidelity)."""
+"""How good answers are, as scores that add up over a set: against labels (accuracy) or against a reference answer
+(fidelity).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +65,10 @@ def f1_of_regions(found: Sequence[Mapping[str, Any]], true: Sequence[Mapping[str
 
 
 def f1(overlaps: np.ndarray, scores: Sequence[float]) -> Score:
-    """F1 = 2·matches / (found + true); the surest find takes the free truth that it overlaps most. overlaps: float[found, true]."""
+    """F1 = 2·matches / (found + true); the surest find takes the free truth that it overlaps most.
+
+    overlaps: float[found, true].
+    """
     free = np.ones(overlaps.shape[1], bool)
     matches = 0
     for row in np.argsort(-np.asarray(scores, np.float64), kind="stable"):

@@ -6,7 +6,9 @@ from typing import Any
 
 @cache
 def opencv() -> Any:
-    """The module `cv2`, quiet and single-threaded: requests are the parallelism, and its threads would fight the runs for cores."""
+    """The module `cv2`, quiet and single-threaded: requests are the parallelism, and its threads would fight the
+    runs for cores.
+    """
     import cv2
 
     cv2.setNumThreads(1)

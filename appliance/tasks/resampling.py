@@ -13,7 +13,9 @@ _BLOCK = 16_384
 
 
 def resample(samples: np.ndarray, rate_hz: int, wanted_hz: int) -> np.ndarray:
-    """float32[n] at `rate_hz` → float32[ceil(n · wanted / rate)] at `wanted_hz`; beyond its ends the sound holds its last value."""
+    """float32[n] at `rate_hz` → float32[ceil(n · wanted / rate)] at `wanted_hz`; beyond its ends the sound holds its
+    last value.
+    """
     if rate_hz == wanted_hz or len(samples) == 0:
         return samples
     ratio = Fraction(wanted_hz, rate_hz).limit_denominator(_RATIO_TERM_MAX)

@@ -1,6 +1,8 @@
-"""Synthetic tensors that a network of a known interface accepts: for trial runs at import, for profiling and for replayed load.
+"""Synthetic tensors that a network of a known interface accepts: for trial runs at import, for profiling and for
+replayed load.
 
-Pictures are smooth noise in the range that the task's pre-processing gives, token ids are small, masks are ones, states zeros.
+Pictures are smooth noise in the range that the task's pre-processing gives, token ids are small, masks are ones, states
+zeros.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,10 @@ from appliance.tasks.datatypes import dtype_of
 def synthetic_tensor(
     tensor: TensorSpec, shape: Sequence[int], roles: Sequence[str], task: TaskSpec, rng: np.random.Generator
 ) -> np.ndarray:
-    """One input of `shape`. `roles`: batch, channel, height, width, sequence, or empty, an axis each; () where they are unknown."""
+    """One input of `shape`.
+
+    `roles`: batch, channel, height, width, sequence, or empty, an axis each; () where they are unknown.
+    """
     dtype = dtype_of(tensor.datatype)
     if tensor.name in task.constants:
         return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)

@@ -19,7 +19,9 @@ NPZ_BYTES_MAX = 256 * 2**20
 
 
 class Tensors:
-    """JSON {"inputs": {name: nested list}} (or an entry as in an answer: shape, datatype, data), or the bytes of an .npz."""
+    """JSON {"inputs": {name: nested list}} (or an entry as in an answer: shape, datatype, data), or the bytes of an
+    .npz.
+    """
 
     kind = TaskKind.TENSOR
 

@@ -48,8 +48,9 @@ def _probability_map(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 def db_quads(probabilities: np.ndarray, spec: TaskSpec) -> list[tuple[float, np.ndarray]]:
     """(score, quad float32[4, 2] clockwise from the top left) of each line, in pixels of the map.
 
-    Params: `binarise` 0.3, `score_min` 0.5, `unclip` 1.6, `side_min` 3. The network marks shrunken lines; the shrinking is undone by
-    moving each side out by area · unclip / perimeter. On a rectangle that equals the usual polygon offset followed by a rectangle fit.
+    Params: `binarise` 0.3, `score_min` 0.5, `unclip` 1.6, `side_min` 3. The network marks shrunken lines; the shrinking
+    is undone by moving each side out by area · unclip / perimeter. On a rectangle that equals the usual polygon offset
+    followed by a rectangle fit.
     """
     cv2 = opencv()
     mask = (probabilities > number(spec, "binarise", 0.3)).astype(np.uint8)
@@ -92,7 +93,9 @@ def _clockwise(quad: np.ndarray) -> np.ndarray:
 
 
 def reading_order(quads: list[tuple[float, np.ndarray]]) -> list[tuple[float, np.ndarray]]:
-    """From top to bottom; what overlaps a line by half its height belongs to it, and a line reads from left to right."""
+    """From top to bottom; what overlaps a line by half its height belongs to it, and a line reads from left to
+    right.
+    """
     waiting = sorted(quads, key=lambda entry: (float(entry[1][:, 1].min()), float(entry[1][0, 0])))
     ordered: list[tuple[float, np.ndarray]] = []
     while waiting:

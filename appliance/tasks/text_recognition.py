@@ -43,7 +43,8 @@ def _time_steps(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 def ctc_greedy(steps: np.ndarray, labels: Sequence[str]) -> tuple[str, float]:
     """(text, mean probability of its characters). steps: float[T, C]; class 0 is the blank.
 
-    Dictionaries come with the blank (C entries), without it (C - 1), or without it and the space, which is then last (C - 2).
+    Dictionaries come with the blank (C entries), without it (C - 1), or without it and the space, which is then last (C
+    - 2).
     """
     classes = steps.shape[1]
     first = 0 if len(labels) >= classes else 1

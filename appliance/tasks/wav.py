@@ -1,7 +1,8 @@
 """WAV bytes → mono samples in −1..1.
 
-Not `wave` of the standard library: before Python 3.12 it refuses WAVE_FORMAT_EXTENSIBLE, which common tools write for 24 and 32 bits,
-and it takes neither floating-point samples nor the open-ended lengths of a pipe, and does not notice a cut.
+Not `wave` of the standard library: before Python 3.12 it refuses WAVE_FORMAT_EXTENSIBLE, which common tools write for
+24 and 32 bits, and it takes neither floating-point samples nor the open-ended lengths of a pipe, and does not notice a
+cut.
 """
 
 import struct

@@ -1,4 +1,7 @@
-"""What a file is, by its name. The box decides by the first bytes; the type is a courtesy to it and to whoever reads along."""
+"""What a file is, by its name.
+
+The box decides by the first bytes; the type is a courtesy to it and to whoever reads along.
+"""
 
 import mimetypes
 from pathlib import Path

@@ -36,7 +36,10 @@ def json_line(value: Any, width: int = 400) -> str:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """A table without frills; columns whose name ends with `>` are right-aligned. `empty` is said where there are no rows."""
+    """A table without frills; columns whose name ends with `>` are right-aligned.
+
+    `empty` is said where there are no rows.
+    """
     from rich.table import Table
     from rich.text import Text
 

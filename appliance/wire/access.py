@@ -19,9 +19,15 @@ class QuotaShape(Order):
     concurrent_requests: int | None = Field(None, ge=1, examples=[16])
     """Requests under way at once; more get 429."""
     memory_guarantee_bytes: int | None = Field(None, ge=0, examples=[100_000_000])
-    """Memory that the tenant's models can count on: what of it they hold is not taken for other tenants. All guarantees together fit the budget."""
+    """Memory that the tenant's models can count on: what of it they hold is not taken for other tenants.
+
+    All guarantees together fit the budget.
+    """
     memory_ceiling_bytes: int | None = Field(None, ge=1, examples=[400_000_000])
-    """The most memory that the tenant's models take: beyond it, they make room for one another. Not below the guarantee."""
+    """The most memory that the tenant's models take: beyond it, they make room for one another.
+
+    Not below the guarantee.
+    """
     memory_share: float | None = Field(None, gt=0, le=1, examples=[0.5])
     """The same as a share of the box's memory budget; where both are set, the lower one holds."""
     stored_bytes: int | None = Field(None, ge=0, examples=[2_000_000_000])

@@ -55,7 +55,9 @@ class ModelMetadata(BaseModel):
     """Class names in output order."""
     image: ImageShape | None = Field(None, validation_alias=AliasChoices("image", "preprocessing"))
     decoder: str = ""
-    """How outputs are read (`softmax`, `nanodet`, `centerface`, `db`, `ctc` ...); empty: inferred from task and graph."""
+    """How outputs are read (`softmax`, `nanodet`, `centerface`, `db`, `ctc` ...); empty: inferred from task and
+    graph.
+    """
     params: dict[str, float | str] = Field(default_factory=dict)
     """Numbers of the decoder or encoder: score_min, iou_max, sample_rate_hz, tokens_max ..."""
     state: tuple[StateShape, ...] = ()

@@ -29,6 +29,9 @@ class DecisionShape(Shape):
     Where no policy was asked `plan` is null in it, and `why` says so.
     """
     answer: dict[str, Any]
-    """In the format of `appliance plan`. `times`: how many decisions of this kind and cause this one stands for, where it is more than one."""
+    """In the format of `appliance plan`.
+
+    `times`: how many decisions of this kind and cause this one stands for, where it is more than one.
+    """
     reason: str
     """The policy's own words; empty when they name other tenants' applications."""

@@ -22,7 +22,10 @@ class TimingsShape(Shape):
 
 
 class PredictShape(Shape):
-    """What the model says. Fields of the task (labels, objects, faces, texts, embedding, speech, outputs ...) stand beside these."""
+    """What the model says.
+
+    Fields of the task (labels, objects, faces, texts, embedding, speech, outputs ...) stand beside these.
+    """
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,6 @@
-"""A whole box in this process, as the composition root makes it, with two tenants, a trained model and keys; and ways to call it."""
+"""A whole box in this process, as the composition root makes it, with two tenants, a trained model and keys; and
+ways to call it.
+"""
 
 import asyncio
 import json
@@ -27,7 +29,9 @@ class Stand:
     appliance: Appliance
     state_dir: Path
     keys: Mapping[str, str]
-    """admin, harbour and museum (tenants), device (of harbour, for `digits` only), probe (device of harbour, for all)."""
+    """admin, harbour and museum (tenants), device (of harbour, for `digits` only), probe (device of harbour, for
+    all).
+    """
     open_clients: list[httpx.AsyncClient] = field(default_factory=list)
 
     def client(self, who: str | None = "admin", **headers: str) -> httpx.AsyncClient:
@@ -46,7 +50,10 @@ class Stand:
 
 @asynccontextmanager
 async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
-    """A box over a state folder, from start to stop. It brings nothing by itself unless told to, so that a test sees its own loads only."""
+    """A box over a state folder, from start to stop.
+
+    It brings nothing by itself unless told to, so that a test sees its own loads only.
+    """
     settings.setdefault("policies", {"eviction": "lru"})
     appliance = Appliance(Settings(state_dir=state_dir, **settings))
     async with appliance.service.router.lifespan_context(appliance.service):

@@ -24,7 +24,9 @@ OPERATIONS = [
 
 @pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
 def test_every_route_teaches(name: str, operation: dict[str, Any]) -> None:
-    """Summary, description, a tag that is explained, a success, and every error with a worked example of its own status."""
+    """Summary, description, a tag that is explained, a success, and every error with a worked example of its own
+    status.
+    """
     assert operation["summary"]
     assert len(operation["description"]) > 10
     assert operation["tags"][0] in [tag["name"] for tag in DOCUMENT["tags"]]

@@ -42,7 +42,10 @@ CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
 async def test_anothers_name_answers_like_no_name(
     stand: Stand, who: str, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    """Status, headers and body are the same but for the name itself. (For the device, harbour's other names are foreign.)"""
+    """Status, headers and body are the same but for the name itself.
+
+    (For the device, harbour's other names are foreign.)
+    """
     if who == "device":
         order = {"name": "secret", "model": "digits"}
         assert (await stand.client("harbour").post("/v1/applications", json=order)).status_code == 201
@@ -182,7 +185,9 @@ async def test_nothing_answers_without_a_key(stand: Stand) -> None:
 
 
 async def test_what_others_share_is_read_only(stand: Stand) -> None:
-    """A stranger sees and calls a shared application; to change it is refused, with the same status in every protocol."""
+    """A stranger sees and calls a shared application; to change it is refused, with the same status in every
+    protocol.
+    """
     museum = stand.client("museum")
     for path in ("/v1/applications/adding", "/v2/models/adding", "/v2/models/adding/ready"):
         assert (await museum.get(path)).status_code == 200, path

@@ -1,8 +1,10 @@
-"""A small HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed. Closed loop, one request per connection at a time.
+"""A small HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed.
 
-Run as a program in a process of its own, so that its work is not the server's: `python -m tests.benchmarks._load` with one JSON order on standard
-input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count", "errors", "seconds", "p50_ms", "p99_ms"}, and with
-"keep_times" also every request's time as "times_ms".
+Closed loop, one request per connection at a time.
+
+Run as a program in a process of its own, so that its work is not the server's: `python -m tests.benchmarks._load` with
+one JSON order on standard input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count",
+"errors", "seconds", "p50_ms", "p99_ms"}, and with "keep_times" also every request's time as "times_ms".
 """
 
 import asyncio

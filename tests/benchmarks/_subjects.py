@@ -1,4 +1,6 @@
-"""What benchmarks run against: a real box as a process, a bare Starlette server with the same settings, and the load from a third process."""
+"""What benchmarks run against: a real box as a process, a bare Starlette server with the same settings, and the load
+from a third process.
+"""
 
 import base64
 import json
@@ -46,7 +48,10 @@ class LiveBox:
 
 @contextmanager
 def box(state: Path | None = None, log: Path | None = None, /, **environment: str) -> Iterator[LiveBox]:
-    """Start a box on a free port and wait until it serves; stops it with SIGTERM. `log`: a file for its log, instead of standard error."""
+    """Start a box on a free port and wait until it serves; stops it with SIGTERM.
+
+    `log`: a file for its log, instead of standard error.
+    """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, open(log or os.devnull, "ab") as written:
         home = state or Path(folder) / "state"
         start = time.perf_counter()

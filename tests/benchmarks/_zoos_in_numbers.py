@@ -21,4 +21,6 @@ ZOOS: Mapping[str, Mapping[str, Variants]] = {
         "who": (("fp32", 12.9, 100.0, 20, 84), ("int8", 3.9, 100.0, 83, 49)),
     },
 }
-"""The demo's as `appliance scenario` wrote them on 2 virtual cores with other work on them, 16 samples for each accuracy."""
+"""The demo's as `appliance scenario` wrote them on 2 virtual cores with other work on them, 16 samples for each
+accuracy.
+"""

@@ -1,8 +1,10 @@
-"""A busy tenant's P99 while four other applications cold-start continuously, against alone: one real box, real networks, alternating rounds.
+"""A busy tenant's P99 while four other applications cold-start continuously, against alone: one real box, real
+networks, alternating rounds.
 
-Asked: at most 1.5. A device asks the busy application without a pause; another asks four others in turn, each unloaded before, so that all their
-requests are cold. In a third phase the four are asked as often but stay in memory: what is left of the difference is what loading costs. Both are
-processes of their own; the box has as many workers as cores. Percentiles are over all rounds of a phase together.
+Asked: at most 1.5. A device asks the busy application without a pause; another asks four others in turn, each unloaded
+before, so that all their requests are cold. In a third phase the four are asked as often but stay in memory: what is
+left of the difference is what loading costs. Both are processes of their own; the box has as many workers as cores.
+Percentiles are over all rounds of a phase together.
 """
 
 import argparse
@@ -78,7 +80,10 @@ class Others:
 
     @contextmanager
     def asked(self, *, cold: bool, rate_rps: float | None = None) -> Iterator[list[int]]:
-        """While it is open; gives the number of requests so far. `cold`: each is unloaded before, so that its request loads it."""
+        """While it is open; gives the number of requests so far.
+
+        `cold`: each is unloaded before, so that its request loads it.
+        """
         for name, _, _ in self._calls:
             self._http.post(f"/v2/repository/models/{name}/load").raise_for_status()
         done, count = threading.Event(), [0]

@@ -1,7 +1,8 @@
-"""Cold start of an evicted ResNet-50: (cold − warm request latency) against creating a session from the plain ONNX file, same threads.
+"""Cold start of an evicted ResNet-50: (cold − warm request latency) against creating a session from the plain ONNX
+file, same threads.
 
-Asked: at most 0.25. The budget holds one of two models, so a request for the other evicts; the plain session is created in this process in the
-same round.
+Asked: at most 0.25. The budget holds one of two models, so a request for the other evicts; the plain session is created
+in this process in the same round.
 """
 
 import statistics

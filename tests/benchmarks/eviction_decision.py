@@ -1,6 +1,9 @@
-"""Eviction: the mean time of one decision, 20 applications x 3 variants, every policy and intent. Asked: mean <= 0.1 ms.
+"""Eviction: the mean time of one decision, 20 applications x 3 variants, every policy and intent.
 
-CPU time of the policy alone over drawn states in which a requester has nothing resident (`serve`, `procure`) and residents fill most of memory.
+Asked: mean <= 0.1 ms.
+
+CPU time of the policy alone over drawn states in which a requester has nothing resident (`serve`, `procure`) and
+residents fill most of memory.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Forecasting: error by pattern and forecaster, which one is chosen, and the time of a prediction and of training.
 
-Errors are means over `--seeds` histories of `--arrivals` each: |predicted - actual| of the last third, in shares of the mean gap there, after learning
-from the first two thirds. Memory: the same in MB on series of one sample a second, horizon three seconds. Times are of this machine, best of 20 rounds.
+Errors are means over `--seeds` histories of `--arrivals` each: |predicted - actual| of the last third, in shares of the
+mean gap there, after learning from the first two thirds. Memory: the same in MB on series of one sample a second,
+horizon three seconds. Times are of this machine, best of 20 rounds.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from statistics import fmean
 
@@ -64,7 +66,7 @@ def times() -> None:
     for name, memory_kind in MEMORY_FORECASTERS.items():
         predictor = memory_kind.fit(memory, 3 * SECOND, 0)
         assert predictor is not None
-        _row(f"predict memory, {name}", lambda p=predictor: p.predict(memory[-64:], 3 * SECOND), 300)  # type: ignore[misc]
+        _row(f"predict memory, {name}", partial(predictor.predict, memory[-64:], 3 * SECOND), 300)
     residuals, companions = Residuals(1), Companions()
     _row("residual added", lambda: residuals.add("a", 5, 9), 300)
     _row("Δ", residuals.delta_ns, 300)

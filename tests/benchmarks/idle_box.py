@@ -1,7 +1,8 @@
 """An idle box after traffic: events and log, processor time, wake-ups and windows of a box whose clients have gone.
 
-A real box serves the README's model: one application asked twice, one a few hundred times. Once the forecasts have ended (or `--patience` is over) it is
-left alone. Asked: ≤ 2 events a minute, ≤ 20 kB of log an hour, ≤ 0.5 % of one core, no transition.
+A real box serves the README's model: one application asked twice, one a few hundred times. Once the forecasts have
+ended (or `--patience` is over) it is left alone. Asked: ≤ 2 events a minute, ≤ 20 kB of log an hour, ≤ 0.5 % of one
+core, no transition.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Import of a 20 MB convolution net: time to the first servable variant, and to all variants at up to three sizes, measured.
+"""Import of a 20 MB convolution net: time to the first servable variant, and to all variants at up to three sizes,
+measured.
 
 Asked: ≤ 15 s and ≤ 5 min on 2 cores.
 """
@@ -27,7 +28,8 @@ def main() -> None:
             accuracy = variant["accuracy"]["value"] if variant.get("accuracy") else float("nan")
             size = variant["size_bytes"] / 1e6
             print(
-                f"{variant['name']:16s} {variant['state']:8s} {size:6.1f} MB  P50 {latency:7.2f} ms  accuracy {accuracy:.3f}"
+                f"{variant['name']:16s} {variant['state']:8s} {size:6.1f} MB  P50 {latency:7.2f} ms  accuracy "
+                f"{accuracy:.3f}"
             )
     print(f"first variant servable after {first:.1f} s (asked ≤ 15)")
     print(f"all variants after {done:.1f} s (asked ≤ 300)")

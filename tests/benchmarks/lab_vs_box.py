@@ -1,15 +1,18 @@
-"""The lab against the box: a scenario that the box wrote, mixed traffic, simulated and replayed; P50, P99, warm share and throughput.
+"""The lab against the box: a scenario that the box wrote, mixed traffic, simulated and replayed; P50, P99, warm share
+and throughput.
 
-Asked: each within 15 % over 5 minutes. The box holds seven real networks; `--share` bounds its memory to a share of the models' full-precision size.
-Latencies are those inside the box; the caller's stand beside them.
+Asked: each within 15 % over 5 minutes. The box holds seven real networks; `--share` bounds its memory to a share of the
+models' full-precision size. Latencies are those inside the box; the caller's stand beside them.
 
-Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and the requests that it predicts
-have to be of the same minutes. The measured traffic is cut into `SLICES`; between them, before the first and after the last (those two half as long),
-the box serves other arrivals at the same rates, and only what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean
-time, so a trend demotions out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates them
-once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box says of itself: beside a percentile's
-ratio stands what it would be at both ends of the 95 % interval of the box's percentile (order statistics), and the last column is the measured slices
-over the slices between, other arrivals at the same rates.
+Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and
+the requests that it predicts have to be of the same minutes. The measured traffic is cut into `SLICES`; between them,
+before the first and after the last (those two half as long), the box serves other arrivals at the same rates, and only
+what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean time, so a trend demotions
+out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates
+them once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box
+says of itself: beside a percentile's ratio stands what it would be at both ends of the 95 % interval of the box's
+percentile (order statistics), and the last column is the measured slices over the slices between, other arrivals at the
+same rates.
 """
 
 import argparse
@@ -129,7 +132,9 @@ def _between(arrivals: Sequence[Arrival], start_ns: int, end_ns: int) -> list[di
 
 
 def _with_runs(document: dict[str, Any], runs: Runs) -> dict[str, Any]:
-    """The scenario with these run times in place of the box's latest; each of these applications is the one use of a model of its name."""
+    """The scenario with these run times in place of the box's latest; each of these applications is the one use of a
+    model of its name.
+    """
     processor = document["box"]["processors"][0]["name"]
     models = [
         {
@@ -178,12 +183,15 @@ def _show(lab: Figures, measured: Served, between: Served) -> None:
         low, high = (end / lab[name] for end in chance.get(name, (value, value)))
         range_text = f"({low:.2f}-{high:.2f})" if name in chance else ""
         print(
-            f"{name:12} {lab[name]:9.3f} {value:9.3f}  {value / lab[name]:.2f} {range_text:22} {value / other[name]:.2f}"
+            f"{name:12} {lab[name]:9.3f} {value:9.3f}  {value / lab[name]:.2f} {range_text:22} "
+            f"{value / other[name]:.2f}"
         )
 
 
 def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:
-    """Between which of the values their distribution's percentile lies, in 95 of 100 cases: ranks ± 1.96 binomial standard deviations."""
+    """Between which of the values their distribution's percentile lies, in 95 of 100 cases: ranks ± 1.96 binomial
+    standard deviations.
+    """
     ordered, count, share = sorted(values), len(values), percent / 100
     half = 1.96 * math.sqrt(count * share * (1 - share))
     first, last = math.floor(count * share - half), math.ceil(count * share + half)

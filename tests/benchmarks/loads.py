@@ -1,4 +1,6 @@
-"""Loads and unloads of prepared networks, alone and at once: what the lab's emulated processor imitates (one ResNet-50 and one 60 MB net, copies of each)."""
+"""Loads and unloads of prepared networks, alone and at once: what the lab's emulated processor imitates (one
+ResNet-50 and one 60 MB net, copies of each).
+"""
 
 import argparse
 import shutil
@@ -63,7 +65,8 @@ def _measure(name: str, forms: Sequence[PreparedForm], sessions: OnnxSessions, r
     medians = [statistics.median(loads_ms[count]) for count in (1, 2, 4)]
     columns = "".join(f"{median:>{width}.1f}" for median, width in zip(medians, (9, 11, 11), strict=True))
     print(
-        f"{name:<22}{forms[0].size_bytes / 1e6:>7.1f}{columns}{statistics.median(unloads_ms):>11.2f}{max(unloads_ms):>9.2f}"
+        f"{name:<22}{forms[0].size_bytes / 1e6:>7.1f}{columns}"
+        f"{statistics.median(unloads_ms):>11.2f}{max(unloads_ms):>9.2f}"
     )
 
 

@@ -1,8 +1,10 @@
-"""Adaptation (Jellyfish): clients mapped and Σ accuracy·rate against the optimum and against bounds, and the time of a decision as things grow.
+"""Adaptation (Jellyfish): clients mapped and Σ accuracy·rate against the optimum and against bounds, and the time of a
+decision as things grow.
 
-Times are CPU time of the decision alone. Asked, beside `exact`: never fewer clients, mean ratio ≥ 0.999, worst ≥ 0.99; 8 × 48 and 16 × 160: ≥ 0.98 of a
-bound in ≤ 60 and ≤ 400 ms. `--seeds N` instances of each size and family from seed `--first` on (the policy was tuned on seeds 0 to 2, 100 to 115, 200
-to 211 and 600 to 607, and 500 to 503, 602, 700 and 701 were looked at); `--limit S` seconds for each optimum or bound, `--longer S` where that leaves one open.
+Times are CPU time of the decision alone. Asked, beside `exact`: never fewer clients, mean ratio ≥ 0.999, worst ≥ 0.99;
+8 × 48 and 16 × 160: ≥ 0.98 of a bound in ≤ 60 and ≤ 400 ms. `--seeds N` instances of each size and family from seed
+`--first` on (the policy was tuned on seeds 0 to 2, 100 to 115, 200 to 211 and 600 to 607, and 500 to 503, 602, 700 and
+701 were looked at); `--limit S` seconds for each optimum or bound, `--longer S` where that leaves one open.
 """
 
 import argparse
@@ -61,7 +63,9 @@ def cases(workers: Iterable[int], each: Iterable[int], seeds: Sequence[int]) -> 
 
 @dataclass
 class Compared:
-    """What a policy lost against the optimum, or the best plan known: clients, ratio of the objectives where it lost none, ms."""
+    """What a policy lost against the optimum, or the best plan known: clients, ratio of the objectives where it lost
+    none, ms.
+    """
 
     fewer: int
     ratios: list[float]
@@ -76,7 +80,9 @@ class Compared:
 
 
 def against_exact(seeds: Sequence[int], each: Sequence[int], limit_s: float, longer_s: float) -> None:
-    """Every policy against the optimum; where it was not proven in time, against the best plan known, and `exchange` against bounds."""
+    """Every policy against the optimum; where it was not proven in time, against the best plan known, and `exchange`
+    against bounds.
+    """
     found = {policy: Compared(0, [], []) for policy in (*FAST, "exact")}
     chosen = cases((2, 4), each, seeds)
     open_cases: list[str] = []
@@ -90,14 +96,16 @@ def against_exact(seeds: Sequence[int], each: Sequence[int], limit_s: float, lon
             open_cases.append(f"| {_named(case)} | {_closed(problem, plans['exchange'][0], best, limit_s, longer_s)} |")
     print(f"## {{2, 4}} workers × {{{', '.join(map(str, each))}}} clients each, against `exact`\n")
     print(
-        f"{len(chosen)} problems of {len(ZOOS)} zoos, half of them overloaded; {len(open_cases)} optima not proven in {limit_s:g} s.\n"
+        f"{len(chosen)} problems of {len(ZOOS)} zoos, half of them overloaded; {len(open_cases)} optima not proven in "
+        f"{limit_s:g} s.\n"
     )
     print("| policy | fewer mapped than the optimum | of the others: mean ratio | worst | median ms | worst ms |")
     print("| --- | --- | --- | --- | --- | --- |")
     for policy, compared in found.items():
         print(f"| {policy} | {compared.fewer} | {_ratios(compared.ratios, ' | ')} | {_times(compared.times)} |")
     print(
-        f"\n| not proven in {limit_s:g} s | `exchange` / bound | / bound after at most {longer_s:g} s |\n| --- | --- | --- |"
+        f"\n| not proven in {limit_s:g} s | `exchange` / bound | / bound after at most {longer_s:g} s |\n| --- | --- "
+        f"| --- |"
     )
     print("\n".join(open_cases), end="\n\n")
 
@@ -119,14 +127,17 @@ def _closed(
 
 
 def against_bounds(seeds: Sequence[int], limit_s: float) -> None:
-    """Large problems against the linear relaxation of the program of `exact`, and against what HiGHS proves of it within the limit."""
+    """Large problems against the linear relaxation of the program of `exact`, and against what HiGHS proves of it
+    within the limit.
+    """
     print("## Large problems, against bounds\n")
     print(
         f"Two bounds on the program of `exact`: its linear relaxation, and what HiGHS proves in {limit_s:g} s. "
         "Ratios of Σ accuracy·rate at an equal count.\n"
     )
     print(
-        "| workers × clients | family, zoo | policy | mapped / bound | of relaxed: mean, worst | of proven: mean, worst | median ms | worst ms |"
+        "| workers × clients | family, zoo | policy | mapped / bound | of relaxed: mean, worst | of proven: mean, "
+        "worst | median ms | worst ms |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for workers, each in ((8, 6), (16, 10)):
@@ -148,14 +159,17 @@ def _bounded_rows(chosen: list[Case], limit_s: float) -> None:
         proven = [answers[i][0].objective / bounds[i][2] for i in rows]
         mapped = sum(len(p.clients) - len(plan.unmapped) for p, (plan, _) in zip(problems, answers, strict=True))
         print(
-            f"| {size} | {chosen[0].family}, {chosen[0].zoo} | {policy} | {mapped} / {sum(bound[0] for bound in bounds)} | "
+            f"| {size} | {chosen[0].family}, {chosen[0].zoo} | {policy} | {mapped} / "
+            f"{sum(bound[0] for bound in bounds)} | "
             f"{_ratios(relaxed)} | {_ratios(proven)} | {_times([spent for _, spent in answers])} |",
             flush=True,
         )
 
 
 def _bounds(problem: AdaptationInput, best: AdaptationPlan, limit_s: float) -> tuple[int, float, float]:
-    """Most clients, and with at least as many as `best` maps the objective: of the relaxation, and of the program within the limit."""
+    """Most clients, and with at least as many as `best` maps the objective: of the relaxation, and of the program
+    within the limit.
+    """
     model = model_of(options_of(problem), problem.workers)
     most = count = len(problem.clients) - len(best.unmapped)
     if best.unmapped:
@@ -172,7 +186,8 @@ def _rank(plan: AdaptationPlan) -> tuple[int, float]:
 def times(seeds: Sequence[int]) -> None:
     """Time of a decision on large problems, the default alone: median and worst over the seeds."""
     print(
-        "## Times of `exchange`\n\n| workers × clients | family, zoo | median ms | worst ms |\n| --- | --- | --- | --- |"
+        "## Times of `exchange`\n\n| workers × clients | family, zoo | median ms | worst ms |\n| --- | --- | --- | "
+        "--- |"
     )
     for workers, each in ((8, 6), (16, 10)):
         for family in FAMILIES:
@@ -203,7 +218,8 @@ def _mean_of(plans: Sequence[AdaptationPlan], clients: int) -> str:
 def growth(seeds: Sequence[int]) -> None:
     """Time of a decision as workers, clients, networks and distinct rates grow, one at a time."""
     print(
-        "## Growth\n\n| what | workers × clients, networks | exchange median ms | worst ms | jellyfish median ms | worst ms |"
+        "## Growth\n\n| what | workers × clients, networks | exchange median ms | worst ms | jellyfish median ms | "
+        "worst ms |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
     for workers in (1, 2, 4, 8, 16, 32):
@@ -226,9 +242,12 @@ def _grown(what: str, problems: Sequence[AdaptationInput]) -> None:
 
 
 def prefetched(seeds: Sequence[int]) -> None:
-    """How many switches on a trace find their network among the neighbours kept loaded (JF-19), and what warm starts leave in place."""
+    """How many switches on a trace find their network among the neighbours kept loaded (JF-19), and what warm starts
+    leave in place.
+    """
     print(
-        "## Prefetch on a trace of 80 s: a plan each 0.5 s, links of 20, 15, 10 and 7.5 Mbit/s ± 10 %, 4 workers × 4 clients\n"
+        "## Prefetch on a trace of 80 s: a plan each 0.5 s, links of 20, 15, 10 and 7.5 Mbit/s ± 10 %, "
+        "4 workers × 4 clients\n"
     )
     print("| policy | switches in 100 worker plans | of them among 5 | among 3 |\n| --- | --- | --- | --- |")
     for policy in ("exchange", "jellyfish"):

@@ -1,7 +1,7 @@
 """Pipelines (Scrooge): cost against exhaustive search and the yardsticks, and the time of a decision as things grow.
 
-Times are CPU time of the decision alone, after the first call. Asked: cost / exhaustive mean ≤ 1.005, worst ≤ 1.01; 2 worker types ≤ 100 ms, 30 types ×
-4 modules ≤ 150 ms. `--quick` takes a quarter of the seeds.
+Times are CPU time of the decision alone, after the first call. Asked: cost / exhaustive mean ≤ 1.005, worst ≤ 1.01; 2
+worker types ≤ 100 ms, 30 types × 4 modules ≤ 150 ms. `--quick` takes a quarter of the seeds.
 """
 
 import argparse

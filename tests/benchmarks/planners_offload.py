@@ -1,7 +1,9 @@
-"""Offloading (ARISE): clients served against every baseline, the joint choice of variants, decision times, and plans that follow one another.
+"""Offloading (ARISE): clients served against every baseline, the joint choice of variants, decision times, and plans
+that follow one another.
 
-Every plan is re-checked frame by frame. Times are CPU time of the decision. Asked: 20 clients ≤ 0.4 ms, with 20 waiting ≤ 2 ms,
-200 clients ≤ 5 ms; the default ≥ 1.1 × plain ARISE in mixed cells, never fewer than a baseline; joint ≥ 1.2 × the best fixed variant. `--quick`: fewer seeds.
+Every plan is re-checked frame by frame. Times are CPU time of the decision. Asked: 20 clients ≤ 0.4 ms, with 20 waiting
+≤ 2 ms, 200 clients ≤ 5 ms; the default ≥ 1.1 × plain ARISE in mixed cells, never fewer than a baseline; joint ≥ 1.2 ×
+the best fixed variant. `--quick`: fewer seeds.
 """
 
 import argparse
@@ -63,7 +65,8 @@ def capacity(seeds: Sequence[int]) -> None:
     """One plan for an empty box with 80 clients at its door."""
     print("\n## Clients served\n")
     print(
-        f"| network, link, SLA | {' | '.join(COLUMNS)} | arise | default | arise / paper's baselines | default / arise |"
+        f"| network, link, SLA | {' | '.join(COLUMNS)} | arise | default | arise / paper's baselines | default / "
+        f"arise |"
     )
     print("|" + " --- |" * (len(COLUMNS) + 5))
     cells = [(n, link, sla, SLAS[sla], (0.005, 0.007)) for n in NETWORKS for link in LINKS for sla in SLAS]
@@ -92,7 +95,9 @@ def variants(seeds: Sequence[int]) -> None:
 
 
 def _joint_row(scenes: Sequence[OffloadInput], names: Sequence[str]) -> str:
-    """Best fixed, joint, their ratio, the lowest of a scene, the ratio of the closed forms, CPU ms of a joint decision."""
+    """Best fixed, joint, their ratio, the lowest of a scene, the ratio of the closed forms, CPU ms of a joint
+    decision.
+    """
     policy = OFFLOAD_POLICIES["earliest-due"]()
     joint, fixed = [], []
     bound = bound_fixed = 0.0
@@ -137,7 +142,8 @@ def following(seeds: Sequence[int]) -> None:
             mean = statistics.mean(run.served_mean for run in runs)
             over = sum(drop > 1.0 for drop in drops)
             print(
-                f"| {network} {link} {sla} | {name} | {mean:.1f} | {moves} | {over} of {len(drops)} | {max(drops):.2f} |",
+                f"| {network} {link} {sla} | {name} | {mean:.1f} | {moves} | {over} of {len(drops)} | "
+                f"{max(drops):.2f} |",
                 flush=True,
             )
 
@@ -145,7 +151,8 @@ def following(seeds: Sequence[int]) -> None:
 def steady(
     policy: OffloadPolicy, clients: int, table: Mapping[int, float], waiting: int = 0, fps: float = 60.0
 ) -> list[OffloadInput]:
-    """Problems of a box that serves these clients for three seconds; those at the door are shown to the planner, but never let in. A scene drops as
+    """Problems of a box that serves these clients for three seconds; those at the door are shown to the planner, but
+    never let in. A scene drops as
     much in a second whatever the frame rate."""
     random = Random(1)
     rates = _rates_at(fps)
@@ -223,7 +230,10 @@ def growth(seeds: Sequence[int]) -> None:
 
 
 def floors(seeds: Sequence[int], scenes: int = 200) -> None:
-    """Scenes in which some served clients see old results: the default against every baseline. Asked: never fewer clients."""
+    """Scenes in which some served clients see old results: the default against every baseline.
+
+    Asked: never fewer clients.
+    """
     print(f"\n## Old results: {scenes} scenes from seed {seeds[0]}\n")
     names = [name for name in OFFLOAD_POLICIES if name != "earliest-due"]
     default = OFFLOAD_POLICIES["earliest-due"]()

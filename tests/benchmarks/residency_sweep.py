@@ -1,9 +1,11 @@
 """LoadedBuild: cold starts and utility of the eviction policies over deviation and memory, beside a clairvoyant's.
 
-The whole engine in virtual time (`appliance.lab`), Table II, deviations 0 ... 90 %, memory 400 ... 2100 MB, ten seeds a cell (`--quick`: two). "cold" is
-(cold + failed + dropped) / requests; "prompt utility" counts a cold answer's accuracy the less the longer it took, down to nothing at one second. A cell is
-a deviation and a memory, its figure the mean over seeds. iWS-BFE runs twice: by the paper's rules, and with the box's windows and patience, as `expected-utility`.
-With `--keep FILE` what is done is written there as it is done, and a run that was broken off goes on (delete the file when the code has changed).
+The whole engine in virtual time (`appliance.lab`), Table II, deviations 0 ... 90 %, memory 400 ... 2100 MB, ten seeds a
+cell (`--quick`: two). "cold" is (cold + failed + dropped) / requests; "prompt utility" counts a cold answer's accuracy
+the less the longer it took, down to nothing at one second. A cell is a deviation and a memory, its figure the mean over
+seeds. iWS-BFE runs twice: by the paper's rules, and with the box's windows and patience, as `expected-utility`. With
+`--keep FILE` what is done is written there as it is done, and a run that was broken off goes on (delete the file when
+the code has changed).
 """
 
 import argparse
@@ -42,7 +44,10 @@ from appliance.lab.papers.sweep import Cell
 from appliance.lab.papers.table2 import SMALLEST_MB
 
 PAPERS_COLD = {"lfe": 0.58, "bfe": 0.55, "ws-bfe": 0.22, "iws-bfe": 0.15}
-"""Cold starts at 30 % deviation in the paper's Figure 7, from the authors' plotting script. The paper does not say how much memory there was."""
+"""Cold starts at 30 % deviation in the paper's Figure 7, from the authors' plotting script.
+
+The paper does not say how much memory there was.
+"""
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")

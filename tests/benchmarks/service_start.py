@@ -1,6 +1,8 @@
-"""Start of the service with 7 imported models: process start to first answered request, and what the idle and the used process hold in memory.
+"""Start of the service with 7 imported models: process start to first answered request, and what the idle and the used
+process hold in memory.
 
-Asked: first answer ≤ 2.5 s; nothing loaded ≤ 160 MB; after loading and unloading 7 models ≤ 25 MB above that. Memory as Pss.
+Asked: first answer ≤ 2.5 s; nothing loaded ≤ 160 MB; after loading and unloading 7 models ≤ 25 MB above that. Memory as
+Pss.
 """
 
 import statistics

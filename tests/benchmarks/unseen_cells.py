@@ -1,8 +1,11 @@
-"""LoadedBuild: `expected-utility` against `iws-bfe` in cells drawn by a seed that nobody has looked at. Asked: nowhere colder by a point, never less utility by 0.3.
+"""LoadedBuild: `expected-utility` against `iws-bfe` in cells drawn by a seed that nobody has looked at.
 
-A cell is a zoo (Table II, or the demo's), memory of 40-90 % of all its largest variants, requests of each application 1-60 s apart in the mean, alone or in
-bursts, and predictions of which up to 60 % are false, or missing, or both, the true ones some way off. Both policies get the same requests, predictions,
-windows and patience, those of the box. Differences are of equal stretches of a run, 20 of them, with Student's interval at 95 %.
+Asked: nowhere colder by a point, never less utility by 0.3.
+
+A cell is a zoo (Table II, or the demo's), memory of 40-90 % of all its largest variants, requests of each application
+1-60 s apart in the mean, alone or in bursts, and predictions of which up to 60 % are false, or missing, or both, the
+true ones some way off. Both policies get the same requests, predictions, windows and patience, those of the box.
+Differences are of equal stretches of a run, 20 of them, with Student's interval at 95 %.
 """
 
 import argparse
@@ -30,7 +33,10 @@ COLD_MORE_MAX, UTILITY_LESS_MAX = 1.0, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`gaps_s`: of each application, mean seconds between two requests. Shares are of predictions (`false`) and of requests (`missing`)."""
+    """`gaps_s`: of each application, mean seconds between two requests.
+
+    Shares are of predictions (`false`) and of requests (`missing`).
+    """
 
     number: int
     zoo: str
@@ -79,7 +85,9 @@ def _between(chance: Random, least: float, most: float) -> float:
 
 
 def traces(cell: Cell, requests: int, seed: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Application → seconds of its requests, and of what is predicted; `requests` of all together, or a few more or less."""
+    """Application → seconds of its requests, and of what is predicted; `requests` of all together, or a few more or
+    less.
+    """
     duration_s = requests / sum(1 / gap_s for gap_s in cell.gaps_s)
     actual: dict[str, list[float]] = {}
     predicted: dict[str, list[float]] = {}

@@ -1,7 +1,9 @@
-"""Latency that the box adds to `session.run` at concurrency 1: SqueezeNet, binary tensors in and out, same threads, P50.
+"""Latency that the box adds to `session.run` at concurrency 1: SqueezeNet, binary tensors in and out, same threads,
+P50.
 
-Asked: at most 0.8 ms. The in-process session has the options of serving. The two take turns of a few requests each, so that both see the same
-machine; the client is a blocking socket. `inside` is what the box itself says its run took: the rest is the way there and back.
+Asked: at most 0.8 ms. The in-process session has the options of serving. The two take turns of a few requests each, so
+that both see the same machine; the client is a blocking socket. `inside` is what the box itself says its run took: the
+rest is the way there and back.
 """
 
 import re

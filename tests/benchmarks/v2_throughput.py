@@ -1,4 +1,5 @@
-"""`/v2` infer of a tiny model with binary tensors over 16 connections, against a bare Starlette route that returns a body of the same size.
+"""`/v2` infer of a tiny model with binary tensors over 16 connections, against a bare Starlette route that returns a
+body of the same size.
 
 Asked: at least 0.6 of the bare route's requests per second. Rounds alternate; the median ratio counts.
 """

@@ -1,4 +1,6 @@
-"""An hour of Table II's five applications at one request a second each, in virtual time: wall seconds (asked: at most 5)."""
+"""An hour of Table II's five applications at one request a second each, in virtual time: wall seconds (asked: at
+most 5).
+"""
 
 import argparse
 import statistics

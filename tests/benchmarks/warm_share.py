@@ -1,7 +1,9 @@
-"""Warm share of a real box: seven real networks in 40 % of their full-precision size, mixed traffic, the default policy against `lru`.
+"""Warm share of a real box: seven real networks in 40 % of their full-precision size, mixed traffic, the default policy
+against `lru`.
 
-Asked: at least 0.97; and that the lab, given the box's own scenario, differs from the box by at most 3 points in warm share, cold share and utility.
-Rates are 0.1 to 5 requests a second; every policy starts with an empty memory and may fill it before the first request.
+Asked: at least 0.97; and that the lab, given the box's own scenario, differs from the box by at most 3 points in warm
+share, cold share and utility. Rates are 0.1 to 5 requests a second; every policy starts with an empty memory and may
+fill it before the first request.
 """
 
 import argparse
@@ -33,7 +35,8 @@ def main() -> None:
         document["box"]["memory_mb"] = budget / 1e6
         path.write_text(json.dumps(document))
         print(
-            f"{zoo.machine()}; {len(models)} models, fp32 {whole / 1e6:.0f} MB, smallest variants {least / 1e6:.0f} MB, "
+            f"{zoo.machine()}; {len(models)} models, fp32 {whole / 1e6:.0f} MB, smallest variants {least / 1e6:.0f} "
+            f"MB, "
             f"budget {budget / 1e6:.0f} MB"
         )
         for policy in options.policies.split(","):

@@ -1,4 +1,6 @@
-"""Re-checks an answer of kind `adaptation` against its problem, from the words of the format alone; shares nothing with the policies."""
+"""Re-checks an answer of kind `adaptation` against its problem, from the words of the format alone; shares nothing
+with the policies.
+"""
 
 from fractions import Fraction
 from itertools import product
@@ -46,7 +48,10 @@ def in_time(model: dict[str, Any], latency_ms: Fraction, client: dict[str, Any])
 
 
 def optimum(problem: dict[str, Any]) -> tuple[int, float]:
-    """Most clients mapped and, with that many, the largest objective: by trying everything. For a handful of clients."""
+    """Most clients mapped and, with that many, the largest objective: by trying everything.
+
+    For a handful of clients.
+    """
     best = (0, 0.0)
     workers = range(problem["workers"])
     values: dict[tuple[str, ...], float | None] = {}

@@ -1,4 +1,6 @@
-"""Re-checks an offload plan frame by frame over the displayed frames of [now, now + horizon). Shares nothing with the policies but their dataclasses.
+"""Re-checks an offload plan frame by frame over the displayed frames of [now, now + horizon).
+
+Shares nothing with the policies but their dataclasses.
 
 Exact arithmetic: every time is a Fraction of the float that the plan holds, so that no rounding of the checker decides.
 """

@@ -1,4 +1,6 @@
-"""Whether an answer of kind `pipeline` keeps every rule of its problem, from the written JSON alone; shares nothing with the policies."""
+"""Whether an answer of kind `pipeline` keeps every rule of its problem, from the written JSON alone; shares nothing
+with the policies.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping

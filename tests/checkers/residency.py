@@ -1,4 +1,6 @@
-"""Whether an answer of kind `residency` keeps every rule of its problem, from the written JSON alone; shares nothing with the policies."""
+"""Whether an answer of kind `residency` keeps every rule of its problem, from the written JSON alone; shares nothing
+with the policies.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -76,7 +78,9 @@ def _will_do(application: Mapping[str, Any], name: str) -> bool:
 def _instant(
     problem: Mapping[str, Any], residents: Mapping[str, str | None], action: Mapping[str, Any], faults: list[str]
 ) -> None:
-    """Enacted in the order given, each action unloads before it loads, except a pinned one's, whose old variant is in use."""
+    """Enacted in the order given, each action unloads before it loads, except a pinned one's, whose old variant is
+    in use.
+    """
     applications = {application["name"]: application for application in problem["applications"]}
     if action["to"] is None:
         return

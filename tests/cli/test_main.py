@@ -83,7 +83,8 @@ def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -
     assert end.value.code == 1
     assert said.out == ""
     assert said.err == (
-        "appliance: no box answers at http://127.0.0.1:9; start one with 'appliance serve', or name another with --url\n"
+        "appliance: no box answers at http://127.0.0.1:9; start one with 'appliance serve', or name another with "
+        "--url\n"
     )
 
 

@@ -70,7 +70,9 @@ def test_the_bar_is_the_budget(sizes: list[int], drawn: str) -> None:
 
 
 def test_a_row_says_why_it_is_there() -> None:
-    """Letter, variant, MB, window, when it is expected, pins; who shares a build has a row too; who is absent comes last."""
+    """Letter, variant, MB, window, when it is expected, pins; who shares a build has a row too; who is absent comes
+    last.
+    """
     memory = _memory(_build(50_000_000, "harbour/face", "harbour/gate", pins=2, variant="fp32"))
     rows = [line.split() for line in _shown(memory)]
     assert ["A", "harbour/face", "fp32", "50.0", "resident", "inside", "0.3", "s", "2", "1.5", "s"] in rows

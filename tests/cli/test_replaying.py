@@ -1,4 +1,6 @@
-"""What a replay sends and reads: inputs of the right shape, equal for equal seeds, sequences, and the header with the timing."""
+"""What a replay sends and reads: inputs of the right shape, equal for equal seeds, sequences, and the header with
+the timing.
+"""
 
 import json
 from random import Random
@@ -55,7 +57,9 @@ def test_what_the_box_fills_itself_is_not_sent() -> None:
 
 
 def test_a_sequence_goes_on_only_when_it_was_answered() -> None:
-    """Start, middle and end in order; requests in flight together are of different sequences; a refused one is not gone on with."""
+    """Start, middle and end in order; requests in flight together are of different sequences; a refused one is not
+    gone on with.
+    """
     streams, seen = Streams(), []
     for _ in range(SEQUENCE_LENGTH + 1):
         stream, told = streams.take(0)

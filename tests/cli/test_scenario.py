@@ -15,7 +15,9 @@ def test_toml_reads_back_as_the_document() -> None:
 
 
 def test_many_run_times_become_a_thousand_that_say_the_same() -> None:
-    """What an application keeps of its runs stays as it is, so that its slowest hundredth is not cut; of many the middle, the ends and the mean stay."""
+    """What an application keeps of its runs stays as it is, so that its slowest hundredth is not cut; of many the
+    middle, the ends and the mean stay.
+    """
     assert evenly([1.0, 2.0, 9.0]) == [1.0, 2.0, 9.0]
     recent = [float(i) for i in range(RECENT_RUNS)]
     assert evenly(recent) == recent

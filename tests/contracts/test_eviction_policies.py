@@ -49,7 +49,9 @@ def _read(written: dict[str, Any]) -> ResidencyProblem:
 @every_policy
 @given(seed=seeds)
 def test_answers_keep_every_rule(name: str, seed: int) -> None:
-    """Never a pinned or maximalist victim, memory, guarantees and ceilings within their bounds, a failure changes nothing."""
+    """Never a pinned or maximalist victim, memory, guarantees and ceilings within their bounds, a failure changes
+    nothing.
+    """
     written = _drawn(seed)
     answer = plan_one({**written, "policy": name})
     assert broken(written, answer) == []

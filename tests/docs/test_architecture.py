@@ -1,4 +1,6 @@
-"""docs/architecture.md names what is there: its links lead somewhere, its files and classes exist, and no room is left out."""
+"""docs/architecture.md names what is there: its links lead somewhere, its files and classes exist, and no room is
+left out.
+"""
 
 import ast
 import re

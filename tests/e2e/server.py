@@ -1,4 +1,6 @@
-"""A real box as a process of its own on a free port, for tests that need one: `with running_server(folder) as server`."""
+"""A real box as a process of its own on a free port, for tests that need one: `with running_server(folder) as
+server`.
+"""
 
 import os
 import signal

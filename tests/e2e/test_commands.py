@@ -1,4 +1,6 @@
-"""Every noun of the command line against a real box: what a person types, what they see, and what a program reads with --json."""
+"""Every noun of the command line against a real box: what a person types, what they see, and what a program reads
+with --json.
+"""
 
 import json
 import signal

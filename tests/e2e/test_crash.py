@@ -1,4 +1,6 @@
-"""kill -9 at random instants of uploads and imports: what was acknowledged is there after the restart, and everything fits together."""
+"""kill -9 at random instants of uploads and imports: what was acknowledged is there after the restart, and
+everything fits together.
+"""
 
 import random
 import sqlite3
@@ -18,7 +20,9 @@ KILLS = 6
 
 
 def test_imports_survive_kills(tmp_path: Path) -> None:
-    """An acknowledged import is finished after any number of kills, its model answers, and no file is without an owner."""
+    """An acknowledged import is finished after any number of kills, its model answers, and no file is without an
+    owner.
+    """
     chance = random.Random(11)
     model = toys.tiny_add(tmp_path / "add.onnx")
     acknowledged: list[str] = []

@@ -1,4 +1,6 @@
-"""Hostile files over HTTP against a real box: each is refused with a reason, and the box serves on as if nothing had come."""
+"""Hostile files over HTTP against a real box: each is refused with a reason, and the box serves on as if nothing had
+come.
+"""
 
 import io
 import tarfile

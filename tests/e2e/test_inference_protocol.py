@@ -1,4 +1,6 @@
-"""The official client of the Open Inference Protocol against a real box: health, metadata, repository, statistics and infer."""
+"""The official client of the Open Inference Protocol against a real box: health, metadata, repository, statistics
+and infer.
+"""
 
 import json
 import socket
@@ -149,7 +151,9 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
 
 
 def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
-    """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the order they were sent."""
+    """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the
+    order they were sent.
+    """
     asked = [_add(uploaded, value) for value in range(40)]
     asked[7] = asked[7].replace(b"/add/", b"/nobody/")
     asked[11] = asked[11].replace(b"Bearer ", b"Bearer x")
@@ -169,7 +173,9 @@ def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
 
 
 def test_a_wrong_key_counts_once(uploaded: Server) -> None:
-    """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring once, as any other does."""
+    """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring
+    once, as any other does.
+    """
     host, port = uploaded.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
         for value in range(20):

@@ -125,7 +125,9 @@ def _moving_sum(path: Path) -> Path:
 
 @pytest.mark.timeout(300)
 def test_a_stateful_model_is_asked_in_sequences_and_failures_are_told(box: Server, tmp_path: Path) -> None:
-    """Every request of the sequences is answered; an application whose promise nobody can keep is told with its problem and an example."""
+    """Every request of the sequences is answered; an application whose promise nobody can keep is told with its
+    problem and an example.
+    """
     state = [{"input": "S", "output": "SN", "shape": [1, 2]}]
     metadata = {"precisions": [], "state": state, "constants": {"gain": 0.5}}
     with box.client() as client:

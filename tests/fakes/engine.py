@@ -1,4 +1,6 @@
-"""A whole engine over a fake processor: small models, virtual time, and a watch on everything that must come back to zero."""
+"""A whole engine over a fake processor: small models, virtual time, and a watch on everything that must come back to
+zero.
+"""
 
 import asyncio
 import hashlib
@@ -105,7 +107,9 @@ class EngineBench:
         delta_share_max: float = 0.1,
         patience_ms: float | None = 0,
     ) -> None:
-        """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter of few tests."""
+        """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
+        of few tests.
+        """
         self.clock = LoopClock()
         self.budget = budget
         self.telemetry = Telemetry(self.clock)

@@ -1,4 +1,6 @@
-"""Written problems of kind `residency`: the sizes of Edge-MultiAI's Table II, and random ones in which every rule can bind."""
+"""Written problems of kind `residency`: the sizes of Edge-MultiAI's Table II, and random ones in which every rule
+can bind.
+"""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""The best that any plan can do, by trying all of them: for small problems in whole seconds, to hold the clairvoyant's bounds against."""
+"""The best that any plan can do, by trying all of them: for small problems in whole seconds, to hold the
+clairvoyant's bounds against.
+"""
 
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +17,10 @@ _Waiting = tuple[int, ...]
 
 
 def best_by_cold(schedule: Schedule) -> dict[int, float]:
-    """Requests not warm → the most accuracy in sum with exactly so many. Loads, any number at once, begin at whole seconds; unloading and runs are instant."""
+    """Requests not warm → the most accuracy in sum with exactly so many.
+
+    Loads, any number at once, begin at whole seconds; unloading and runs are instant.
+    """
     keys = [(m, r) for m, choices in enumerate(schedule.choices) for r in range(len(choices))]
     choices = [schedule.choices[m][r] for m, r in keys]
     end = max(ask.at_ns for ask in schedule.asks) // S + max(c.load_ns for c in choices) // S

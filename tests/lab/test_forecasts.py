@@ -5,7 +5,10 @@ from appliance.policies.forecast.base import Prediction
 
 
 def test_requests_answer_the_times_in_their_order() -> None:
-    """An early one is not expected again; a late one does not use up the time after it, though that is nearer. After the last nothing is expected."""
+    """An early one is not expected again; a late one does not use up the time after it, though that is nearer.
+
+    After the last nothing is expected.
+    """
     given = Given((10, 20, 30), (18, 19, 31))
     assert given.predict((), 0) == Prediction(10, 0, (20, 30))
     assert given.predict((18,), 18) == Prediction(20, 0, (30,))
@@ -16,7 +19,9 @@ def test_requests_answer_the_times_in_their_order() -> None:
 
 
 def test_what_is_late_is_expected_later_and_later() -> None:
-    """As long again from now as it is late, one mean gap at most; out of reach (three of them) it lapses for the next time."""
+    """As long again from now as it is late, one mean gap at most; out of reach (three of them) it lapses for the
+    next time.
+    """
     given = Given((10, 20, 100), (16,))
     assert given.predict((), 14) == Prediction(18, 0, (20, 100))
     assert given.predict((), 80) == Prediction(125, 0, (20, 100))

@@ -9,7 +9,9 @@ APPLICATIONS = ("camera", "glasses")
 
 
 def _run(spread_s: float) -> dict[str, Any]:
-    """Two applications ask by turns, each every 20 s, in memory for one large variant and nothing else; predictions are `spread_s` off, early and late."""
+    """Two applications ask by turns, each every 20 s, in memory for one large variant and nothing else; predictions
+    are `spread_s` off, early and late.
+    """
     variants = [
         {"name": "fp32", "size_mb": 300, "accuracy": 90, "load_ms": 500, "latency_ms": {"cpu": {"1": 10}}},
         {"name": "int8", "size_mb": 100, "accuracy": 70, "load_ms": 150, "latency_ms": {"cpu": {"1": 10}}},
@@ -42,7 +44,9 @@ def test_the_large_variant_comes_just_in_time_and_nobody_is_cold() -> None:
 
 
 def test_nobody_leaves_for_an_upgrade_when_it_may_be_next() -> None:
-    """Predictions that are ten seconds off do not tell who is next: both small variants stay, and nobody is cold either."""
+    """Predictions that are ten seconds off do not tell who is next: both small variants stay, and nobody is cold
+    either.
+    """
     document = _run(10.0)
     assert document["cold"] + document["failed"] <= 2
     assert document["utility"] < 75

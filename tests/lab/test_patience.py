@@ -12,7 +12,9 @@ EVICTING = sorted(set(EVICTION_POLICIES) - {"none"})
 
 
 def _other(policy: str, patience_ms: float | None) -> dict[str, Any]:
-    """`busy` is asked every 100 ms, which is less than its load takes, so its window is always open; then `other` is, for which there is no room beside it."""
+    """`busy` is asked every 100 ms, which is less than its load takes, so its window is always open; then `other`
+    is, for which there is no room beside it.
+    """
     variant = {"name": "fp32", "size_mb": 100, "accuracy": 90, "load_ms": 200, "latency_ms": {"cpu": {"1": 10}}}
     read = scenario(
         duration_s=8,
@@ -32,7 +34,9 @@ def _other(policy: str, patience_ms: float | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", EVICTING)
 def test_the_expected_give_way_to_the_present(policy: str) -> None:
-    """When a window closes, or half a second has passed; with no patience at once; in the paper never: the request fails."""
+    """When a window closes, or half a second has passed; with no patience at once; in the paper never: the request
+    fails.
+    """
     waited, at_once, refused = _other(policy, 500), _other(policy, 0), _other(policy, None)
     assert (waited["cold"], at_once["cold"], refused["failed"]) == (1, 1, 1)
     assert 210 < waited["latency_ms"]["p50"] <= 760  # patience, load, unload and run

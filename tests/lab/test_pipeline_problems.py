@@ -105,7 +105,9 @@ def test_idle_module_is_passed_through() -> None:
 
 @pytest.mark.parametrize(("cost_by", "expected"), [("price", 3.0), ("energy", 25.0), ("seconds", 0.5)])
 def test_cost_by(cost_by: str, expected: float) -> None:
-    """Half a worker costs half its price, half its watts, or half a second a second (SC-30); a CPU worker counts as any other (SC-01)."""
+    """Half a worker costs half its price, half its watts, or half a second a second (SC-30); a CPU worker counts as
+    any other (SC-01).
+    """
     problem = {
         "kind": "pipeline",
         "slo_ms": 1000,

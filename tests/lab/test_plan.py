@@ -107,7 +107,9 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.e2e
 def test_command_line() -> None:
-    """JSON alone on standard output and 0; the message on standard error and 2; a list with a bad problem: both answers and 2."""
+    """JSON alone on standard output and 0; the message on standard error and 2; a list with a bad problem: both
+    answers and 2.
+    """
     good, bad = run(json.dumps(PROBLEM)), run(json.dumps(with_client(slo_ms=0)))
     mixed = run(json.dumps([PROBLEM, {}]))
 

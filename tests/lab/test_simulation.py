@@ -1,4 +1,6 @@
-"""Whole scenarios through the running box's engine: every request has one answer, memory holds, times are what the profiles say."""
+"""Whole scenarios through the running box's engine: every request has one answer, memory holds, times are what the
+profiles say.
+"""
 
 import json
 import os
@@ -139,7 +141,9 @@ def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
 
 
 def test_a_box_left_alone_comes_to_rest() -> None:
-    """Asked twice, then nothing for an hour: a dozen windows in the first seconds, none later, and no window is an event."""
+    """Asked twice, then nothing for an hour: a dozen windows in the first seconds, none later, and no window is an
+    event.
+    """
     run = simulate(
         scenario(arrivals=[{"application": "door", "times_s": [1, 1.05]}], duration_s=3600), keep_journal=True
     )

@@ -1,4 +1,7 @@
-"""Random scenarios with random faults: nothing is lost, nothing is over the memory, and a second run is the same. More seeds: `scripts/bench soak`."""
+"""Random scenarios with random faults: nothing is lost, nothing is over the memory, and a second run is the same.
+
+More seeds: `scripts/bench soak`.
+"""
 
 import pytest
 

@@ -32,7 +32,9 @@ def _ask(policy: str, memory_mb: float, times_s: dict[str, list[float]], **share
 
 @pytest.mark.parametrize("guaranteed", [True, False])
 def test_what_is_guaranteed_is_not_taken(guaranteed: bool) -> None:
-    """Calm's network is the longest unused and would leave for the third of busy; guaranteed, it is still there at its second request."""
+    """Calm's network is the longest unused and would leave for the third of busy; guaranteed, it is still there at
+    its second request.
+    """
     times: dict[str, list[float]] = {"own": [1, 9], "one": [2], "two": [3], "three": [4]}
     figures = _ask("lru", 350, times, **({"guarantee_mb": 100} if guaranteed else {}))
     own = figures["applications"]["own"]
@@ -42,7 +44,9 @@ def test_what_is_guaranteed_is_not_taken(guaranteed: bool) -> None:
 
 @pytest.mark.parametrize("policy", EVICTING)
 def test_at_its_ceiling_a_tenant_makes_room_by_itself(policy: str) -> None:
-    """There is room for all four, but busy may hold one: each of its requests finds the other there and is cold; calm stays warm."""
+    """There is room for all four, but busy may hold one: each of its requests finds the other there and is cold;
+    calm stays warm.
+    """
     times: dict[str, list[float]] = {"own": [1, 9], "one": [2, 6], "two": [4, 8]}
     figures = _ask(policy, 1000, times, ceiling_mb=150)
     if policy != "expected-utility":  # which brings absent networks before anybody asks

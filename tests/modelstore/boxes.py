@@ -1,4 +1,6 @@
-"""A box's store with everything around it, for the tests of this package: real SQLite, real files, real stages; only measuring is a fake."""
+"""A box's store with everything around it, for the tests of this package: real SQLite, real files, real stages; only
+measuring is a fake.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,6 +1,7 @@
 """A box that works without pause until it is killed: `python crashing.py STATE JOURNAL NET SEED`.
 
-It uploads in pieces, submits imports, deletes models, and writes every acknowledgement to the journal *after* it was given, as a client would note it.
+It uploads in pieces, submits imports, deletes models, and writes every acknowledgement to the journal *after* it was
+given, as a client would note it.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""A labelled task that is learnt in the test: 8 x 8 pictures of five strokes in noise, and networks that tell them apart."""
+"""A labelled task that is learnt in the test: 8 x 8 pictures of five strokes in noise, and networks that tell them
+apart.
+"""
 
 import json
 from functools import cache
@@ -16,7 +18,9 @@ SIDE = 8
 
 
 def strokes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(pictures float32[count, 64], labels int64[count]): a row, a column, two diagonals or a blob, moved and in noise."""
+    """(pictures float32[count, 64], labels int64[count]): a row, a column, two diagonals or a blob, moved and in
+    noise.
+    """
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, count)
     pictures = rng.normal(0, 0.25, (count, SIDE, SIDE))
@@ -35,7 +39,10 @@ def strokes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def trained(seed: int = 0, steps: int = 250) -> ModelProto:
-    """A net of two Gemms, trained by gradient descent; free batch, logits out. One object for all tests: not to be changed."""
+    """A net of two Gemms, trained by gradient descent; free batch, logits out.
+
+    One object for all tests: not to be changed.
+    """
     rng = np.random.default_rng(seed)
     x, labels = strokes(2000, seed)
     truth = np.eye(CLASSES)[labels]

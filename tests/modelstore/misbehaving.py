@@ -1,4 +1,7 @@
-"""A stage program that does what a hostile model might make it do; `source` of an UnpackOrder says which. Run by `test_child`."""
+"""A stage program that does what a hostile model might make it do; `source` of an UnpackOrder says which.
+
+Run by `test_child`.
+"""
 
 import ctypes
 import json

@@ -48,7 +48,9 @@ def relu(shape: Sequence[int | str] = ("n", 4), **more: Any) -> ModelProto:
 
 
 def classifier(opset: int = 17, classes: int = 5, seed: int = 0) -> ModelProto:
-    """A convolution net with free batch, height and width: two convolutions, a depthwise one, a mean over the picture, a Gemm."""
+    """A convolution net with free batch, height and width: two convolutions, a depthwise one, a mean over the
+    picture, a Gemm.
+    """
     rng = np.random.default_rng(seed)
 
     def random(*shape: int) -> np.ndarray:

@@ -85,7 +85,9 @@ async def check(box: Parts, journal: Path) -> None:
 @pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy
 @pytest.mark.parametrize("seed", [1])
 def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
-    """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted ends."""
+    """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted
+    ends.
+    """
     chance = random.Random(seed)
     state, journal, net = tmp_path / "state", tmp_path / "journal", toys.conv_net(tmp_path / "net.onnx", 0.1)
 

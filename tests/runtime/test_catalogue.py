@@ -145,7 +145,9 @@ def test_application_decides_the_order(catalogue: Catalogue) -> None:
 
 
 def test_rungs_of_one_file_are_one_build(catalogue: Catalogue) -> None:
-    """Equal content: one build, as large as its largest rung was measured, used by every application that refers to it."""
+    """Equal content: one build, as large as its largest rung was measured, used by every application that refers to
+    it.
+    """
     small = make_variant("t/m", "small", Cost(10, 20), content="same")
     large = make_variant("t/m", "large", Cost(30, 35), content="same")
     new = make_variant("t/m", "new", content="same", measured=False)

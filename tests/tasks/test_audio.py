@@ -1,4 +1,6 @@
-"""Sound: every kind of WAV gives the same samples, rates change without aliases, and a stream in pieces equals the whole."""
+"""Sound: every kind of WAV gives the same samples, rates change without aliases, and a stream in pieces equals the
+whole.
+"""
 
 import io
 import struct

@@ -44,7 +44,9 @@ def nanodet_maps(bins: int = 11) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def test_nanodet_takes_maps_in_any_order_and_form() -> None:
-    """Outputs are matched to strides by their cells: flat, with a batch, as NCHW maps, shuffled, as logits, or in one."""
+    """Outputs are matched to strides by their cells: flat, with a batch, as NCHW maps, shuffled, as logits, or in
+    one.
+    """
     maps = nanodet_maps()
     flat = {f"o{at}{part}": array for at, pair in enumerate(maps) for part, array in enumerate(pair)}
     assert_one(decode("nanodet", flat))

@@ -82,7 +82,9 @@ def test_poolings(tokenizer: str) -> None:
 
 
 def test_batches_follow_the_graph(tokenizer: str) -> None:
-    """A free batch takes sixteen texts a run, a fixed one takes one; a fixed length is filled up and keeps the end mark."""
+    """A free batch takes sixteen texts a run, a fixed one takes one; a fixed length is filled up and keeps the end
+    mark.
+    """
     body = json.dumps({"texts": ["one"] * 20}).encode()
     assert [step["input_ids"].shape for step in TASK.decode(Media(body), SPEC, target(tokenizer), {}).steps] == [
         (16, 3),

@@ -1,4 +1,6 @@
-"""Headers: sizes, orientation and alpha are read, and whatever was cut off or is absurd is refused before it is decoded."""
+"""Headers: sizes, orientation and alpha are read, and whatever was cut off or is absurd is refused before it is
+decoded.
+"""
 
 import struct
 import zlib

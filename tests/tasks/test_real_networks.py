@@ -1,4 +1,5 @@
-"""Real networks on real, labelled media: the whole way from bytes to an answer that is right, and specs guessed from real graphs.
+"""Real networks on real, labelled media: the whole way from bytes to an answer that is right, and specs guessed from
+real graphs.
 
 They come from the zoo's cache or the package registries; what cannot be had is skipped with the zoo's own sentence.
 """
@@ -129,7 +130,9 @@ def test_answers_are_right(name: str, metric: str, floor: float) -> None:
 
 
 def test_sentences_that_say_the_same_are_near() -> None:
-    """MiniLM with its own tokenizer: a paraphrase is nearest to its sentence; one request with all of them gives the same vectors."""
+    """MiniLM with its own tokenizer: a paraphrase is nearest to its sentence; one request with all of them gives the
+    same vectors.
+    """
     model = only("meaning")
     network = Network(model)
     samples = labelled(model)
@@ -142,7 +145,9 @@ def test_sentences_that_say_the_same_are_near() -> None:
 
 @pytest.mark.parametrize("name", ["faces", "faces-tiny", "find-text", "read-text", "speech"])
 def test_the_guess_alone_does(name: str) -> None:
-    """Without a word from the tenant, the decoder, states and dictionary are right, and the first sample's answer is too."""
+    """Without a word from the tenant, the decoder, states and dictionary are right, and the first sample's answer is
+    too.
+    """
     model = model_of(name)
     network = Network(model)
     guessed, stated = network.guessed, network.spec

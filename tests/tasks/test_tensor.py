@@ -33,7 +33,9 @@ def npz(**given: Any) -> bytes:
 
 
 def test_json_and_npz_say_the_same() -> None:
-    """Nested lists, protocol entries and .npz give equal tensors in the graph's types; a missing batch axis is added."""
+    """Nested lists, protocol entries and .npz give equal tensors in the graph's types; a missing batch axis is
+    added.
+    """
     a, b = np.array([[1, 2], [3, 4]], np.float64), np.array([5, 6, 7])
     bodies = [
         json.dumps({"inputs": {"a": a.tolist(), "b": b.tolist()}}).encode(),

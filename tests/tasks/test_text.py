@@ -22,7 +22,9 @@ RECOGNITION = TASKS[TaskKind.TEXT_RECOGNITION]
 
 
 def shrunken(quad: np.ndarray, ratio: float = 1.6) -> np.ndarray:
-    """The rectangle whose unclipping gives `quad`: each side d further in, where d = area · ratio / perimeter of the small one."""
+    """The rectangle whose unclipping gives `quad`: each side d further in, where d = area · ratio / perimeter of the
+    small one.
+    """
     (centre, (width, height), angle) = cv2.minAreaRect(quad.astype(np.float32))
     low, high = 0.0, min(width, height) / 2
     for _ in range(50):

@@ -26,8 +26,9 @@ class Keys(Protocol):
 async def ensure_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> None:
     """See to it that some admin key opens the box.
 
-    With an admin key in the store nothing happens: an owner who took the file away meant it. Else the key in the file counts (a store
-    that was restored or begun anew), and without a file a new one is written there, readable by its owner only.
+    With an admin key in the store nothing happens: an owner who took the file away meant it. Else the key in the file
+    counts (a store that was restored or begun anew), and without a file a new one is written there, readable by its
+    owner only.
     """
     if any(key.role is Role.ADMIN for key in await keys.all()):
         return

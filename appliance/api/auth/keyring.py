@@ -1,7 +1,7 @@
 """Keys in memory: who is asking, decided in a few microseconds and without the database.
 
-The ring is filled from the store at start and follows its changes (event-loop thread only). It knows SHA-256 digests, never keys;
-looking a digest up leaks nothing by its timing, because nobody can choose the digest of a guess.
+The ring is filled from the store at start and follows its changes (event-loop thread only). It knows SHA-256 digests,
+never keys; looking a digest up leaks nothing by its timing, because nobody can choose the digest of a guess.
 """
 
 import base64
@@ -66,7 +66,10 @@ class _Entry:
 
 
 class FailedKeys:
-    """Counts wrong keys by address in windows of a minute. Bounded: the address that failed longest ago is forgotten first."""
+    """Counts wrong keys by address in windows of a minute.
+
+    Bounded: the address that failed longest ago is forgotten first.
+    """
 
     def __init__(self, per_min: int) -> None:
         self._per_min = per_min
@@ -90,8 +93,9 @@ class FailedKeys:
 class KeyRing:
     """All keys of the box, by digest.
 
-    A right key is served whatever else its address has sent: with 256 random bits there is nothing to guess, and one misconfigured
-    device must not lock out its neighbours behind the same address. What the limit saves is the work that wrong keys make.
+    A right key is served whatever else its address has sent: with 256 random bits there is nothing to guess, and one
+    misconfigured device must not lock out its neighbours behind the same address. What the limit saves is the work that
+    wrong keys make.
     """
 
     def __init__(self, clock: Clock, failed_per_min: int, is_tenant: Callable[[str], bool]) -> None:
@@ -125,7 +129,8 @@ class KeyRing:
     def authenticate(self, authorization: bytes | None, x_tenant: bytes | None, address: str) -> Principal:
         """Who sends this `Authorization` header (and, as an admin, this `X-Tenant`).
 
-        Raises: MissingKey, WrongKey, TooManyFailedKeys; Forbidden, UnknownTenant for an `X-Tenant` that is not the caller's to name.
+        Raises: MissingKey, WrongKey, TooManyFailedKeys; Forbidden, UnknownTenant for an `X-Tenant` that is not the
+        caller's to name.
         """
         if authorization is None or authorization[:7].lower() != b"bearer ":
             raise MissingKey

@@ -1,6 +1,7 @@
 """What a name means to a caller, and whether the caller may change it: the same for every protocol.
 
-What a tenant may not see answers as if it did not exist (404). What another tenant shares it may see and use; to change it is refused (403).
+What a tenant may not see answers as if it did not exist (404). What another tenant shares it may see and use; to change
+it is refused (403).
 """
 
 from appliance.api.auth.keyring import Principal
@@ -10,14 +11,20 @@ from appliance.runtime.catalogue import Catalogue
 
 
 def callable_application(catalogue: Catalogue, principal: Principal, name: str) -> Application:
-    """The application that a name means to the caller; one that the key may not call does not exist for it. Raises: UnknownApplication."""
+    """The application that a name means to the caller; one that the key may not call does not exist for it.
+
+    Raises: UnknownApplication.
+    """
     if not principal.may_call(name):
         raise UnknownApplication(name=name)
     return catalogue.resolve(principal.tenant, name)
 
 
 def own_application(catalogue: Catalogue, principal: Principal, name: str) -> Application:
-    """An application that the caller may change. Raises: UnknownApplication; Forbidden for a shared one of another tenant."""
+    """An application that the caller may change.
+
+    Raises: UnknownApplication; Forbidden for a shared one of another tenant.
+    """
     application = callable_application(catalogue, principal, name)
     if application.tenant != principal.tenant:
         raise Forbidden(action="change an application that another tenant shares")

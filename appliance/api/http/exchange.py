@@ -1,7 +1,8 @@
-"""A request and its answer as plain calls, beside ASGI's `receive` and `send`: what the hot path uses where the server offers it.
+"""A request and its answer as plain calls, beside ASGI's `receive` and `send`: what the hot path uses where the server
+offers it.
 
-ASGI hands a body over as a copy and takes an answer in two messages, each through a coroutine. An exchange hands over the very buffer that the
-body was gathered in, and writes an answer in one call.
+ASGI hands a body over as a copy and takes an answer in two messages, each through a coroutine. An exchange hands over
+the very buffer that the body was gathered in, and writes an answer in one call.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,8 +25,8 @@ _AHEAD = b"inference-header-content-length"
 class AlignedBody:
     """Gathers a body of known size such that what stands behind its first `ahead` bytes begins at a multiple of 64.
 
-    Tensors behind their JSON are then views; anywhere else three of four would have to be copied to an address that their type may have.
-    Stands in for the `bytearray` of uvicorn.
+    Tensors behind their JSON are then views; anywhere else three of four would have to be copied to an address that
+    their type may have. Stands in for the `bytearray` of uvicorn.
     """
 
     __slots__ = ("_filled", "_view")
@@ -56,7 +57,8 @@ class AlignedBody:
 class HttpExchange:
     """One request over uvicorn's `cycle`. `headers` are its headers, the last of a name.
 
-    Whoever answers takes it out of the scope: left there, it would keep the whole request alive until the garbage collector finds the circle.
+    Whoever answers takes it out of the scope: left there, it would keep the whole request alive until the garbage
+    collector finds the circle.
     """
 
     __slots__ = ("_cycle", "begun", "headers")
@@ -92,7 +94,9 @@ class HttpExchange:
         return body.view() if isinstance(body, AlignedBody) else body
 
     async def receive(self) -> dict[str, Any]:
-        """As ASGI's, but the body is not copied: a `bytearray` or `memoryview` that belongs to the caller from now on."""
+        """As ASGI's, but the body is not copied: a `bytearray` or `memoryview` that belongs to the caller from now
+        on.
+        """
         cycle = self._cycle
         if cycle.more_body or cycle.waiting_for_100_continue:
             if cycle.waiting_for_100_continue or cycle.disconnected or cycle.response_complete:

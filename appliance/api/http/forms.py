@@ -1,4 +1,5 @@
-"""Multipart forms whose files go straight to the state folder: bounded, on the disk that has the room, never held in memory.
+"""Multipart forms whose files go straight to the state folder: bounded, on the disk that has the room, never held in
+memory.
 
 The framework's own form reader spools to the machine's temporary folder, which on small boxes is memory.
 """

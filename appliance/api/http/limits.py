@@ -1,8 +1,10 @@
-"""The outermost layer of the service: a name for each request, headers that every answer carries, and bounds on what bodies may take.
+"""The outermost layer of the service: a name for each request, headers that every answer carries, and bounds on what
+bodies may take.
 
-Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body that announces too much is refused unread;
-one that does not announce its size is counted as it comes. Bodies that end up in memory also share one budget (`InFlight`), which the
-`/v2` handler uses as well. An exception that nobody expected ends here: logged with the request's name, answered without internals.
+Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body that announces too much
+is refused unread; one that does not announce its size is counted as it comes. Bodies that end up in memory also share
+one budget (`InFlight`), which the `/v2` handler uses as well. An exception that nobody expected ends here: logged with
+the request's name, answered without internals.
 """
 
 import asyncio
@@ -206,7 +208,10 @@ class _BoundedCall:
         await self._send(message)
 
     async def refuse(self, error: Exception, path: str) -> None:
-        """Answer with a problem. An unread body is read and dropped for a moment, else the caller may lose the answer to a reset."""
+        """Answer with a problem.
+
+        An unread body is read and dropped for a moment, else the caller may lose the answer to a reset.
+        """
         status, headers, body = problem_response(error, path)
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         raw.append((b"content-length", str(len(body)).encode()))

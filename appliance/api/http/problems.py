@@ -1,7 +1,7 @@
 """The one place where an error becomes an HTTP answer: RFC 9457 problem documents.
 
-`TABLE` maps a class of `domain.errors` to a status and a title; a class without a row takes its parent's. Works for raw ASGI too
-(`problem_response`, `status_of`), so that `/v2`, which has an error shape of its own, agrees on the status.
+`TABLE` maps a class of `domain.errors` to a status and a title; a class without a row takes its parent's. Works for raw
+ASGI too (`problem_response`, `status_of`), so that `/v2`, which has an error shape of its own, agrees on the status.
 """
 
 import json

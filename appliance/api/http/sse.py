@@ -20,7 +20,9 @@ def frame(data: Any, *, event: str, id: int | str | None = None) -> bytes:
 
 
 async def beating(items: AsyncIterator[T], seconds: float = HEARTBEAT_S) -> AsyncIterator[T | None]:
-    """`items` as they come, and None whenever none came for `seconds`, and at the beginning. The source is closed at the end.
+    """`items` as they come, and None whenever none came for `seconds`, and at the beginning.
+
+    The source is closed at the end.
 
     By the first None the source has begun: what happens after it is not missed.
     """

@@ -46,8 +46,8 @@ async def create_application(
 ) -> ApplicationShape:
     """An application is a use of a model with promises of its own: a latency SLO, an accuracy floor, a weight.
 
-    Uploading a model makes one of the same name already; make more where several uses of one model need different promises.
-    In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
+    Uploading a model makes one of the same name already; make more where several uses of one model need different
+    promises. In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
 
     An SLO that no variant keeps is answered with `warnings`; with `strict=true` it is refused and nothing is made.
     """
@@ -85,7 +85,9 @@ async def show_application(application: ApplicationName, box: TheBox, principal:
 
 @router.get("/{application}/runs", summary="Show recent run times", responses=problems(UnknownApplication))
 async def show_runs(application: ApplicationName, box: TheBox, principal: Caller) -> RunsShape:
-    """What its runs took while serving, by variant, neighbours and all: `appliance scenario` lets the lab draw from them."""
+    """What its runs took while serving, by variant, neighbours and all: `appliance scenario` lets the lab draw from
+    them.
+    """
     figures = box.telemetry.of_application(callable_application(box.catalogue, principal, application).id)
     return RunsShape(variants={name: [ns / NS_PER_MS for ns in f.runs_ns] for name, f in figures.items() if f.runs_ns})
 
@@ -98,9 +100,12 @@ async def show_runs(application: ApplicationName, box: TheBox, principal: Caller
 async def change_application(
     application: ApplicationName, change: ApplicationChange, box: TheBox, principal: Member, strict: Strict = False
 ) -> ApplicationShape:
-    """Only the fields that are sent change; they hold from the next request on. Another `model` swaps the network behind the name.
+    """Only the fields that are sent change; they hold from the next request on.
 
-    Where no variant keeps the SLO then, the answer has `warnings`; with `strict=true` it is refused and nothing changes.
+    Another `model` swaps the network behind the name.
+
+    Where no variant keeps the SLO then, the answer has `warnings`; with `strict=true` it is refused and nothing
+    changes.
     """
     old = own_application(box.catalogue, principal, application)
     fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}

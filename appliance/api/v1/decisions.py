@@ -53,10 +53,12 @@ async def list_decisions(
     kind: Kind = None,
     application: ApplicationName = None,
 ) -> Page[DecisionShape]:
-    """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was dropped; how the budget moved.
+    """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was
+    dropped; how the budget moved.
 
-    An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the decisions that concerned its own
-    applications, without what they say of others. Feed the answer to `appliance plan -` to decide again.
+    An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the
+    decisions that concerned its own applications, without what they say of others. Feed the answer to `appliance plan
+    -` to decide again.
     """
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
@@ -138,7 +140,9 @@ def _own_names(record: DecisionRecord, tenant: str) -> dict[str, str]:
 
 
 def _own_part(record: DecisionRecord, tenant: str) -> dict[str, Any]:
-    """What changes when other tenants and their applications are left out; what is shared bears the tenant's own name."""
+    """What changes when other tenants and their applications are left out; what is shared bears the tenant's own
+    name.
+    """
     own = _own_names(record, tenant)
     asker = own.get(record.application or "")
     is_asker = record.application is None or asker is not None
@@ -162,7 +166,9 @@ def _own_part(record: DecisionRecord, tenant: str) -> dict[str, Any]:
 
 
 def _own_rows(record: DecisionRecord, tenant: str) -> dict[str, Any]:
-    """What changes of a decision that no policy made: others' builds become one row, and who is another's bears no tenant."""
+    """What changes of a decision that no policy made: others' builds become one row, and who is another's bears no
+    tenant.
+    """
     is_asker = record.application is None or any(owner == tenant for _, owner in record.concerned)
     own = {id: id for id in _ids(record) if id.startswith(f"{tenant}/")}
     reason = _own_words(record, own, tenant)
@@ -193,7 +199,10 @@ def _nameless(id: str) -> str:
 
 
 def _own_words(record: DecisionRecord, own: Mapping[str, str], tenant: str) -> str:
-    """The reason with the tenant's own names; others' applications stay unnamed in it. Nothing where it names another tenant all the same."""
+    """The reason with the tenant's own names; others' applications stay unnamed in it.
+
+    Nothing where it names another tenant all the same.
+    """
     words = {id: ANOTHER for id in _ids(record) if not id.startswith(f"{tenant}/")} | dict(own)
     reason = record.reason
     if words:
@@ -204,7 +213,9 @@ def _own_words(record: DecisionRecord, own: Mapping[str, str], tenant: str) -> s
 
 
 def _without(problem: Mapping[str, Any], own: Mapping[str, str], tenant: str) -> dict[str, Any]:
-    """The problem as if the others' applications were no part of the machine: what they hold is no memory of this problem."""
+    """The problem as if the others' applications were no part of the machine: what they hold is no memory of this
+    problem.
+    """
     held = sum(
         variant["size_mb"]
         for application in problem["applications"]

@@ -1,6 +1,7 @@
 """What routes ask for by type: the box, and the caller in the role that the route needs.
 
-`Caller` is any key, `Member` a tenant's or admin's, `Admin` an admin's. A device key that asks for more gets 403 whatever it names.
+`Caller` is any key, `Member` a tenant's or admin's, `Admin` an admin's. A device key that asks for more gets 403
+whatever it names.
 """
 
 from typing import Annotated

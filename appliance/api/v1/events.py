@@ -32,7 +32,8 @@ After = Annotated[
     response_class=StreamingResponse,
     responses={
         200: example(
-            'id: 71\nevent: variant loaded\ndata: {"id": 71, "at": "2026-11-21T09:50:18+00:00", "event": "variant loaded", '
+            'id: 71\nevent: variant loaded\ndata: {"id": 71, "at": "2026-11-21T09:50:18+00:00", "event": "variant '
+            'loaded", '
             '"tenant": null, "facts": {"build": "9f8a3c@cpu", "load_ms": 11.8}}\n\n',
             "Server-sent events. A slow reader loses the oldest; a gap in the ids shows it.",
             "text/event-stream",
@@ -45,8 +46,8 @@ async def follow(
 ) -> StreamingResponse:
     """Loads, evictions, imports and changes of the catalogue, with a heartbeat every 15 seconds.
 
-    An admin sees everything, a tenant what is about itself. After a broken line send `Last-Event-ID` to get what was missed,
-    as far back as the box remembers (2000 events).
+    An admin sees everything, a tenant what is about itself. After a broken line send `Last-Event-ID` to get what was
+    missed, as far back as the box remembers (2000 events).
     """
     if last_event_id is not None and last_event_id.isdigit():
         after = int(last_event_id)

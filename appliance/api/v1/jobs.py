@@ -36,7 +36,10 @@ async def list_jobs(box: TheBox, principal: Member, cursor: Cursor = "", limit: 
 
 @router.get("/{job}", summary="Show a job", responses=problems(Forbidden, UnknownJob))
 async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
-    """Stage, percent and what happened so far. The model can be called as soon as its first variant is ready, before the job ends."""
+    """Stage, percent and what happened so far.
+
+    The model can be called as soon as its first variant is ready, before the job ends.
+    """
     return shape_of(await _own(box, principal, job))
 
 

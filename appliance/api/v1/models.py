@@ -118,8 +118,9 @@ def _form_body(required: list[str], names: list[str], example: dict[str, Any]) -
 async def create_model(request: Request, box: TheBox, principal: Member, response: Response) -> JobShape:
     """Takes the file and answers with an import job; follow it at the `Location`.
 
-    The import checks the network in a process of its own, makes variants (fp32, fp16, int8, smaller inputs), measures the accuracy and cost
-    of each, and lets the model serve as soon as the first one is ready. Files above the form limit go by `/v1/uploads`.
+    The import checks the network in a process of its own, makes variants (fp32, fp16, int8, smaller inputs), measures
+    the accuracy and cost of each, and lets the model serve as soon as the first one is ready. Files above the form
+    limit go by `/v1/uploads`.
     """
     async with _received(request, box, principal) as (form, source):
         order = import_request(principal.tenant, form, source)
@@ -142,7 +143,8 @@ async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelS
 
 @router.delete("/{model}", summary="Delete a model", responses=problems(Forbidden, UnknownModel, InUse))
 async def delete_model(model: ModelName, box: TheBox, principal: Member) -> Deleted:
-    """Takes no new requests at once, waits for the running ones, then removes the model, its variants and its applications.
+    """Takes no new requests at once, waits for the running ones, then removes the model, its variants and its
+    applications.
 
     A model that another tenant's application uses stays (409).
     """
@@ -171,7 +173,10 @@ async def list_variants(
 async def create_variant(
     model: ModelName, request: Request, box: TheBox, principal: Member, response: Response
 ) -> JobShape:
-    """Beside the variants the box made. Inputs and outputs must be those of the model; it is measured like the others."""
+    """Beside the variants the box made.
+
+    Inputs and outputs must be those of the model; it is measured like the others.
+    """
     found = own_model(box.catalogue, principal, model)
     async with _received(request, box, principal) as (form, source):
         order = ImportRequest(

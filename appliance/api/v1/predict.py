@@ -116,9 +116,10 @@ async def predict_route(
 ) -> Response:
     """Send the file itself as the body (JPEG, PNG, WebP, WAV, text or JSON), or a form with one `file`.
 
-    The first bytes decide what it is, not the content type. The deadline covers decoding, waiting and computing; a request that can no
-    longer be in time is answered 504 without being run. Stateful models (voice activity) keep their state from request to request of one
-    `sequence_id`: begin with `sequence_start=true`, send the pieces in order, end with `sequence_end=true`.
+    The first bytes decide what it is, not the content type. The deadline covers decoding, waiting and computing; a
+    request that can no longer be in time is answered 504 without being run. Stateful models (voice activity) keep their
+    state from request to request of one `sequence_id`: begin with `sequence_start=true`, send the pieces in order, end
+    with `sequence_end=true`.
     """
     arrival_ns = box.clock.now_ns()
     found = callable_application(box.catalogue, principal, application)

@@ -7,7 +7,9 @@ from appliance.wire.catalogue import SloWarning
 
 
 def warnings_of(entry: Entry) -> list[SloWarning]:
-    """One, of the fastest variant, where no variant that the box would choose keeps the SLO; none while one is not measured."""
+    """One, of the fastest variant, where no variant that the box would choose keeps the SLO; none while one is not
+    measured.
+    """
     slo_ms = entry.application.latency_slo_ms
     if slo_ms is None or not entry.order or any(keeps_slo(s.p99_ms, slo_ms) for s in entry.order):
         return []

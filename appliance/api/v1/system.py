@@ -28,7 +28,10 @@ _SERVING = ("memory", "queues", "residency")
 
 @router.get("/v1/system", summary="The box at a glance", responses=problems(Forbidden))
 async def system(box: TheBox, principal: Member) -> SystemShape:
-    """Version, load, memory, disk, policies and settings. The numbers of models and applications are those that this key sees."""
+    """Version, load, memory, disk, policies and settings.
+
+    The numbers of models and applications are those that this key sees.
+    """
     machine = psutil.virtual_memory()
     status = box.engine.status()
     return SystemShape(
@@ -53,7 +56,8 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
 
 @router.get("/v1/memory", summary="What is in memory", responses=problems(Forbidden))
 async def memory(box: TheBox, principal: Member) -> MemoryShape:
-    """The budget, what is taken, every build that is loaded, loading or leaving, with the applications that use it, and what each tenant holds.
+    """The budget, what is taken, every build that is loaded, loading or leaving, with the applications that use it, and
+    what each tenant holds.
 
     A tenant's key sees the builds of the applications that it can call, and what it holds itself.
     """
@@ -88,7 +92,8 @@ async def processors(box: TheBox, _: Member) -> list[ProcessorShape]:
     openapi_extra={"security": [{"key": []}]},
     responses={
         200: example(
-            'appliance_requests_total{tenant="harbour",application="harbour/door",variant="int8",outcome="done"} 1520.0\n',
+            'appliance_requests_total{tenant="harbour",application="harbour/door",variant="int8",outcome="done"} '
+            "1520.0\n",
             "The text format of Prometheus.",
             "text/plain",
         ),
@@ -96,10 +101,12 @@ async def processors(box: TheBox, _: Member) -> list[ProcessorShape]:
     },
 )
 async def metrics(request: Request, box: TheBox) -> Response:
-    """Requests, outcomes and latency (queue, load, compute, total) by tenant, application and variant; memory, loads and evictions.
+    """Requests, outcomes and latency (queue, load, compute, total) by tenant, application and variant; memory, loads
+    and evictions.
 
     An admin key sees all of it, a tenant's key the series of its own requests. Prometheus sends the key with
-    `authorization: {credentials_file: ...}`; the setting `security.metrics_open` opens the page to everyone who reaches the port.
+    `authorization: {credentials_file: ...}`; the setting `security.metrics_open` opens the page to everyone who reaches
+    the port.
     """
     if box.metrics_open:
         return Response(metrics_text(box, None), media_type=CONTENT_TYPE)

@@ -69,8 +69,8 @@ async def show_tenant(tenant: TenantName, box: TheBox, principal: Member) -> Ten
 async def change_tenant(tenant: TenantName, change: TenantChange, box: TheBox, _: Admin) -> TenantShape:
     """The new quota replaces the old one whole and holds at once. Needs an admin key.
 
-    Below a lowered memory ceiling, models leave that are in use with their last running request. A guarantee for which the budget
-    has no room beside those of the others is refused (409).
+    Below a lowered memory ceiling, models leave that are in use with their last running request. A guarantee for which
+    the budget has no room beside those of the others is refused (409).
     """
     changed = await box.store.tenants.update(Tenant(tenant, _quota(box, change.quota)), box.shares.budget_bytes)
     return TenantShape.model_validate(changed)
@@ -92,8 +92,9 @@ async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
 async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal: Member) -> NewKeyShape:
     """The answer holds the key itself, once: the box keeps only its SHA-256.
 
-    A `tenant` key does everything within its tenant, a `device` key only calls applications (those it names, or all). A tenant's key
-    may make tenant and device keys of its own tenant; admin keys belong to the tenant `default` and need an admin key.
+    A `tenant` key does everything within its tenant, a `device` key only calls applications (those it names, or all). A
+    tenant's key may make tenant and device keys of its own tenant; admin keys belong to the tenant `default` and need
+    an admin key.
     """
     _visible(box, principal, tenant)
     if order.role is Role.ADMIN and not (principal.is_admin and tenant == DEFAULT_TENANT):
@@ -134,7 +135,8 @@ def _quota(box: RunningBox, shape: QuotaShape) -> Quota:
     ceiling = quota.ceiling_bytes(box.shares.budget_bytes)
     if ceiling is not None and (quota.memory_guarantee_bytes or 0) > ceiling:
         raise BadQuota(
-            reason=f"{quota.memory_guarantee_bytes} bytes are more than the ceiling of {ceiling}: nothing above it can be guaranteed"
+            reason=f"{quota.memory_guarantee_bytes} bytes are more than the ceiling of {ceiling}: nothing above it "
+            f"can be guaranteed"
         )
     return quota
 

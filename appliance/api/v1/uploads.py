@@ -38,8 +38,10 @@ UploadOffset = Annotated[int, Header(ge=0, description="Where this piece starts;
 async def create_upload(order: UploadOrder, box: TheBox, principal: Member, response: Response) -> UploadShape:
     """For models above the form limit, and for archives with external data.
 
-    1. `POST /v1/uploads` with the length if you know it. 2. `PATCH /v1/uploads/{id}` with the bytes and `Upload-Offset`, in one piece or
-    many. 3. After a broken connection ask `HEAD /v1/uploads/{id}` for the offset and go on there, also after a restart of the box.
+    1. `POST /v1/uploads` with the length if you know it. 2. `PATCH /v1/uploads/{id}` with the bytes and
+       `Upload-Offset`, in one piece or
+    many. 3. After a broken connection ask `HEAD /v1/uploads/{id}` for the offset and go on there, also after a restart
+    of the box.
     4. `POST /v1/models` with `upload` = the id in place of `file`. An upload that nobody touches for a day is dropped.
     """
     upload = await box.uploads.create(principal.tenant, order.length, order.sha256, order.file_name)
@@ -69,7 +71,9 @@ async def list_uploads(box: TheBox, principal: Member, cursor: Cursor = "", limi
 async def append(
     upload: UploadId, upload_offset: UploadOffset, request: Request, box: TheBox, principal: Member, response: Response
 ) -> UploadShape:
-    """Bytes are on disk when the answer comes; what arrived of a piece that broke off stays, so ask for the offset and go on there."""
+    """Bytes are on disk when the answer comes; what arrived of a piece that broke off stays, so ask for the offset
+    and go on there.
+    """
     await _own(box, principal, upload)
     record = await box.uploads.append(upload, upload_offset, request.stream())
     response.headers.update(_headers(record))

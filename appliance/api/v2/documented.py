@@ -1,4 +1,7 @@
-"""`/v2` in the OpenAPI document. Its routes are a bare handler that the framework does not see, so they are described by hand."""
+"""`/v2` in the OpenAPI document.
+
+Its routes are a bare handler that the framework does not see, so they are described by hand.
+"""
 
 from typing import Any
 
@@ -100,8 +103,10 @@ def _operation(
 
 _INFER_OPERATION = _operation(
     "Infer",
-    "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in microseconds, "
-    "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful models.",
+    "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in "
+    "microseconds, "
+    "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful "
+    "models.",
     _json(
         _INFERRED,
         "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered.",

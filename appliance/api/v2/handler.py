@@ -1,7 +1,8 @@
 """The Open Inference Protocol (KServe v2) as one bare ASGI application: the hot path carries no framework.
 
-The model name is the application, the version is the variant, by number or by name; without a version the box chooses. Errors have the protocol's own shape,
-`{"error": "..."}`, with the status of the same error everywhere else, except that an unavailable model answers 400 as clients expect.
+The model name is the application, the version is the variant, by number or by name; without a version the box chooses.
+Errors have the protocol's own shape, `{"error": "..."}`, with the status of the same error everywhere else, except that
+an unavailable model answers 400 as clients expect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -66,7 +66,9 @@ def _timing(result: Result) -> bytes:
 
 
 def _apply(parameters: Mapping[str, Any], request: Request) -> None:
-    """Per-request parameters: `timeout` in microseconds, `priority` (1 = most urgent, 0 = none stated), and the sequence extension."""
+    """Per-request parameters: `timeout` in microseconds, `priority` (1 = most urgent, 0 = none stated), and the
+    sequence extension.
+    """
     timeout, priority = parameters.get("timeout"), parameters.get("priority")
     if timeout is not None:
         if not isinstance(timeout, int) or timeout < 0:

@@ -1,4 +1,6 @@
-"""The models of `/v2`: what they take and give, whether they are ready, and the repository extension that loads and unloads them."""
+"""The models of `/v2`: what they take and give, whether they are ready, and the repository extension that loads and
+unloads them.
+"""
 
 from collections.abc import Mapping
 from typing import Any

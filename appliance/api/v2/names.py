@@ -1,6 +1,8 @@
-"""What a name of the protocol means to the caller: the model is an application, the version a variant, by number or by name.
+"""What a name of the protocol means to the caller: the model is an application, the version a variant, by number or by
+name.
 
-The protocol's clients take a version for a number in text; people and settings know variants by name. Answers say the number, paths take either.
+The protocol's clients take a version for a number in text; people and settings know variants by name. Answers say the
+number, paths take either.
 """
 
 from appliance.api.auth.keyring import Principal
@@ -22,7 +24,10 @@ def model_and_version(parts: list[str]) -> tuple[str, str | None]:
 
 
 def managed(box: RunningBox, principal: Principal, name: str) -> Application:
-    """An application whose residency the caller may command: its own; devices may not. Raises: UnknownApplication, Forbidden."""
+    """An application whose residency the caller may command: its own; devices may not.
+
+    Raises: UnknownApplication, Forbidden.
+    """
     if principal.role is Role.DEVICE:
         raise Forbidden(action="load or unload models")
     return own_application(box.catalogue, principal, name)

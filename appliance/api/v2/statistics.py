@@ -29,7 +29,10 @@ async def of_all(box: RunningBox, principal: Principal, _: list[str], __: Mappin
 
 
 def _rows(box: RunningBox, application: Application) -> list[dict[str, Any]]:
-    """By version: the servable variants, unless somebody unloaded them, and those that have figures. A deleted variant has no version."""
+    """By version: the servable variants, unless somebody unloaded them, and those that have figures.
+
+    A deleted variant has no version.
+    """
     try:
         entry = box.catalogue.entry(application.id)
     except ModelUnavailable:

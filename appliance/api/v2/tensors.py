@@ -1,8 +1,8 @@
 """Tensors of the Open Inference Protocol on the wire: JSON and the binary extension, in both directions.
 
-Hand-checked rather than modelled: this is the hot path. A binary tensor is a view into the request's body (copied only where the bytes are not
-aligned for its type), so it crosses the server without a copy. The JSON in front of binary tensors is the same in every request of a client:
-what it says, once checked, is remembered by its bytes.
+Hand-checked rather than modelled: this is the hot path. A binary tensor is a view into the request's body (copied only
+where the bytes are not aligned for its type), so it crosses the server without a copy. The JSON in front of binary
+tensors is the same in every request of a client: what it says, once checked, is remembered by its bytes.
 """
 
 import struct
@@ -38,7 +38,10 @@ _JSON_TYPES: Mapping[str, tuple[frozenset[type], str]] = {
 
 @dataclass(slots=True)
 class InferCall:
-    """A parsed infer request. `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest."""
+    """A parsed infer request.
+
+    `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest.
+    """
 
     id: str | None
     inputs: dict[str, np.ndarray]
@@ -49,7 +52,8 @@ class InferCall:
 
 
 def parse_infer(body: Body, json_length: int | None) -> InferCall:
-    """Read a request body; with `json_length` (Inference-Header-Content-Length) the bytes behind it are binary tensors in order.
+    """Read a request body; with `json_length` (Inference-Header-Content-Length) the bytes behind it are binary tensors
+    in order.
 
     Raises: BadTensor saying which key is wrong.
     """
@@ -102,7 +106,10 @@ def encode_infer(
 
 
 class _Described(NamedTuple):
-    """An input as the JSON describes it. `size` None: its values are `data`; `dtype` None: its bytes need more than a view."""
+    """An input as the JSON describes it.
+
+    `size` None: its values are `data`; `dtype` None: its bytes need more than a view.
+    """
 
     where: str
     name: str
@@ -116,7 +123,10 @@ class _Described(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """The JSON part of a request, checked. Shared by all requests that begin with the same bytes: nobody may change it."""
+    """The JSON part of a request, checked.
+
+    Shared by all requests that begin with the same bytes: nobody may change it.
+    """
 
     id: str | None
     inputs: list[_Described]
@@ -237,7 +247,9 @@ def _from_json(data: Any, word: str, shape: list[int], count: int, where: str) -
 
 
 def _flat(data: list[Any], where: str) -> list[Any]:
-    """The elements of nested lists in row-major order; numpy may not guess here: it would turn one long text among numbers into gigabytes."""
+    """The elements of nested lists in row-major order; numpy may not guess here: it would turn one long text among
+    numbers into gigabytes.
+    """
     while data and type(data[0]) is list:
         if set(map(type, data)) != {list} or len(set(map(len, data))) != 1:
             raise BadTensor(reason=f"{where}: the nested lists of data must be of equal depth and length")
@@ -314,7 +326,10 @@ def _bytes_of(array: np.ndarray) -> Any:
 
 
 def _json_data(array: np.ndarray) -> Any:
-    """Flat data. JSON has no NaN or infinity: they become null, which clients must expect of a model that yields them."""
+    """Flat data.
+
+    JSON has no NaN or infinity: they become null, which clients must expect of a model that yields them.
+    """
     if array.dtype.kind in "OUS":
         return [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in array.ravel()]
     return np.ascontiguousarray(array).ravel()

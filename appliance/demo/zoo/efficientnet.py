@@ -1,7 +1,8 @@
-"""EfficientNet-lite as ONNX, built node by node from a PyTorch checkpoint; batch norms are folded into the convolutions before them.
+"""EfficientNet-lite as ONNX, built node by node from a PyTorch checkpoint; batch norms are folded into the convolutions
+before them.
 
-The lite family (no squeeze-and-excite, ReLU6, TensorFlow "SAME" padding) follows the checkpoint's own shapes: a stage begins where the width of
-the block output changes, and its first block has the stage's stride.
+The lite family (no squeeze-and-excite, ReLU6, TensorFlow "SAME" padding) follows the checkpoint's own shapes: a stage
+begins where the width of the block output changes, and its first block has the stage's stride.
 """
 
 from collections.abc import Mapping

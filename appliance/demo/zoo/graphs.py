@@ -28,7 +28,8 @@ def save(model: onnx.ModelProto, path: Path) -> Path:
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same function after ONNX Runtime's basic rewriting: constants, biases, batch norms and transposes folded, `Constant` nodes gone.
+    """The same function after ONNX Runtime's basic rewriting: constants, biases, batch norms and transposes folded,
+    `Constant` nodes gone.
 
     Nothing in it belongs to one machine (that is what the levels above `basic` would add). Metadata is kept.
     """

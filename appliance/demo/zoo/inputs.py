@@ -1,6 +1,7 @@
 """Real pictures, frames, lines of text and sound as the files that a device sends: JPEG, PNG, WAV, text, NPZ.
 
-Each function writes numbered files into a folder and returns their paths. Truth goes beside an evaluation set as `truth.json`.
+Each function writes numbered files into a folder and returns their paths. Truth goes beside an evaluation set as
+`truth.json`.
 """
 
 import json
@@ -81,7 +82,8 @@ def write_arrays(folder: Path, rows: Iterable[Mapping[str, npt.NDArray[Any]]]) -
     written = []
     for number, row in enumerate(rows):
         written.append(folder / f"{number:04}.npz")
-        np.savez(written[-1], **row)  # type: ignore[arg-type]  # the keywords are arrays, allow_pickle is not among them
+        # The keywords are arrays, allow_pickle is not among them.
+        np.savez(written[-1], **row)  # type: ignore[arg-type]
     return written
 
 

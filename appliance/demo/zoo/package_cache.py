@@ -1,6 +1,7 @@
 """Carriers at hand: a folder of checked files for each, fetched when first asked for.
 
-A recipe asks `folder(key)` and gets either all files of that carrier with the right hashes, or a `ZooError`, now and each time it asks again.
+A recipe asks `folder(key)` and gets either all files of that carrier with the right hashes, or a `ZooError`, now and
+each time it asks again.
 """
 
 import hashlib
@@ -147,7 +148,9 @@ def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tupl
 
 @contextmanager
 def _tar(carrier: Carrier, archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that nothing is unpacked that is not wanted."""
+    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that nothing is unpacked that is not
+    wanted.
+    """
     if carrier.client is Client.NPM:
         with tarfile.open(archive, "r|gz") as tar:
             yield tar

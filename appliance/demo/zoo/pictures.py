@@ -1,4 +1,6 @@
-"""Recipes of the networks that look at pictures: objects, faces, whose face, what is on a photo, which way up a page lies."""
+"""Recipes of the networks that look at pictures: objects, faces, whose face, what is on a photo, which way up a page
+lies.
+"""
 
 import json
 import shutil

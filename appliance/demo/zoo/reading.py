@@ -70,7 +70,9 @@ MIN_LINE_HEIGHT = 12
 
 
 def pictures_with_text(kitchen: RecipeContext) -> Iterator[tuple[Picture, tuple[Line, ...]]]:
-    """Photos with real text and all its lines; without the photos, frames with a taxi's sign and frames with drawn signs."""
+    """Photos with real text and all its lines; without the photos, frames with a taxi's sign and frames with drawn
+    signs.
+    """
     if "samples" in kitchen.has:
         for entry in TEXT_PICTURES:
             yield picture(kitchen.file(entry.carrier, entry.file)), entry.lines

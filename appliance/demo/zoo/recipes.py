@@ -1,8 +1,10 @@
-"""What a recipe is: from carriers to a folder that holds one model as a tenant would upload it, and the inputs that its devices send.
+"""What a recipe is: from carriers to a folder that holds one model as a tenant would upload it, and the inputs that its
+devices send.
 
     model.onnx  metadata.json  [labels.txt]  [tokenizer.json]  calibration/  [evaluation/ with truth.json]  inputs/
 
-A recipe names the carriers it cannot do without and, best first, the sets of carriers that can give its inputs; the first set at hand is used.
+A recipe names the carriers it cannot do without and, best first, the sets of carriers that can give its inputs; the
+first set at hand is used.
 """
 
 import hashlib

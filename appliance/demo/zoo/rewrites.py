@@ -12,7 +12,8 @@ from appliance.demo.zoo import graphs
 
 
 def centerface(source: Path) -> onnx.ModelProto:
-    """CenterFace with free batch, height and width (sides multiple of 32); maps `heat`, `scale`, `offset`, `landmarks` at stride 4.
+    """CenterFace with free batch, height and width (sides multiple of 32); maps `heat`, `scale`, `offset`, `landmarks`
+    at stride 4.
 
     The file declares 10x3x32x32 but is fully convolutional, lists weights among its inputs and carries unused counters.
     """

@@ -1,7 +1,8 @@
 """TensorFlow.js graph models (JSON nodes and a raw weight file) to ONNX, with numpy and onnx alone.
 
-Covers the operations of the convolution nets that the zoo takes; another one raises `UnsupportedOperation` with its name. Tensors keep the NHWC
-order of the source: each convolution and pool gets a transpose on either side, which ONNX Runtime's basic rewriting then folds away.
+Covers the operations of the convolution nets that the zoo takes; another one raises `UnsupportedOperation` with its
+name. Tensors keep the NHWC order of the source: each convolution and pool gets a transpose on either side, which ONNX
+Runtime's basic rewriting then folds away.
 """
 
 import base64
@@ -31,7 +32,9 @@ class UnsupportedOperation(ValueError):
 
 @dataclass(frozen=True)
 class TensorSide:
-    """One input or output of the made graph: `name` in the ONNX file, `source` in the TFJS graph, `shape` with names for free sizes."""
+    """One input or output of the made graph: `name` in the ONNX file, `source` in the TFJS graph, `shape` with names
+    for free sizes.
+    """
 
     name: str
     source: str
@@ -41,10 +44,11 @@ class TensorSide:
 def convert(
     topology: Path, inputs: Sequence[TensorSide], outputs: Sequence[TensorSide], scales: Sequence[float] = ()
 ) -> onnx.ModelProto:
-    """Read `topology` (model.json; the weights lie beside it) and return the part of it between `inputs` and `outputs`, tidied.
+    """Read `topology` (model.json; the weights lie beside it) and return the part of it between `inputs` and `outputs`,
+    tidied.
 
-    `scales`: factor of each bilinear resize in graph order, which makes the net free of the size it was exported with. Leading 1 in the
-    target of a Reshape is taken for the batch and left as it comes. Raises `UnsupportedOperation`.
+    `scales`: factor of each bilinear resize in graph order, which makes the net free of the size it was exported with.
+    Leading 1 in the target of a Reshape is taken for the batch and left as it comes. Raises `UnsupportedOperation`.
     """
     document = json.loads(topology.read_text())
     graph = _Builder(weights=read_weights(document, topology.parent), scales=list(scales))
@@ -129,7 +133,9 @@ def _alive(graph: "_Builder", outputs: Sequence[TensorSide]) -> list[onnx.NodePr
 
 @dataclass
 class _Builder:
-    """The ONNX graph that grows; `names` maps a TF value to its ONNX value, `constants` hold what is known beforehand."""
+    """The ONNX graph that grows; `names` maps a TF value to its ONNX value, `constants` hold what is known
+    beforehand.
+    """
 
     weights: dict[str, Array]
     scales: list[float]

@@ -1,7 +1,8 @@
 """Graphs made on the spot, without network: exact sizes, any batch, and one that is really trained.
 
-Tests and benchmarks call the functions; each writes a valid ONNX file (IR 10, opset 17) and returns its path. The weights of the big nets are
-random (seeded, so files are equal from run to run); their cost is that of the real architecture. `digits` is trained, with a held-out set.
+Tests and benchmarks call the functions; each writes a valid ONNX file (IR 10, opset 17) and returns its path. The
+weights of the big nets are random (seeded, so files are equal from run to run); their cost is that of the real
+architecture. `digits` is trained, with a held-out set.
 """
 
 import json
@@ -56,9 +57,11 @@ class Digits:
 
 
 def digits(folder: Path, seed: int = 7) -> Digits:
-    """A 64-64-10 net trained here (about a second) on drawn digits; input `image` FP32[N, 1, 8, 8] in 0..1, output `probabilities` FP32[N, 10].
+    """A 64-64-10 net trained here (about a second) on drawn digits; input `image` FP32[N, 1, 8, 8] in 0..1, output
+    `probabilities` FP32[N, 10].
 
-    The pictures are the ten numerals in several line fonts, slanted, shifted, of uneven thickness and noisy; held-out top-1 is above 0.9.
+    The pictures are the ten numerals in several line fonts, slanted, shifted, of uneven thickness and noisy; held-out
+    top-1 is above 0.9.
     """
     rng = np.random.default_rng(seed)
     images, labels = draw_digits(rng, 1800)
@@ -179,9 +182,11 @@ def _save_images(folder: Path, images: npt.NDArray[np.uint8], labels: npt.NDArra
 
 
 def conv_net(path: Path, megabytes: float, classes: int = 10, seed: int = 3) -> Path:
-    """A plain residual conv net of `megabytes` (10^6 bytes, within 2 %); `image` FP32[N, 3, H, W] (sides from 32) to `probabilities` FP32[N, classes].
+    """A plain residual conv net of `megabytes` (10^6 bytes, within 2 %); `image` FP32[N, 3, H, W] (sides from 32) to
+    `probabilities` FP32[N, classes].
 
-    The batch, height and width are free. Eleven 3x3 convolutions, then a 1x1 one whose width fills the file up to the size asked for.
+    The batch, height and width are free. Eleven 3x3 convolutions, then a 1x1 one whose width fills the file up to the
+    size asked for.
     """
     parameters = int(megabytes * 1e6 / 4)
     base = max(4, int(math.sqrt(0.9 * parameters / 1134)))
@@ -246,11 +251,14 @@ class _ConvBuilder:
         return name
 
 
-# -- well-known architectures, expanded from the weightless graphs that the onnx package carries ------------------------
+# -- well-known architectures, expanded from the weightless graphs that the onnx package carries
+# ------------------------
 
 
 def resnet50(path: Path) -> Path:
-    """ResNet-50 with random weights, 102 MB (98 MiB); `gpu_0/data_0` FP32[N, 3, 224, 224] to `gpu_0/softmax_1` FP32[N, 1000]."""
+    """ResNet-50 with random weights, 102 MB (98 MiB); `gpu_0/data_0` FP32[N, 3, 224, 224] to `gpu_0/softmax_1`
+    FP32[N, 1000].
+    """
     return _expand("resnet50", path)
 
 
@@ -260,7 +268,9 @@ def squeezenet(path: Path) -> Path:
 
 
 def shufflenet(path: Path) -> Path:
-    """ShuffleNet with random weights, 5.6 MB; `gpu_0/data_0` FP32[N, 3, 224, 224] to `gpu_0/softmax_1` FP32[N, 1000]."""
+    """ShuffleNet with random weights, 5.6 MB; `gpu_0/data_0` FP32[N, 3, 224, 224] to `gpu_0/softmax_1` FP32[N,
+    1000].
+    """
     return _expand("shufflenet", path)
 
 

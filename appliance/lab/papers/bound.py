@@ -1,16 +1,21 @@
-"""What a clairvoyant could reach at best: the fewest cold starts, and the most utility with a given number of them. Bounds, not schedules.
+"""What a clairvoyant could reach at best: the fewest cold starts, and the most utility with a given number of them.
 
-Why they are bounds. Take any run of the engine on this box, under whatever policy, and read off it what `chains` asks: which variants were there when a
-request came, whether they had been there at the request before, or had come since. Every constraint holds in it, for none asks more than the emulated
-processor enforces: nothing is there at the start; a load takes at least its time, and memory from its beginning on; a variant in use stays until its
-run is over, and its memory until it is unloaded; what is in memory at an instant fits. The programme chooses among all such readings, so its
-optimum is never worse than a run's. It may still do what no run can: load any number of variants at once and in no more than their size, run all requests
-at once, and look only at the requests' own loads.
+Bounds, not schedules.
 
-For utility, a request that is not warm is given the most accurate variant that could be loaded for it, and costs no memory at all; but at most `cold_max`
-requests may be not warm. Without that limit the bound would be to serve everybody cold with the best variant, which utility alone does not forbid.
+Why they are bounds. Take any run of the engine on this box, under whatever policy, and read off it what `chains` asks:
+which variants were there when a request came, whether they had been there at the request before, or had come since.
+Every constraint holds in it, for none asks more than the emulated processor enforces: nothing is there at the start; a
+load takes at least its time, and memory from its beginning on; a variant in use stays until its run is over, and its
+memory until it is unloaded; what is in memory at an instant fits. The programme chooses among all such readings, so its
+optimum is never worse than a run's. It may still do what no run can: load any number of variants at once and in no more
+than their size, run all requests at once, and look only at the requests' own loads.
 
-How near the truth they are is told by `clairvoyant`, which carries a plan out, and by a comparison with all plans of small problems in the tests.
+For utility, a request that is not warm is given the most accurate variant that could be loaded for it, and costs no
+memory at all; but at most `cold_max` requests may be not warm. Without that limit the bound would be to serve everybody
+cold with the best variant, which utility alone does not forbid.
+
+How near the truth they are is told by `clairvoyant`, which carries a plan out, and by a comparison with all plans of
+small problems in the tests.
 """
 
 from collections.abc import Sequence
@@ -25,7 +30,9 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`cold_least` requests cannot be warm, whatever is done; `utility_most` is per request, with at most `cold_max` of them not warm."""
+    """`cold_least` requests cannot be warm, whatever is done; `utility_most` is per request, with at most `cold_max`
+    of them not warm.
+    """
 
     cold_least: float
     utility_most: float
@@ -60,7 +67,9 @@ def bounds(schedule: Schedule, colds_max: Sequence[float | None]) -> list[Bound]
 
 
 def _best_cold(schedule: Schedule, ask: Ask) -> float:
-    """The accuracy of the best variant that fits when nothing else is there, and whose load ends in time; 0 where there is none."""
+    """The accuracy of the best variant that fits when nothing else is there, and whose load ends in time; 0 where
+    there is none.
+    """
     return max(
         (
             c.accuracy

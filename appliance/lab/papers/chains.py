@@ -1,14 +1,18 @@
-"""What a clairvoyant decides, as a mixed-integer programme: for every request, which variants are there, kept since the request before or brought anew.
+"""What a clairvoyant decides, as a mixed-integer programme: for every request, which variants are there, kept since the
+request before or brought anew.
 
-Each model's requests are a chain in time. For request r and variant v with load time θ, bytes b, run time ρ and unload time υ:
+Each model's requests are a chain in time. For request r and variant v with load time θ, bytes b, run time ρ and unload
+time υ:
 
 - `kept`: v was there at the request before and stays, so b are taken all the time between the two.
-- `brought`: a load of v ends between the two requests, so b are taken at the latest from θ before r on. Earlier loads take more, so as late as possible it is.
-- `left`: v was there for r and is not kept for the next one. r was served by it (else it could have gone before), so b are taken for ρ + υ more.
+- `brought`: a load of v ends between the two requests, so b are taken at the latest from θ before r on. Earlier loads
+  take more, so as late as possible it is.
+- `left`: v was there for r and is not kept for the next one. r was served by it (else it could have gone before), so b
+  are taken for ρ + υ more.
 - `warm`: r is served by v, which is kept or brought; one variant serves a request.
 
-At every instant the bytes taken fit into the memory. A *bound* asks no more than that; a plan *to be carried out* also has room for the peak of each load, and
-some slack around it (`slack_ns`).
+At every instant the bytes taken fit into the memory. A *bound* asks no more than that; a plan *to be carried out* also
+has room for the peak of each load, and some slack around it (`slack_ns`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +25,10 @@ from appliance.lab.workload import draw
 from appliance.policies.milp import Program, Solved
 
 _SOLVE_S = 10.0
-"""The programmes of the sweep take half a second. Where one takes longer, the bound that is proven by then holds, and the plan is the best one found."""
+"""The programmes of the sweep take half a second.
+
+Where one takes longer, the bound that is proven by then holds, and the plan is the best one found.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +64,12 @@ class Schedule:
 
     @classmethod
     def of(cls, scenario: Scenario) -> "Schedule":
-        """A scenario's, its faults, queues and tenants' limits left out: those only make it harder. Applications of one model are one.
+        """A scenario's, its faults, queues and tenants' limits left out: those only make it harder.
 
-        Raises: ValueError for what the clairvoyant does not know: a least accuracy (a variant below it is there, but serves nobody), a fault that speeds up.
+        Applications of one model are one.
+
+        Raises: ValueError for what the clairvoyant does not know: a least accuracy (a variant below it is there, but
+        serves nobody), a fault that speeds up.
         """
         if any(shape.accuracy_min for shape in scenario.applications):
             raise ValueError("a least accuracy is unknown to the clairvoyant")
@@ -203,7 +213,10 @@ class Chains:
     # -- what is shared ------------------------------------------------------------------------------------------------
 
     def _fit(self) -> None:
-        """At no instant is more taken than there is. It is enough to look where something begins and the next thing to happen is an end."""
+        """At no instant is more taken than there is.
+
+        It is enough to look where something begins and the next thing to happen is an end.
+        """
         spans = self._memory
         events = sorted(
             [(s.start_ns, 1, i) for i, s in enumerate(spans) if s.start_ns < s.end_ns]

@@ -1,9 +1,10 @@
-"""What a clairvoyant does reach: a plan made with every arrival known, carried out in virtual time on the emulated processor. An estimate from below.
+"""What a clairvoyant does reach: a plan made with every arrival known, carried out in virtual time on the emulated
+processor. An estimate from below.
 
-The plan is the best of `chains` in which loads begin as late as they may and as many requests as possible are warm; who cannot be is not served. Carrying it
-out, the processor has no mercy: loads wait for one another, runs for the worker, and a load for the memory that others have not given back yet. Then a request
-finds its variant not there and is cold, as in the box. So the figures are reached, not promised; the best that any policy can do lies between them and
-`bound`.
+The plan is the best of `chains` in which loads begin as late as they may and as many requests as possible are warm; who
+cannot be is not served. Carrying it out, the processor has no mercy: loads wait for one another, runs for the worker,
+and a load for the memory that others have not given back yet. Then a request finds its variant not there and is cold,
+as in the box. So the figures are reached, not promised; the best that any policy can do lies between them and `bound`.
 """
 
 import asyncio
@@ -38,7 +39,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A variant in memory: its load begins at `load_ns` at the earliest, and it goes when the last of `asks` is answered."""
+    """A variant in memory: its load begins at `load_ns` at the earliest, and it goes when the last of `asks` is
+    answered.
+    """
 
     model: int
     rank: int
@@ -143,7 +146,9 @@ class _Performance:
         self._changed.set()
 
     async def _ask(self, number: int) -> None:
-        """A request: served by the best variant that is there, else by what is planned for it as soon as that is there, else not at all."""
+        """A request: served by the best variant that is there, else by what is planned for it as soon as that is
+        there, else not at all.
+        """
         ask = self._schedule.asks[number]
         await self._clock.sleep_until_ns(START_NS + ask.at_ns)
         key = self._best(ask)

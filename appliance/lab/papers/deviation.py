@@ -1,13 +1,16 @@
-"""Pairs of an actual and a predicted trace that lie a stated Kullback-Leibler divergence apart (Edge-MultiAI §IV-A, EM-26).
+"""Pairs of an actual and a predicted trace that lie a stated Kullback-Leibler divergence apart (Edge-MultiAI §IV-A,
+EM-26).
 
 The paper says neither over which distributions it takes the divergence nor how it makes the traces. Here:
 
 - *actual*: each application has `count` requests; the gaps between them are exponential.
-- *predicted*: each actual time, moved by σ times a standard normal number; a time moved to before the start is mirrored at it. So there are as many
-  predictions as requests, and σ = 0 is a perfect forecast.
-- *deviation*: time is cut into bins of one mean gap; p and q are the shares of an application's actual and predicted requests in each bin, a tenth of
-  a request added to every bin so that none is empty. The deviation is Σ p·ln(p/q) in nats, averaged over the applications: 0.3 is the paper's "30 %".
-- σ is the same for all applications of a trace; it is searched by bisection, with the normal numbers held fixed, until the deviation is the asked one.
+- *predicted*: each actual time, moved by σ times a standard normal number; a time moved to before the start is mirrored
+  at it. So there are as many predictions as requests, and σ = 0 is a perfect forecast.
+- *deviation*: time is cut into bins of one mean gap; p and q are the shares of an application's actual and predicted
+  requests in each bin, a tenth of a request added to every bin so that none is empty. The deviation is Σ p·ln(p/q) in
+  nats, averaged over the applications: 0.3 is the paper's "30 %".
+- σ is the same for all applications of a trace; it is searched by bisection, with the normal numbers held fixed, until
+  the deviation is the asked one.
 
 Two traces that have nothing to do with one another are about 1.1 apart, so 0.9 is a forecast that is nearly worthless.
 """
@@ -25,7 +28,10 @@ _SIGMA_MAX_GAPS = 16.0
 
 @dataclass(frozen=True)
 class Traces:
-    """Application → ascending seconds after the start. `deviation` is what was reached, in nats; `sigma_s` what it took."""
+    """Application → ascending seconds after the start.
+
+    `deviation` is what was reached, in nats; `sigma_s` what it took.
+    """
 
     actual: Mapping[str, Sequence[float]]
     predicted: Mapping[str, Sequence[float]]
@@ -34,7 +40,10 @@ class Traces:
 
 
 def draw_traces(applications: Sequence[str], count: int, gap_s: float, deviation: float, seed: int) -> Traces:
-    """Traces of `count` requests per application, a mean of `gap_s` seconds apart. The same seed has the same requests at every deviation."""
+    """Traces of `count` requests per application, a mean of `gap_s` seconds apart.
+
+    The same seed has the same requests at every deviation.
+    """
     actual = {name: _times(Random(f"{seed}/actual/{name}"), count, gap_s) for name in applications}
     noise = {name: _normals(Random(f"{seed}/noise/{name}"), count) for name in applications}
 

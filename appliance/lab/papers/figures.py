@@ -96,7 +96,8 @@ def _figure4(results: Results) -> Figure:
         "4",
         "multi-tenancy satisfaction (warm), %, by the mean degree of multi-tenancy",
         "iws-bfe about 130 % above no policy at degree 5",
-        f"{more}, the mean over memories; the paper's memory is unknown, and where it holds two or three of the five best variants the gain is largest",
+        f"{more}, the mean over memories; the paper's memory is unknown, and where it holds two or three of the five "
+        f"best variants the gain is largest",
         "degree",
         columns,
         rows,
@@ -128,8 +129,10 @@ def _figure5(results: Results) -> Figure:
         "5",
         "cold starts, %, by deviation, the mean over memories",
         "ws-bfe and iws-bfe at least 65 % less than lfe and bfe; iws-bfe 40 % less than ws-bfe; rising with deviation",
-        f"iws-bfe has {', '.join(less)}. With the last resort (EM-24) in both, ws-bfe and iws-bfe rarely come to different ends; "
-        "and Δ = D + α·σ grows with the deviation until hardly anybody is a minimalist whom they could choose differently",
+        f"iws-bfe has {', '.join(less)}. With the last resort (EM-24) in both, ws-bfe and iws-bfe rarely come to "
+        f"different ends; "
+        "and Δ = D + α·σ grows with the deviation until hardly anybody is a minimalist whom they could choose "
+        "differently",
         "deviation",
         POLICIES,
         _by_deviation(results, _cold, POLICIES),
@@ -156,7 +159,8 @@ def _figure6(results: Results) -> Figure:
         "6",
         "accuracy of the answered, min-max normalised per application, %, by deviation",
         "lfe and bfe above ws-bfe; iws-bfe above them all except at 90 %",
-        "lfe and bfe are above the warm-start policies: who is kept has the large variant, and who is not kept fails and does not count here. The paper "
+        "lfe and bfe are above the warm-start policies: who is kept has the large variant, and who is not kept fails "
+        "and does not count here. The paper "
         "does not say how a failure counts; over all requests (utility) the order turns round",
         "deviation",
         POLICIES,
@@ -197,7 +201,8 @@ def _figure8(results: Results) -> Figure:
         "8",
         "robustness (eq. 4) by deviation",
         "every policy above none; ws-bfe and iws-bfe above lfe and bfe; falling with deviation",
-        "the same order, pooled over memories, except near 0 %: a perfect forecast makes evicting harmless, so lfe and bfe keep the better variants",
+        "the same order, pooled over memories, except near 0 %: a perfect forecast makes evicting harmless, so lfe "
+        "and bfe keep the better variants",
         "deviation",
         POLICIES,
         _by_deviation(results, lambda t: t.robustness, POLICIES),
@@ -220,7 +225,8 @@ def _figure9(results: Results) -> Figure:
         "9",
         "cold starts, %, by application, deviation 30 %",
         "no policy favours an application",
-        "none keeps those that came first and fails the others; the evicting policies favour nobody beyond what these repetitions can tell",
+        "none keeps those that came first and fails the others; the evicting policies favour nobody beyond what these "
+        "repetitions can tell",
         "application",
         POLICIES,
         _by_application(results, lambda t, name: 100 * t.shares[name].cold / t.shares[name].requests),

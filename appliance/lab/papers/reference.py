@@ -1,4 +1,6 @@
-"""What a clairvoyant could do with a scenario's requests: the bounds of `bound` and the plan of `clairvoyant`, side by side."""
+"""What a clairvoyant could do with a scenario's requests: the bounds of `bound` and the plan of `clairvoyant`, side
+by side.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from appliance.lab.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Bounds on the share of cold and, with at most `cold` of them, on utility; and what the clairvoyant's own plan reaches."""
+    """Bounds on the share of cold and, with at most `cold` of them, on utility; and what the clairvoyant's own plan
+    reaches.
+    """
 
     cold_least: float
     cold: float
@@ -23,7 +27,8 @@ class Reference:
 def references(scenario: Scenario, colds: Sequence[float]) -> list[Reference]:
     """One for each share of requests that may be cold (not warm).
 
-    Raises: ValueError for a scenario without requests, or with something that the clairvoyant does not know; Malformed (of a trace file).
+    Raises: ValueError for a scenario without requests, or with something that the clairvoyant does not know; Malformed
+    (of a trace file).
     """
     schedule = Schedule.of(scenario)
     requests = len(schedule.asks)

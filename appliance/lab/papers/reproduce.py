@@ -2,9 +2,10 @@
 
 Where the paper leaves something open:
 
-- *deviation*: see `deviation`. *Memory*: it names none; figures are means over `MEMORIES_MB`, from less than all smallest variants to nearly everything.
-- *degree of multi-tenancy* d (Figure 4): requests that come, in the mean, while a most accurate variant loads (0.68 s), so each application
-  has 0.68·5/d seconds between two requests; deviation 30 %.
+- *deviation*: see `deviation`. *Memory*: it names none; figures are means over `MEMORIES_MB`, from less than all
+  smallest variants to nearly everything.
+- *degree of multi-tenancy* d (Figure 4): requests that come, in the mean, while a most accurate variant loads (0.68 s),
+  so each application has 0.68·5/d seconds between two requests; deviation 30 %.
 - *cold*: everything that was not warm, so failed and dropped requests too. *Accuracy* is over the answered.
 - Figures 9 and 10 are taken at 30 % deviation, as Figure 7 is.
 """
@@ -145,7 +146,10 @@ def bound_one(job: GapJob) -> list[tuple[Cell, Reference]]:
 
 
 def over_repetitions(results: Results, metric: Metric, chosen: Callable[[Cell], bool]) -> Estimate | None:
-    """The metric of the chosen cells: the mean of each repetition's, then over repetitions. None where it has no value."""
+    """The metric of the chosen cells: the mean of each repetition's, then over repetitions.
+
+    None where it has no value.
+    """
     by_repetition: dict[int, list[float]] = defaultdict(list)
     for cell, tally in results.items():
         if chosen(cell) and (value := metric(tally)) is not None:
@@ -155,7 +159,10 @@ def over_repetitions(results: Results, metric: Metric, chosen: Callable[[Cell], 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far our policy goes from iWS-BFE to the clairvoyant, over a set of cells. Sums of utility and of cold share, one summand a run."""
+    """How far our policy goes from iWS-BFE to the clairvoyant, over a set of cells.
+
+    Sums of utility and of cold share, one summand a run.
+    """
 
     runs: int
     utility_gained: float
@@ -175,7 +182,9 @@ class Gap:
 
 
 def gap_jobs(results: Results) -> list[GapJob]:
-    """What `bound_one` has to do: for each run of ours, the reference that may be as cold as the colder of the two policies."""
+    """What `bound_one` has to do: for each run of ours, the reference that may be as cold as the colder of the two
+    policies.
+    """
     jobs: dict[Cell, list[tuple[Cell, float]]] = defaultdict(list)
     for cell, tally in results.items():
         if cell.policy == OURS and (partner := partner_of(cell)) in results:

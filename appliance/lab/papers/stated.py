@@ -1,7 +1,8 @@
 """What Edge-MultiAI states in numbers, each beside what our runs of its experiments give (checklist EM-26 to EM-29).
 
-The paper names no memory. So each figure is given twice: as the mean over `MEMORIES_MB`, and at the one memory whose cold
-starts lie nearest to the paper's. Ratios and differences are taken within a repetition, then averaged over repetitions.
+The paper names no memory. So each figure is given twice: as the mean over `MEMORIES_MB`, and at the one memory whose
+cold starts lie nearest to the paper's. Ratios and differences are taken within a repetition, then averaged over
+repetitions.
 """
 
 from collections import defaultdict
@@ -35,7 +36,9 @@ Chosen = Callable[[Cell], bool]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that the paper states, and what we find: over all memories, and at the nearest one; None without runs."""
+    """One thing that the paper states, and what we find: over all memories, and at the nearest one; None without
+    runs.
+    """
 
     section: str
     what: str
@@ -164,7 +167,9 @@ def _robustness(tally: Tally) -> float:
 
 
 def _jain(tally: Tally) -> float | None:
-    """(Σx)² / (n·Σx²) of the applications' warm shares: 1 where all are alike, 1/n where one has all; None: nobody is warm."""
+    """(Σx)² / (n·Σx²) of the applications' warm shares: 1 where all are alike, 1/n where one has all; None: nobody
+    is warm.
+    """
     shares = [share.warm / share.requests for share in tally.shares.values()]
     squares = sum(share**2 for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else None

@@ -1,4 +1,6 @@
-"""Runs of the Table II box over deviation, memory, policy, α and rate: one `Cell` in, one small `Tally` out, so that other processes can do the work."""
+"""Runs of the Table II box over deviation, memory, policy, α and rate: one `Cell` in, one small `Tally` out, so that
+other processes can do the work.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +19,19 @@ from appliance.policies.residency import DEFAULT
 ALPHA = 1.02
 """The paper's best."""
 LATE_S = 1.0
-"""An answer that was waited for so long is worth nothing to who waits for it: about what the slowest load of Table II takes (0.86 s)."""
+"""An answer that was waited for so long is worth nothing to who waits for it: about what the slowest load of Table
+II takes (0.86 s).
+"""
 GAP_S = 10.0
 """Mean time between two requests of an application in the sweep: some ten times the longest load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run. `repetition` seeds the traces: the same requests for every policy, memory, deviation and α. `deviation` in nats."""
+    """One run.
+
+    `repetition` seeds the traces: the same requests for every policy, memory, deviation and α. `deviation` in nats.
+    """
 
     policy: str
     memory_mb: float
@@ -41,7 +48,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one application got. Accuracies are sums over its answered requests; `normalised` between its least and its most accurate variant;
+    """What one application got.
+
+    Accuracies are sums over its answered requests; `normalised` between its least and its most accurate variant;
     `prompt` counts a cold answer the less the longer it was waited for (`promptness`).
     """
 
@@ -124,7 +133,10 @@ def run_cell(cell: Cell) -> Tally:
 
 
 def bound_cell(cell: Cell, colds: Sequence[float]) -> list[Reference]:
-    """The reference for each cold share that is allowed. The cell's policy, deviation and α do not matter: the requests are the same."""
+    """The reference for each cold share that is allowed.
+
+    The cell's policy, deviation and α do not matter: the requests are the same.
+    """
     return references(parse_scenario(_document(replace(cell, policy="none"))), colds)
 
 
@@ -157,8 +169,10 @@ def share(answers: Sequence[Answer], least: float, most: float) -> Share:
 
 
 def promptness(answer: Answer) -> float:
-    """The part of an answer's accuracy that counts: all of it where it was warm; cold, it falls evenly with the wait, to nothing at `LATE_S`.
+    """The part of an answer's accuracy that counts: all of it where it was warm; cold, it falls evenly with the wait,
+    to nothing at `LATE_S`.
 
-    The wait is the latency, of which the run itself is a few hundredths: so what a load takes is charged, and the time until one may begin.
+    The wait is the latency, of which the run itself is a few hundredths: so what a load takes is charged, and the time
+    until one may begin.
     """
     return 1.0 if answer.kind == "warm" else max(0.0, 1 - answer.latency_ns / (LATE_S * NS_PER_S))

@@ -1,7 +1,8 @@
 """The five applications of Edge-MultiAI's Table II, and the boxes that the paper's experiments run them on.
 
-Sizes and accuracies (%) are the paper's. It gives no load and inference times for these models: loads are taken at 1.6 ms per MB, runs at what such
-models take on a small accelerator. `scenarios/edge-multiai-table2.toml` has the same figures.
+Sizes and accuracies (%) are the paper's. It gives no load and inference times for these models: loads are taken at 1.6
+ms per MB, runs at what such models take on a small accelerator. `scenarios/edge-multiai-table2.toml` has the same
+figures.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,10 @@ NO_LIMIT = 1000.0
 
 
 Windows = Literal["paper", "box"]
-"""The rules around a policy. `paper`: windows as wide as Δ says, which nobody may break. `box`: the box's own settings, narrow windows and patience."""
+"""The rules around a policy.
+
+`paper`: windows as wide as Δ says, which nobody may break. `box`: the box's own settings, narrow windows and patience.
+"""
 Forecast = Literal["given", "box"]
 """Where predictions come from: the traces, or the box's own forecasters, which learn as requests come."""
 

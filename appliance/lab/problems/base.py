@@ -1,7 +1,9 @@
-"""What the kinds share: the shape of a written problem, its checks, and the one-line message that names the key at fault.
+"""What the kinds share: the shape of a written problem, its checks, and the one-line message that names the key at
+fault.
 
-Each kind describes its keys as `Shape`s, calls `shaped`, checks what a shape cannot say (unique names, references) with `Malformed`, and hands back
-a `Question`. Unknown keys are allowed everywhere; every number is finite; a number is no string and no boolean.
+Each kind describes its keys as `Shape`s, calls `shaped`, checks what a shape cannot say (unique names, references) with
+`Malformed`, and hands back a `Question`. Unknown keys are allowed everywhere; every number is finite; a number is no
+string and no boolean.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +33,9 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Plan]):
-    """A problem that was read: `decide` calls the policy and nothing else (it is what `elapsed_ms` measures), `answer` writes its plan down."""
+    """A problem that was read: `decide` calls the policy and nothing else (it is what `elapsed_ms` measures),
+    `answer` writes its plan down.
+    """
 
     decide: Callable[[], Plan]
     answer: Callable[[Plan], dict[str, object]]

@@ -1,7 +1,7 @@
 """Kind `residency` (Edge-MultiAI §III-B): who leaves memory for this request.
 
-Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null), and an application's `rate_rps` and
-`prediction_hit_rate`.
+Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null), and an
+application's `rate_rps` and `prediction_hit_rate`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Inputs for profiling a variant: synthetic tensors of the sizes it serves, by batch.
 
-Latency of the usual operators does not depend on the values; what matters are shapes, legal token ids and masks of ones.
+Latency of the usual operators does not depend on the values; what matters are shapes, legal token ids and masks of
+ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,9 @@ SEED = 0
 
 
 def case_lists(variant: Variant, axes: Axes, task: TaskSpec) -> Iterator[list[MeasureCase]]:
-    """Cases for every batch up to the variant's, once for each length worth trying: a model may refuse lengths that it was not made for."""
+    """Cases for every batch up to the variant's, once for each length worth trying: a model may refuse lengths that
+    it was not made for.
+    """
     for length in _lengths(variant, axes):
         batches = [batch for batch in BATCHES if batch <= max(1, variant.batch_max)]
         cases = [MeasureCase(1, inputs(variant, axes, task, 1, length))]

@@ -1,7 +1,9 @@
-"""Runs one stage of an import in a child process with limits, and slots whatever happens to it into a result or a typed error.
+"""Runs one stage of an import in a child process with limits, and slots whatever happens to it into a result or a typed
+error.
 
-The service process never imports onnx and never parses an uploaded file: it starts `python -m appliance.modelstore.stages.program`, hands it an
-order and reads JSON lines. The child has its own process group, a scrubbed environment and a private scratch folder, and dies with us.
+The service process never imports onnx and never parses an uploaded file: it starts `python -m
+appliance.modelstore.stages.program`, hands it an order and reads JSON lines. The child has its own process group, a
+scrubbed environment and a private scratch folder, and dies with us.
 """
 
 import asyncio
@@ -79,7 +81,9 @@ async def run_order(order: Any, **how: Unpack[How]) -> Any:
 
 
 def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raises: ValueError unless every path is one of the order's or lies in its target: a child that was taken over could name any file of ours."""
+    """Raises: ValueError unless every path is one of the order's or lies in its target: a child that was taken over
+    could name any file of ours.
+    """
     roots = [os.path.realpath(path) for path in allowed]
     for path in map(os.path.realpath, given):
         if not any(path == root or path.startswith(root + os.sep) for root in roots):
@@ -89,8 +93,9 @@ def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
 async def run_stage(stage: str, arguments: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
     """Run `stage` with JSON `arguments` and return its JSON result.
 
-    Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while unpacking) with a
-    plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all it started.
+    Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while
+    unpacking) with a plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all
+    it started.
     """
     folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=how.get("scratch"))
     try:
@@ -173,7 +178,9 @@ _DOING = {"unpack": "unpacking", "inspect": "inspecting", "make": "converting", 
 
 
 def _environment(folder: str) -> dict[str, str]:
-    """Nothing of ours but the way to the interpreter's libraries; one thread per pool keeps memory and CPU predictable."""
+    """Nothing of ours but the way to the interpreter's libraries; one thread per pool keeps memory and CPU
+    predictable.
+    """
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if name in os.environ}
     return kept | {
         "PATH": "/usr/bin:/bin",

@@ -1,4 +1,6 @@
-"""Which variants are worth choosing. Pure; called by the importer once a variant has been measured, and again when another one has.
+"""Which variants are worth choosing.
+
+Pure; called by the importer once a variant has been measured, and again when another one has.
 
 A variant is excluded, with the reason, when it is below the floor, or when another one is more accurate and this one
 is neither smaller in memory nor faster. More accurate is what is so for sure: by more than the samples leave open at
@@ -30,8 +32,8 @@ class Judgement:
 def dominance(variants: Sequence[Variant], floor: float) -> dict[str, Judgement]:
     """Judgement by variant id for those of `variants` that are READY or EXCLUDED and have been measured.
 
-    `floor` is a share of the original's accuracy in 0..1. Of equally good variants the smaller stays, then the first by name.
-    O(n²) for n variants of one model.
+    `floor` is a share of the original's accuracy in 0..1. Of equally good variants the smaller stays, then the first by
+    name. O(n²) for n variants of one model.
     """
     original = next((variant for variant in variants if _is_original(variant)), None)
     judged = [variant for variant in variants if variant.servable and variant.accuracy is not None]
@@ -108,7 +110,8 @@ def _doubt(variant: Variant, other: Variant) -> str:
     wanted = f", of {SAMPLES_MIN} that it takes," if found.samples < SAMPLES_MIN else ""
     return (
         f"{variant.name}: stays available beside {other.name}, which seems no less accurate "
-        f"({_figures(variant, other)}) and is no larger and no slower: {found.samples} samples{wanted} do not show that "
+        f"({_figures(variant, other)}) and is no larger and no slower: {found.samples} samples{wanted} do not show "
+        f"that "
         f"(the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"
     )
 

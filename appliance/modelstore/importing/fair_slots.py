@@ -1,7 +1,8 @@
 """Whose turn it is among imports: those that begin go before those that continue, and tenants that begin alternate.
 
-A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not: ten models uploaded at
-once all serve soon, then all are measured, and their other variants follow, part by part in rounds. Event-loop thread only.
+A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not:
+ten models uploaded at once all serve soon, then all are measured, and their other variants follow, part by part in
+rounds. Event-loop thread only.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""Takes uploads in as jobs and carries them out, one at a time by default, fairly between tenants, first variants first.
+"""Takes uploads in as jobs and carries them out, one at a time by default, fairly between tenants, first variants
+first.
 
-`submit` makes the upload, the model, its application and the job durable before it returns; `run` is the background task that works them
-off, resumes after a restart what a crash cut short, and re-makes prepared forms when there is nothing else to do. Deleting a model
-cancels its jobs (the importer hooks itself into the store).
+`submit` makes the upload, the model, its application and the job durable before it returns; `run` is the background
+task that works them off, resumes after a restart what a crash cut short, and re-makes prepared forms when there is
+nothing else to do. Deleting a model cancels its jobs (the importer hooks itself into the store).
 """
 
 import asyncio
@@ -64,7 +65,8 @@ class Importer:
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
 
-        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull; then the file stays where it is.
+        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull; then the file stays
+        where it is.
         """
         source = Path(request.source)
         size_bytes = await asyncio.to_thread(_size_of, source)
@@ -153,7 +155,9 @@ class Importer:
         return await ImportRun(self._tools, request, source, progress, turn).run()
 
     async def _fail(self, id: str, error: Exception) -> None:
-        """End a job with its reason; room is made first, and on a full disk it is tried until it can be written down."""
+        """End a job with its reason; room is made first, and on a full disk it is tried until it can be written
+        down.
+        """
         if isinstance(error, ApplianceError):
             reason = str(error)
         else:
@@ -183,7 +187,9 @@ class Importer:
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
     async def _keep_prepared(self) -> None:
-        """When nothing is imported, make prepared forms that are missing: after an update of libraries, or a damaged file."""
+        """When nothing is imported, make prepared forms that are missing: after an update of libraries, or a damaged
+        file.
+        """
         given_up: set[str] = set()
         while True:
             await self._idle.wait()
@@ -218,7 +224,10 @@ def _size_of(source: Path) -> int:
 
 
 def _take_over(source: Path, folder: Path) -> None:
-    """Bring the upload into the job's folder, synced; the original stays until the job is accepted. Raises: StorageFull."""
+    """Bring the upload into the job's folder, synced; the original stays until the job is accepted.
+
+    Raises: StorageFull.
+    """
     target = folder / UPLOAD
     with full_disk_is_typed():
         folder.mkdir()

@@ -1,4 +1,6 @@
-"""The task of a model: what its graph tells, corrected by what its archive says, corrected by what the uploader said."""
+"""The task of a model: what its graph tells, corrected by what its archive says, corrected by what the uploader
+said.
+"""
 
 from dataclasses import fields, replace
 from typing import Any

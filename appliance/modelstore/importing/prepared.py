@@ -1,7 +1,9 @@
-"""Builds on disk: which file is loaded for a content on a kind of processor, and the prepared forms that make loading quick.
+"""Builds on disk: which file is loaded for a content on a kind of processor, and the prepared forms that make loading
+quick.
 
-A prepared form lives in `prepared/<fingerprint>/<build id>/` with a `form.json` that is written last; it is valid for one fingerprint
-(library versions and device) only. `open_build` reads a table in memory and the disk, never the database.
+A prepared form lives in `prepared/<fingerprint>/<build id>/` with a `form.json` that is written last; it is valid for
+one fingerprint (library versions and device) only. `open_build` reads a table in memory and the disk, never the
+database.
 """
 
 import asyncio
@@ -30,7 +32,10 @@ UNFINISHED = "tmp-"
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A content for a kind of processor. `is_tried` is true when a prepared form was made or found impossible for this machine."""
+    """A content for a kind of processor.
+
+    `is_tried` is true when a prepared form was made or found impossible for this machine.
+    """
 
     id: str
     content_sha256: str
@@ -61,7 +66,10 @@ class Builds:
         self._remove_stale()
 
     def put(self, variant: Variant) -> None:
-        """Add a variant's builds, or take over what was measured of it. Rungs share their content, so the largest counts."""
+        """Add a variant's builds, or take over what was measured of it.
+
+        Rungs share their content, so the largest counts.
+        """
         if not variant.content_sha256:
             return
         for processor in self._kinds.values():
@@ -112,7 +120,8 @@ class Builds:
     ) -> PreparedForm:
         """A form to try: the prepared one that is there, or a new one made from the file `source`, or the plain file.
 
-        A new one serves nobody until `keep`; `reject` gives it up for this machine; end with `discard` in any case. Raises: StorageFull.
+        A new one serves nobody until `keep`; `reject` gives it up for this machine; end with `discard` in any case.
+        Raises: StorageFull.
         """
         build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
         plain = PreparedForm(build.id, str(source), build.size_bytes, optimised=False)

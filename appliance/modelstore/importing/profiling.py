@@ -1,6 +1,7 @@
 """What a variant costs on this machine: its prepared forms, then its profile with the form that will serve.
 
-A prepared form that does not load or run (it may even crash) is given up here, in the measuring child, before serving could meet it.
+A prepared form that does not load or run (it may even crash) is given up here, in the measuring child, before serving
+could meet it.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """One import from its upload to its last variant: what is done in which order.
 
-A variant's row is written when the variant is finished (the original's earlier, so that the model serves at once), so after a crash the run
-starts over from the upload and passes by whatever has a row. Children do all that touches the uploaded file.
+A variant's row is written when the variant is finished (the original's earlier, so that the model serves at once), so
+after a crash the run starts over from the upload and passes by whatever has a row. Children do all that touches the
+uploaded file.
 """
 
 import asyncio
@@ -36,7 +37,10 @@ class ImportRun:
         self._notes: list[str] = []
 
     async def run(self) -> tuple[str, str]:
-        """Returns (summary, what single variants failed of). Raises: BadInput and its kin, StorageFull, QuotaExceeded."""
+        """Returns (summary, what single variants failed of).
+
+        Raises: BadInput and its kin, StorageFull, QuotaExceeded.
+        """
         unpacked = await self._unpack()
         if self._request.variant is None:
             await self._whole_zoo(unpacked)

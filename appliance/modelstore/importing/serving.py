@@ -1,4 +1,6 @@
-"""Builds as serving opens them: damage that a load finds is written down, so that people see which variant needs to be uploaded again."""
+"""Builds as serving opens them: damage that a load finds is written down, so that people see which variant needs to
+be uploaded again.
+"""
 
 from appliance.domain.hardware import PreparedForm
 from appliance.log import get as get_log

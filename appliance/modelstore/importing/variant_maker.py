@@ -26,7 +26,10 @@ FIDELITY = Accuracy(100.0, "fidelity", "fp32", 0, "it is the original")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is being imported. Accuracy is measured against `reference`, which is the inspected file itself but for own variants."""
+    """What is being imported.
+
+    Accuracy is measured against `reference`, which is the inspected file itself but for own variants.
+    """
 
     tenant: str
     model_id: str
@@ -57,7 +60,9 @@ class VariantMaker:
         self._progress = progress
 
     async def make(self, precision: Precision) -> Sequence[MadeVariant]:
-        """The rungs of a precision as files in the scratch folder; none when it cannot be made, which is put on record."""
+        """The rungs of a precision as files in the scratch folder; none when it cannot be made, which is put on
+        record.
+        """
         subject, options = self._subject, self._tools.options
         order = MakeOrder(
             inspection=subject.inspection,
@@ -75,7 +80,10 @@ class VariantMaker:
         return made.variants
 
     async def put_original(self, made: MadeVariant) -> None:
-        """Put the original into the store unmeasured: from here on the model serves. Raises: StorageFull, QuotaExceeded."""
+        """Put the original into the store unmeasured: from here on the model serves.
+
+        Raises: StorageFull, QuotaExceeded.
+        """
         if made.name in await self.finished(or_servable=True):
             return
         async with self._content(made) as content:
@@ -83,7 +91,10 @@ class VariantMaker:
             await self._put(self._variant(made, content.sha256, accuracy, None), content)
 
     async def measure_all(self, rungs: Sequence[MadeVariant]) -> None:
-        """Accuracy, prepared form and profile of each rung that has no finished row. Raises: StorageFull, QuotaExceeded."""
+        """Accuracy, prepared form and profile of each rung that has no finished row.
+
+        Raises: StorageFull, QuotaExceeded.
+        """
         finished = await self.finished()
         rungs = [rung for rung in rungs if rung.name not in finished]
         if not rungs:

@@ -1,8 +1,9 @@
-"""The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the fp32 original.
+"""The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the fp32
+original.
 
-Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the answers of fp32 at full size. Neither, or a model
-in whose answers nothing was found → cosine of the output tensors on synthetic inputs. Whether a figure makes a variant useless
-is decided by `modelstore.importing.dominance`.
+Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the answers of fp32 at full size.
+Neither, or a model in whose answers nothing was found → cosine of the output tensors on synthetic inputs. Whether a
+figure makes a variant useless is decided by `modelstore.importing.dominance`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +111,9 @@ class _Evaluation:
         return tallies
 
     def on_inputs(self) -> list[Tally]:
-        """Against the answers of fp32 at full size; nothing when there is no usable input or fp32 finds nothing in them."""
+        """Against the answers of fp32 at full size; nothing when there is no usable input or fp32 finds nothing in
+        them.
+        """
         tallies = [Tally(variant) for variant in self.order.variants]
         found = Score(0.0, 0.0, "")
         samples = unlabelled(self.order.calibration, self.order.samples_max)
@@ -205,7 +208,10 @@ def _score_groups(tallies: Sequence[Tally], samples: Sequence[Sample]) -> None:
 
 
 def cosine_of(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> Score:
-    """Mean cosine of the output tensors; for integers the share of equal entries. Entries that are not finite in both count as zero."""
+    """Mean cosine of the output tensors; for integers the share of equal entries.
+
+    Entries that are not finite in both count as zero.
+    """
     return Score(
         sum(_alike(outputs[name], expected) for name, expected in reference.items()), float(len(reference)), "cosine"
     )

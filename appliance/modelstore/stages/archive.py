@@ -1,8 +1,9 @@
 """Opens an upload: a bare ONNX file, a zip or a tar, told apart by content. Runs in a stage's child process.
 
-Layout of an archive, optionally inside one top folder: one .onnx file (or `model.onnx` among several), its external data beside it,
-and, all optional, metadata.json, labels.txt, tokenizer.json, calibration/ (inputs without truth) and evaluation/ with
-truth.json = {"samples": [{"file": "a.jpg", "label": ...}]}. Links, devices, and names that lead elsewhere are refused, not repaired.
+Layout of an archive, optionally inside one top folder: one .onnx file (or `model.onnx` among several), its external
+data beside it, and, all optional, metadata.json, labels.txt, tokenizer.json, calibration/ (inputs without truth) and
+evaluation/ with truth.json = {"samples": [{"file": "a.jpg", "label": ...}]}. Links, devices, and names that lead
+elsewhere are refused, not repaired.
 
 Parts that were uploaded apart lie in an outer tar under the names of `PARTS`, and are opened here, one level deep.
 """

@@ -1,4 +1,5 @@
-"""Tries recipes on one network: writes, loads, runs and compares each result with fp32 on the same inputs, and names the best.
+"""Tries recipes on one network: writes, loads, runs and compares each result with fp32 on the same inputs, and names
+the best.
 
 Called by `modelstore.stages.variants` in a child process.
 """
@@ -93,7 +94,10 @@ class Bench:
         return min((attempt.error for attempt in self.attempts), default=math.inf)
 
     def attempt(self, note: str, write: Callable[[Path], None]) -> float:
-        """Write, load, run and compare one recipe. Returns its error, infinite where it failed; the failure is kept as a reason."""
+        """Write, load, run and compare one recipe.
+
+        Returns its error, infinite where it failed; the failure is kept as a reason.
+        """
         if self.attempts and self.now_ns() > self.until_ns:
             return math.inf
         number = len(self.attempts) + len(self.problems)
@@ -153,7 +157,9 @@ def _check_size(path: Path, source: Path) -> None:
 
 
 def _float_error(outputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> float:
-    """Relative error over the floating-point outputs; over all where there are no others, as integers are often indices that may jump."""
+    """Relative error over the floating-point outputs; over all where there are no others, as integers are often
+    indices that may jump.
+    """
     floats = {name: value for name, value in expected.items() if value.dtype.kind == "f"}
     return largest_error(outputs, floats or expected)
 

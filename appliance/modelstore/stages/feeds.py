@@ -20,7 +20,9 @@ PICTURE_CHANNELS = (1, 3, 4)
 
 
 def axes_of(values: Sequence[onnx.ValueInfoProto], task: TaskSpec) -> dict[str, tuple[str, ...]]:
-    """Role of each axis of each input: batch, channel, height, width, sequence, or empty where it is fixed and none of these."""
+    """Role of each axis of each input: batch, channel, height, width, sequence, or empty where it is fixed and none
+    of these.
+    """
     states = {state.input for state in task.state}
     first = next((value for value in values if value.name not in states), values[0])
     batch_symbol = (facts.symbols(first) or ("",))[0]

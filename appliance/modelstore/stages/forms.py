@@ -1,6 +1,9 @@
-"""Forms of one network on the way from the upload to the normalised file: each is loaded and run before it counts. Runs in a child process.
+"""Forms of one network on the way from the upload to the normalised file: each is loaded and run before it counts.
 
-A rewritten form (another opset, constants folded) is kept only when it computes what the one before did, on the same inputs.
+Runs in a child process.
+
+A rewritten form (another opset, constants folded) is kept only when it computes what the one before did, on the same
+inputs.
 """
 
 from collections.abc import Mapping
@@ -69,7 +72,8 @@ def _tidied(model: ModelProto, order: InspectOrder) -> ModelProto:
 
 
 def folded(form: Form, order: InspectOrder, scratch: Path) -> Form:
-    """The graph with constants folded and normalisation layers merged, where ONNX Runtime's result is portable and computes the same.
+    """The graph with constants folded and normalisation layers merged, where ONNX Runtime's result is portable and
+    computes the same.
 
     Only for plain fp32: for other formats ONNX Runtime writes its own casts into the file.
     """
@@ -129,7 +133,9 @@ def ran(model: ModelProto, runner: Runner, task: TaskSpec, reference: Form | Non
 
 
 def batch_freed(form: Form, task: TaskSpec, scratch: Path) -> Form:
-    """The graph with a free batch axis where it declares a batch of 1 but does not depend on it: most exporters fix it by default."""
+    """The graph with a free batch axis where it declares a batch of 1 but does not depend on it: most exporters fix
+    it by default.
+    """
     names = {tensor.name for tensor in form.inputs if tensor.name not in task.constants}
     fixed = {tensor.name for tensor in form.inputs if form.axes[tensor.name][:1] == ("batch",) and tensor.shape[0] == 1}
     if task.state or not names or names != fixed:
@@ -150,7 +156,9 @@ def batch_freed(form: Form, task: TaskSpec, scratch: Path) -> Form:
 
 
 def is_batchable(form: Form, task: TaskSpec) -> bool:
-    """Whether two inputs stacked on axis 0 give the two answers stacked on axis 0; declared shapes are not to be trusted here."""
+    """Whether two inputs stacked on axis 0 give the two answers stacked on axis 0; declared shapes are not to be
+    trusted here.
+    """
     batched = [tensor.name for tensor in form.inputs if tensor.name not in task.constants]
     free = {tensor.name: bool(tensor.shape) and tensor.shape[0] < 0 for tensor in form.inputs}
     if task.state or not all(free[name] and form.axes[name][0] == "batch" for name in batched):

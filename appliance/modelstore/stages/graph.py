@@ -1,4 +1,6 @@
-"""Reads facts off an ONNX graph: nodes with subgraphs, tensors wherever they hide, types, shapes, families. Changes nothing.
+"""Reads facts off an ONNX graph: nodes with subgraphs, tensors wherever they hide, types, shapes, families.
+
+Changes nothing.
 
 Used by the stages that run in a child process; the service never imports this module, because it imports onnx.
 """
@@ -133,7 +135,9 @@ def histogram(graph: GraphProto) -> dict[str, int]:
 
 
 def weight_format(graph: GraphProto) -> str:
-    """Number format that holds most of the weights, by elements: fp32, fp16, bf16, int8, or mixed when none holds 80 %."""
+    """Number format that holds most of the weights, by elements: fp32, fp16, bf16, int8, or mixed when none holds 80
+    %.
+    """
     counts: Counter[str] = Counter()
     for tensor in tensors(graph):
         if tensor.data_type in WEIGHT_FORMATS:

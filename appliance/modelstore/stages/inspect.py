@@ -71,7 +71,9 @@ def _rewritten(uploaded: ModelProto, order: InspectOrder, report: Report) -> tup
 
 
 def _written_apart(uploaded: ModelProto, target: Path) -> tuple[Path, ...]:
-    """Tidied in place and written with external weights: every copy of the proto would cost as much memory as the network."""
+    """Tidied in place and written with external weights: every copy of the proto would cost as much memory as the
+    network.
+    """
     normalise.tidy(uploaded)
     return normalise.write(uploaded, target, is_external=True)
 

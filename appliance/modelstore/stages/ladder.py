@@ -35,7 +35,9 @@ def rungs(full: Size, image: ImageSpec | None, count_max: int) -> tuple[Size, ..
 
 
 def _multiple(full: Size, image: ImageSpec | None) -> int:
-    """What was stated, else the largest power of two up to 32 that divides the full size: most networks halve five times."""
+    """What was stated, else the largest power of two up to 32 that divides the full size: most networks halve five
+    times.
+    """
     if image is not None and image.multiple > 1:
         return image.multiple
     return next(power for power in (32, 16, 8, 4, 2, 1) if full.height % power == 0 and full.width % power == 0)

@@ -1,8 +1,9 @@
-"""Keeps a stage's process to its own files, where the kernel can (Linux 5.13 or newer): a parser that was taken over finds no keys.
+"""Keeps a stage's process to its own files, where the kernel can (Linux 5.13 or newer): a parser that was taken over
+finds no keys.
 
-Reading: the interpreter, system libraries and the files of the order. Writing: the order's target and the working folder. No program
-can be started; newer kernels also refuse TCP connections and signals to processes outside. Limits memory and time no further than
-`modelstore.sandbox` does.
+Reading: the interpreter, system libraries and the files of the order. Writing: the order's target and the working
+folder. No program can be started; newer kernels also refuse TCP connections and signals to processes outside. Limits
+memory and time no further than `modelstore.sandbox` does.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Brings a checked graph into the form that the rest of the box relies on. Runs in a child process.
 
-Afterwards: opset 17 to 21 where the converter can, an IR that ONNX Runtime loads, weights as initialisers and not as inputs or Constant
-nodes, none of them unused, nodes sorted and with names of their own, shapes inferred.
+Afterwards: opset 17 to 21 where the converter can, an IR that ONNX Runtime loads, weights as initialisers and not as
+inputs or Constant nodes, none of them unused, nodes sorted and with names of their own, shapes inferred.
 """
 
 import heapq
@@ -22,9 +22,11 @@ STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
 def converted(model: ModelProto) -> tuple[ModelProto, str]:
-    """The model at an opset of OPSET_MIN..OPSET_MAX, and a note; the model unchanged when it is there already or cannot be brought there.
+    """The model at an opset of OPSET_MIN..OPSET_MAX, and a note; the model unchanged when it is there already or cannot
+    be brought there.
 
-    The caller checks by a run that the conversion kept the meaning: the converter is known to get single operators wrong.
+    The caller checks by a run that the conversion kept the meaning: the converter is known to get single operators
+    wrong.
     """
     current = opset(model)
     wanted = min(max(current, OPSET_MIN), OPSET_MAX)
@@ -47,7 +49,9 @@ def opset(model: ModelProto) -> int:
 
 
 def tidy(model: ModelProto) -> None:
-    """In place: opset list and IR set, Constant nodes and weights as initialisers, unused ones dropped, node names unique."""
+    """In place: opset list and IR set, Constant nodes and weights as initialisers, unused ones dropped, node names
+    unique.
+    """
     used = {"" if node.domain == "ai.onnx" else node.domain for node in facts.nodes(model.graph)} | {""}
     versions = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
     del model.opset_import[:]
@@ -62,7 +66,9 @@ def tidy(model: ModelProto) -> None:
 
 
 def sort_nodes(graph: GraphProto) -> None:
-    """In place: producers before their readers, else in the order given. ONNX Runtime takes unsorted graphs, and quantisers write them.
+    """In place: producers before their readers, else in the order given.
+
+    ONNX Runtime takes unsorted graphs, and quantisers write them.
 
     Raises: BadModel when the nodes form a circle.
     """

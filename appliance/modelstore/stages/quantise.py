@@ -1,7 +1,10 @@
-"""Writes a normalised fp32 network in another precision: the recipes, one function each. Whether the result is any good is the caller's question.
+"""Writes a normalised fp32 network in another precision: the recipes, one function each.
 
-Recipes and traps: static QDQ with uint8 activations and per-channel int8 weights for convolution nets, on Conv, MatMul and Gemm only
-(other operators lose accuracy and win nothing); dynamic int8 on MatMul for transformers; fp16 with fp32 inputs and outputs.
+Whether the result is any good is the caller's question.
+
+Recipes and traps: static QDQ with uint8 activations and per-channel int8 weights for convolution nets, on Conv, MatMul
+and Gemm only (other operators lose accuracy and win nothing); dynamic int8 on MatMul for transformers; fp16 with fp32
+inputs and outputs.
 """
 
 import logging
@@ -68,8 +71,8 @@ def half(source: Path, target: Path, keep_fp32: Sequence[str]) -> None:
 class Ranges:
     """How far the values of each tensor around Conv, MatMul and Gemm reach over the calibration inputs.
 
-    One pass gives both the extremes and the range of all but the rarest values, from an even subsample: a single outlier would
-    otherwise coarsen the steps of all others. Only one input's activations are in memory at a time.
+    One pass gives both the extremes and the range of all but the rarest values, from an even subsample: a single
+    outlier would otherwise coarsen the steps of all others. Only one input's activations are in memory at a time.
     """
 
     def __init__(self, source: Path, feeds: Sequence[Mapping[str, np.ndarray]]) -> None:
@@ -100,7 +103,8 @@ class Ranges:
 
 
 def _observed(source: Path) -> tuple[list[str], dict[str, str], Runner]:
-    """Float tensors that need a range; those that only a Relu or Clip reads, with what it makes of them; a session that gives all values.
+    """Float tensors that need a range; those that only a Relu or Clip reads, with what it makes of them; a session that
+    gives all values.
 
     A tensor before a Relu takes the range after it: quantising then is the Relu, and the steps are finer.
     """
@@ -138,7 +142,9 @@ def _central(values: np.ndarray) -> tuple[float, float]:
 
 
 def static_int8(source: Path, target: Path, ranges: Ranges, is_clipped: bool, exclude: Sequence[str]) -> None:
-    """QDQ with uint8 activations and per-channel int8 weights; nodes named in `exclude` and nodes without finite ranges stay fp32."""
+    """QDQ with uint8 activations and per-channel int8 weights; nodes named in `exclude` and nodes without finite
+    ranges stay fp32.
+    """
     model = load_model_with_shape_infer(source)
     skipped = [*exclude, *(node.name for node in model.graph.node if ranges.endless & {*node.input, *node.output})]
     options: dict[str, Any] = {"QDQKeepRemovableActivations": False}
@@ -159,7 +165,9 @@ def static_int8(source: Path, target: Path, ranges: Ranges, is_clipped: bool, ex
 
 
 def dynamic_int8(source: Path, target: Path) -> None:
-    """Weights of MatMul and Gemm as per-channel int8, activations quantised as they come; large tables that Gather reads as int8."""
+    """Weights of MatMul and Gemm as per-channel int8, activations quantised as they come; large tables that Gather
+    reads as int8.
+    """
     graph = onnx.load(source, load_external_data=False).graph
     sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
     small = [n.name for n in graph.node if n.op_type == "Gather" and sizes.get(n.input[0], 0) < TABLE_ELEMENTS_MIN]
@@ -169,7 +177,9 @@ def dynamic_int8(source: Path, target: Path) -> None:
 
 
 def widened(source: Path, target: Path) -> None:
-    """Weight-only int8 as plain fp32 weights: whatever is computed from constants alone (DequantizeLinear; Cast and Mul) is computed now."""
+    """Weight-only int8 as plain fp32 weights: whatever is computed from constants alone (DequantizeLinear; Cast and
+    Mul) is computed now.
+    """
     model = onnx.load(source)
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     kept = []
@@ -213,7 +223,9 @@ def depthwise(source: Path) -> list[str]:
 
 
 def ends(source: Path) -> list[str]:
-    """Names of the small Conv nodes that no other weighted node precedes, or follows: the most sensitive layers of most networks."""
+    """Names of the small Conv nodes that no other weighted node precedes, or follows: the most sensitive layers of
+    most networks.
+    """
     graph = onnx.load(source, load_external_data=False).graph
     sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
     weighted = {node.name for node in graph.node if node.op_type in STATIC_OPS and sizes.get(node.input[1], 0)}
@@ -244,7 +256,9 @@ def _is_depthwise(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> 
 
 
 def quantisable(source: Path, ops: Sequence[str]) -> bool:
-    """Whether some operator of `ops` at the top level has stored weights; bodies of If and Loop are left alone by the quantisers."""
+    """Whether some operator of `ops` at the top level has stored weights; bodies of If and Loop are left alone by
+    the quantisers.
+    """
     graph = onnx.load(source, load_external_data=False).graph
     stored = {
         tensor.name: math.prod(tensor.dims) for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT

@@ -1,7 +1,8 @@
 """Reads a hostile ONNX file: parses, bounds and checks it, and refuses with the reason. Runs in a child process.
 
-What comes out has only known operators, no local functions, tensors that hold what their shapes say, external data taken only from the
-model's own folder, and sorted nodes; `modelstore.stages.normalise` then brings it into the form that the rest of the box relies on.
+What comes out has only known operators, no local functions, tensors that hold what their shapes say, external data
+taken only from the model's own folder, and sorted nodes; `modelstore.stages.normalise` then brings it into the form
+that the rest of the box relies on.
 """
 
 import math
@@ -24,12 +25,13 @@ DEPTH_MAX = 8
 METADATA_BYTES_MAX = 4 * 2**20
 MICROSOFT_OPS = frozenset(
     """
-    Attention BiasGelu BiasSoftmax CDist DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul EmbedLayerNormalization
-    ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized Gelu GridSample GroupQueryAttention Inverse
-    MatMulInteger16 MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcMaxPool Pad QAttention QEmbedLayerNormalization
-    QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
-    QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding SimplifiedLayerNormalization
-    SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu Unique
+    Attention BiasGelu BiasSoftmax CDist DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
+    EmbedLayerNormalization ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized Gelu GridSample
+    GroupQueryAttention Inverse MatMulInteger16 MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcMaxPool Pad
+    QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearGlobalAveragePool
+    QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear
+    QuickGelu RotaryEmbedding SimplifiedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization
+    TransposeMatMul Trilu Unique
     """.split()  # a list of fifty literals reads worse
 )
 """Operators of com.microsoft that the CPU build of ONNX Runtime has and that do nothing but arithmetic."""
@@ -54,7 +56,10 @@ def read(source: Path, tensor_bytes_max: int) -> ModelProto:
 
 
 def _check_by_onnx(model: ModelProto) -> None:
-    """Raises: BadModel. Initialisers that are no inputs are common in old files, too, and harmless: the rule of IR 3 is waived."""
+    """Raises: BadModel.
+
+    Initialisers that are no inputs are common in old files, too, and harmless: the rule of IR 3 is waived.
+    """
     if facts.stored_bytes(model.graph) >= CHECKED_BYTES_MAX:
         return  # the checker would serialise it, which protobuf refuses
     ir_version, model.ir_version = model.ir_version, max(4, model.ir_version)
@@ -199,7 +204,8 @@ def _check_operators(model: ModelProto) -> None:
         if node.domain in STANDARD_DOMAINS or (node.domain == "com.microsoft" and node.op_type in MICROSOFT_OPS):
             continue
         raise BadModel(
-            reason=f"custom operator {node.domain}.{node.op_type} (node {node.name!r}) is not supported; export without custom operators"
+            reason=f"custom operator {node.domain}.{node.op_type} (node {node.name!r}) is not supported; export "
+            f"without custom operators"
         )
 
 
@@ -213,7 +219,8 @@ def _check_interface(model: ModelProto) -> None:
         for value in values:
             if not value.type.HasField("tensor_type"):
                 raise BadModel(
-                    reason=f"{what} {value.name!r} is no tensor (a map or sequence; for scikit-learn models export with zipmap=False)"
+                    reason=f"{what} {value.name!r} is no tensor (a map or sequence; for scikit-learn models export "
+                    f"with zipmap=False)"
                 )
             if value.type.tensor_type.elem_type not in facts.DATATYPES:
                 raise BadModel(reason=f"{what} {value.name!r} has an element type that cannot be sent")

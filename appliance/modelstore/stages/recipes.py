@@ -1,6 +1,7 @@
 """Which ways of writing a network in fp16 or int8 are worth trying, and at which input sizes the best one runs.
 
-`modelstore.stages.quantise` has the recipes, `modelstore.stages.bench` compares what they give. Runs in a child process.
+`modelstore.stages.quantise` has the recipes, `modelstore.stages.bench` compares what they give. Runs in a child
+process.
 """
 
 import shutil

@@ -1,7 +1,8 @@
-"""Opens and runs ONNX files in a stage's child process, one thread, with ONNX Runtime's complaints turned into plain ones.
+"""Opens and runs ONNX files in a stage's child process, one thread, with ONNX Runtime's complaints turned into plain
+ones.
 
-Not the way serving runs a model (that is the processor's business, and `Measure` profiles that): this answers whether a file runs
-at all and what it computes.
+Not the way serving runs a model (that is the processor's business, and `Measure` profiles that): this answers whether a
+file runs at all and what it computes.
 """
 
 import re
@@ -64,7 +65,9 @@ class Runner:
 
 @contextmanager
 def _watched(options: ort.RunOptions, cpu_seconds_max: float) -> Iterator[None]:
-    """Have a run broken off once this process has worked that long: a wall clock would blame the model for a busy box."""
+    """Have a run broken off once this process has worked that long: a wall clock would blame the model for a busy
+    box.
+    """
     is_over = threading.Event()
     until_s = _cpu_s() + cpu_seconds_max
 
@@ -108,7 +111,8 @@ def plain(error: BaseException) -> str:
 
 
 def largest_error(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:
-    """The worst relative error of any output: L2 norm of the difference over that of the reference, share of differing integers.
+    """The worst relative error of any output: L2 norm of the difference over that of the reference, share of differing
+    integers.
 
     Infinite where shapes differ or one side is finite where the other is not.
     """

@@ -1,4 +1,6 @@
-"""Real inputs that came with an upload, as the task decodes them, and synthetic ones where none came. Runs in a child process.
+"""Real inputs that came with an upload, as the task decodes them, and synthetic ones where none came.
+
+Runs in a child process.
 
 Samples are decoded when they are asked for, one at a time: a set of large pictures never lies in memory as tensors.
 """

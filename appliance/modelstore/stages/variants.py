@@ -1,6 +1,7 @@
 """The make stage: one precision of a normalised network at every size of its ladder.
 
-fp32 is the normalised file itself, so nothing heavy is imported for it; how other precisions are made says `modelstore.stages.recipes`.
+fp32 is the normalised file itself, so nothing heavy is imported for it; how other precisions are made says
+`modelstore.stages.recipes`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,1 +1,3 @@
-"""The state folder: a database and content-addressed blobs, written so that a crash at any instant loses nothing acknowledged."""
+"""The state folder: a database and content-addressed blobs, written so that a crash at any instant loses nothing
+acknowledged.
+"""

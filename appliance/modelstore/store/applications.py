@@ -19,7 +19,10 @@ def application_row(session: Session, id: str) -> ApplicationRow:
 
 
 def add_application(session: Session, application: Application) -> Change:
-    """Insert within a transaction. Raises: AlreadyExists, UnknownModel (also another tenant's model that is not shared)."""
+    """Insert within a transaction.
+
+    Raises: AlreadyExists, UnknownModel (also another tenant's model that is not shared).
+    """
     if session.get(ApplicationRow, application.id) is not None:
         raise AlreadyExists(name=application.name)
     check_usable(session, application)
@@ -45,7 +48,9 @@ class Applications:
         self._records = records
 
     async def create(self, application: Application) -> Application:
-        """Raises: BadName, UnknownTenant, UnknownModel (also when the model is another tenant's and not shared), AlreadyExists."""
+        """Raises: BadName, UnknownTenant, UnknownModel (also when the model is another tenant's and not shared),
+        AlreadyExists.
+        """
         checked_name(application.name, "application")
 
         def work(session: Session) -> tuple[Application, Changes]:

@@ -1,8 +1,9 @@
 """Backup and restore of a state folder as one tar file; blocking, for command lines and housekeeping threads.
 
-A backup is taken beside a running box: SQLite copies the database consistently, contents are held by hard links while they are written.
-It holds what cannot be made again: database, contents, the admin key, TLS files. Prepared forms are made anew by the box; uploads and
-imports under way are not included, and the restored box says so in their jobs. The file opens the box: it is written with mode 0600.
+A backup is taken beside a running box: SQLite copies the database consistently, contents are held by hard links while
+they are written. It holds what cannot be made again: database, contents, the admin key, TLS files. Prepared forms are
+made anew by the box; uploads and imports under way are not included, and the restored box says so in their jobs. The
+file opens the box: it is written with mode 0600.
 """
 
 import contextlib
@@ -60,7 +61,8 @@ class Backup:
 def back_up(state_dir: Path, target: Path, now: datetime.datetime) -> Backup:
     """Write a backup of `state_dir`, whether a box runs on it or not, to the new file `target`.
 
-    Raises: AlreadyExists (`target`), UnknownStateFolder, BadArchive when a content is damaged, StorageFull; then nothing is left behind.
+    Raises: AlreadyExists (`target`), UnknownStateFolder, BadArchive when a content is damaged, StorageFull; then
+    nothing is left behind.
     """
     if target.exists():
         raise AlreadyExists(name=str(target))
@@ -84,7 +86,8 @@ def back_up(state_dir: Path, target: Path, now: datetime.datetime) -> Backup:
 def restore(source: Path, state_dir: Path) -> Backup:
     """Make `state_dir` from a backup. Every file is checked against its hash before anything of it is used.
 
-    Raises: AlreadyExists (the folder is not empty), BadArchive (damaged, or made by a newer version), StorageFull; then the folder is as it was.
+    Raises: AlreadyExists (the folder is not empty), BadArchive (damaged, or made by a newer version), StorageFull; then
+    the folder is as it was.
     """
     if state_dir.exists() and any(state_dir.iterdir()):
         raise AlreadyExists(name=str(state_dir))
@@ -105,7 +108,10 @@ def restore(source: Path, state_dir: Path) -> Backup:
 
 
 def _hold(state_dir: Path, held: Path) -> None:
-    """Copy the database and link what it refers to into `held`. Raises: InUse when models are deleted faster than this."""
+    """Copy the database and link what it refers to into `held`.
+
+    Raises: InUse when models are deleted faster than this.
+    """
     for _ in range(ATTEMPTS):
         remove(held)
         held.mkdir(parents=True, mode=0o700)

@@ -1,8 +1,8 @@
 """Content-addressed files: what a variant is loaded from, named by the SHA-256 of its bytes.
 
-A blob is one file, or for models above 2 GB a folder of `model.onnx` and its external data. It is written beside its final place,
-synced and renamed; the database row follows, so a crash leaves at most an orphan that the next start sweeps. Content is verified
-when it is first read in a process. Blocking: called from threads.
+A blob is one file, or for models above 2 GB a folder of `model.onnx` and its external data. It is written beside its
+final place, synced and renamed; the database row follows, so a crash leaves at most an orphan that the next start
+sweeps. Content is verified when it is first read in a process. Blocking: called from threads.
 """
 
 import hashlib
@@ -60,7 +60,9 @@ class Blobs:
         return self.publish(self.stage(sources))
 
     def stage(self, sources: Sequence[Path], *, move: bool = False) -> Staged:
-        """Bring files in under a temporary name; the first is the model, others are its external data. `move` takes them over.
+        """Bring files in under a temporary name; the first is the model, others are its external data.
+
+        `move` takes them over.
 
         Raises: StorageFull (nothing is left behind).
         """
@@ -153,7 +155,10 @@ class Blobs:
         remove(self._final(sha256))
 
     def sweep(self, referenced: Iterable[str]) -> list[str]:
-        """Remove whatever no row refers to, half-written files too; only at start, before anything is staged. Returns their names."""
+        """Remove whatever no row refers to, half-written files too; only at start, before anything is staged.
+
+        Returns their names.
+        """
         kept, gone = set(referenced), []
         for entry in self.folder.iterdir():
             for orphan in entry.iterdir() if entry.is_dir() and len(entry.name) == 2 else [entry]:

@@ -25,7 +25,10 @@ class Moment(TypeDecorator[datetime.datetime]):
 
 
 class Document(TypeDecorator[Any]):
-    """A frozen dataclass (or a tuple of them) as JSON; None stays NULL. Unknown keys of a newer box are ignored on reading."""
+    """A frozen dataclass (or a tuple of them) as JSON; None stays NULL.
+
+    Unknown keys of a newer box are ignored on reading.
+    """
 
     impl = JSON(none_as_null=True)
     cache_ok = True

@@ -1,4 +1,6 @@
-"""Where rows and blobs meet: content is published and removed on the writer thread only, so a row and its file cannot part."""
+"""Where rows and blobs meet: content is published and removed on the writer thread only, so a row and its file
+cannot part.
+"""
 
 import asyncio
 import datetime
@@ -49,7 +51,10 @@ class Contents:
         self._on_removed = on_removed
 
     async def write_with(self, staged: Collection[Staged], work: Callable[[Session], tuple[T, Changes]]) -> T:
-        """Publish content and commit `work` in one step; when that fails, the content goes again. Raises: StorageFull."""
+        """Publish content and commit `work` in one step; when that fails, the content goes again.
+
+        Raises: StorageFull.
+        """
         now = self._records.clock.wall_now()
 
         def publish(session: Session) -> tuple[T, Changes]:
@@ -73,7 +78,9 @@ class Contents:
             session.flush()
 
     async def remove_files(self, contents: Collection[str], staged: Collection[Staged] = ()) -> None:
-        """Remove content that has no row; on the writer thread, so that no import can publish the same content meanwhile."""
+        """Remove content that has no row; on the writer thread, so that no import can publish the same content
+        meanwhile.
+        """
 
         def work(session: Session) -> list[str]:
             for one in staged:

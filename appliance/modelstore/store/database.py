@@ -1,7 +1,7 @@
 """The SQLite file: one writer thread that begins IMMEDIATE, a few reader threads, and the pragmas that keep it whole.
 
-Everything else in this package hands short functions `(Session) -> value` to `read` and `write`. Registry changes are rare and precious,
-so every commit is synced to disk (WAL, synchronous FULL). Nothing on the inference path comes here.
+Everything else in this package hands short functions `(Session) -> value` to `read` and `write`. Registry changes are
+rare and precious, so every commit is synced to disk (WAL, synchronous FULL). Nothing on the inference path comes here.
 """
 
 import asyncio
@@ -73,7 +73,9 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._reader_threads, self._run, self._reader, work)
 
     def submit_write(self, work: Callable[[Session], T]) -> "asyncio.Future[T]":
-        """Queue `work` for the writer thread. A caller that waits should shield the future: the work is done either way.
+        """Queue `work` for the writer thread.
+
+        A caller that waits should shield the future: the work is done either way.
 
         Errors of the future: what `work` raises (then nothing is written), StorageFull.
         """

@@ -50,7 +50,9 @@ class Decisions:
         before: int | None = None,
         limit: int = PAGE,
     ) -> list[DecisionRecord]:
-        """Newest first, those older than the id `before`; of all, or those that concerned a tenant's applications, or one application (by id)."""
+        """Newest first, those older than the id `before`; of all, or those that concerned a tenant's applications,
+        or one application (by id).
+        """
         query = select(DecisionRow).order_by(col(DecisionRow.id).desc()).limit(limit)
         if kind is not None:
             query = query.where(DecisionRow.kind == kind)

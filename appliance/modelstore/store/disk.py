@@ -33,7 +33,9 @@ def full_disk_is_typed() -> Iterator[None]:
 
 
 def require_free(folder: Path, need_bytes: int, reserve_bytes: int) -> None:
-    """Raises: StorageFull when `need_bytes` would leave less than `reserve_bytes`, which the database needs to go on."""
+    """Raises: StorageFull when `need_bytes` would leave less than `reserve_bytes`, which the database needs to go
+    on.
+    """
     if shutil.disk_usage(folder).free < need_bytes + reserve_bytes:
         raise StorageFull()
 
@@ -75,7 +77,10 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def move_hashed(source: Path, target: Path) -> str:
-    """Take a file over: sync, hash and rename it, or copy it when it lies on another disk. Returns its SHA-256 in hex."""
+    """Take a file over: sync, hash and rename it, or copy it when it lies on another disk.
+
+    Returns its SHA-256 in hex.
+    """
     if source.stat().st_dev != target.parent.stat().st_dev:
         digest = copy_hashed(source, target)
         source.unlink()

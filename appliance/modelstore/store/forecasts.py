@@ -9,7 +9,10 @@ from appliance.policies.forecast.kinds import ForecasterT, Kind, read
 
 
 class ForecasterFile(Generic[ForecasterT]):
-    """Forecasters between two runs of the box: what each is for → its text (`kinds.written`). A damaged file is an empty one."""
+    """Forecasters between two runs of the box: what each is for → its text (`kinds.written`).
+
+    A damaged file is an empty one.
+    """
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind[Any, ForecasterT]]) -> None:
         self._path = path

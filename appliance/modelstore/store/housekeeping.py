@@ -1,6 +1,7 @@
 """Slow chores of the store, minutes to days apart: idle uploads are swept, old jobs forgotten.
 
-A chore that fails is logged and tried again at its next time; one that is late (a suspended machine) runs once, not once for every time missed.
+A chore that fails is logged and tried again at its next time; one that is late (a suspended machine) runs once, not
+once for every time missed.
 """
 
 import datetime

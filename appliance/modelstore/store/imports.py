@@ -25,7 +25,8 @@ class Imports:
     async def accept(self, id: str, request: ImportRequest) -> JobRecord:
         """Create the job, and for a new model the model and its application, in one transaction.
 
-        Raises: BadName, UnknownTenant, AlreadyExists (model, application or variant of that name), UnknownModel (own variant).
+        Raises: BadName, UnknownTenant, AlreadyExists (model, application or variant of that name), UnknownModel (own
+        variant).
         """
         checked_name(request.name, "model")
         model = model_id(request.tenant, request.name)
@@ -69,7 +70,9 @@ class Imports:
         return changes
 
     async def withdraw(self, id: str, error: str, state: JobState = JobState.FAILED) -> JobRecord:
-        """End a job that brought nothing: its model and application go again when no variant was made, so the name is free."""
+        """End a job that brought nothing: its model and application go again when no variant was made, so the name
+        is free.
+        """
 
         def work(session: Session) -> tuple[tuple[JobRecord, list[str]], Changes]:
             row = session.get(JobRow, id)

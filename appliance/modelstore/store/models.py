@@ -167,7 +167,8 @@ class Models:
     async def put_variant(
         self, variant: Variant, content: Staged | None = None, axes: Mapping[str, tuple[str, ...]] | None = None
     ) -> Variant:
-        """Insert or replace a variant, and return it with its number; new content is published in the same step, on the writer thread.
+        """Insert or replace a variant, and return it with its number; new content is published in the same step, on the
+        writer thread.
 
         `axes` are the roles of the inputs' axes, kept for profiling it again; None leaves them as they are.
 

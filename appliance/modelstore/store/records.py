@@ -1,4 +1,7 @@
-"""Reads and writes of the database, and telling the rest of the box what was committed. The nouns of the store are made of it."""
+"""Reads and writes of the database, and telling the rest of the box what was committed.
+
+The nouns of the store are made of it.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,8 @@
 """The store: one state folder with its database and content, opened by exactly one process.
 
-`Store` holds the nouns of this package: `store.tenants`, `store.models`, `store.jobs` and so on. Their methods are async and hop to the
-writer thread or a reader thread; values are those of `appliance.domain`. Nothing here is on the inference path.
+`Store` holds the nouns of this package: `store.tenants`, `store.models`, `store.jobs` and so on. Their methods are
+async and hop to the writer thread or a reader thread; values are those of `appliance.domain`. Nothing here is on the
+inference path.
 """
 
 from pathlib import Path
@@ -59,7 +60,9 @@ class Store:
     def __init__(
         self, folder: StateFolder, clock: Clock, feed: ChangeFeed, on_removed: OnRemoved | None = None
     ) -> None:
-        """`feed` is told of every committed change; `on_removed` is awaited with digests whose files have left the disk."""
+        """`feed` is told of every committed change; `on_removed` is awaited with digests whose files have left the
+        disk.
+        """
         self._folder = folder
         self._records = Records(folder.database, clock, feed)
         self.feed = feed
@@ -77,7 +80,10 @@ class Store:
 
     @classmethod
     def open(cls, state_dir: Path, clock: Clock, *, reserve_bytes: int = RESERVE_BYTES) -> "Store":
-        """A store that is alone with its folder, recovered; blocks. Raises: InUse when another process has it open, StorageFull."""
+        """A store that is alone with its folder, recovered; blocks.
+
+        Raises: InUse when another process has it open, StorageFull.
+        """
         store = cls(StateFolder.open(state_dir, reserve_bytes=reserve_bytes), clock, ChangeFeed())
         store.recover()
         return store
@@ -116,7 +122,9 @@ class Store:
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Finish deletions that a crash interrupted, put damaged content away, sweep orphans; before anything else, blocks."""
+        """Finish deletions that a crash interrupted, put damaged content away, sweep orphans; before anything else,
+        blocks.
+        """
         self._records.database.write_blocking(self._ensure_default_tenant)
         self._records.database.write_blocking(_finish_deletions)
         self._records.database.write_blocking(_drop_unused_rows)

@@ -21,7 +21,9 @@ class StoredBytes:
         self._uploads = uploads
 
     async def of_tenant(self, tenant: str) -> int:
-        """Bytes of a tenant's contents, each counted once, and of its uploads under way (what was announced counts in full)."""
+        """Bytes of a tenant's contents, each counted once, and of its uploads under way (what was announced counts
+        in full).
+        """
         query = select(UploadRow.id, UploadRow.length).where(UploadRow.tenant == tenant)
         uploads = await self._records.read(lambda session: list(session.exec(query)))
         stored = sum((await self._contents.of_tenant(tenant)).values())

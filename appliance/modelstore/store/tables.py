@@ -167,7 +167,8 @@ class VariantRow(Row, table=True):
 
 
 class VariantNumberRow(Row, table=True):
-    """The number that a name has among the variants of a model, kept when variant or model are deleted: clients know a variant by it.
+    """The number that a name has among the variants of a model, kept when variant or model are deleted: clients know a
+    variant by it.
 
     It goes with the tenant, not with the model, so that a model imported again gives its variants the numbers they had.
     """

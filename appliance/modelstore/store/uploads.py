@@ -1,7 +1,8 @@
-"""Uploads that arrive in pieces: spooled to the state folder, resumable after a broken connection, a restart or a crash.
+"""Uploads that arrive in pieces: spooled to the state folder, resumable after a broken connection, a restart or a
+crash.
 
-The spool `uploads/<id>` is the truth: its size is the offset. The database row carries what was announced. Memory stays flat whatever the
-size: a piece is written in blocks of a MiB, in a thread, and synced before it is acknowledged.
+The spool `uploads/<id>` is the truth: its size is the offset. The database row carries what was announced. Memory stays
+flat whatever the size: a piece is written in blocks of a MiB, in a thread, and synced before it is acknowledged.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ IDLE = timedelta(hours=24)
 
 
 class Uploads:
-    """`create`, any number of `append`, then `finish` gives the path; the importer moves the file away, or `delete` drops it."""
+    """`create`, any number of `append`, then `finish` gives the path; the importer moves the file away, or `delete`
+    drops it.
+    """
 
     def __init__(self, store: Store, *, bytes_max: int, idle: timedelta = IDLE) -> None:
         self.folder = store.state_dir / "uploads"
@@ -40,7 +43,8 @@ class Uploads:
     async def create(
         self, tenant: str, length: int | None = None, sha256: str | None = None, file_name: str = ""
     ) -> UploadRecord:
-        """Begin an upload of `length` bytes (None: not known yet), whose SHA-256 in hex may be announced for the check at the end.
+        """Begin an upload of `length` bytes (None: not known yet), whose SHA-256 in hex may be announced for the check
+        at the end.
 
         Raises: UnknownTenant, TooLarge, QuotaExceeded, StorageFull, BadInput.
         """
@@ -91,7 +95,8 @@ class Uploads:
     async def append(self, id: str, offset: int, stream: AsyncIterator[bytes]) -> UploadRecord:
         """Write a piece that starts at `offset`. What arrived before the stream broke off is kept and synced.
 
-        Raises: UnknownUpload, OffsetMismatch, IllegalState (another piece is being written), TooLarge, QuotaExceeded, StorageFull.
+        Raises: UnknownUpload, OffsetMismatch, IllegalState (another piece is being written), TooLarge, QuotaExceeded,
+        StorageFull.
         """
         with self._claimed(id):
             record = await self.upload(id)
@@ -109,7 +114,8 @@ class Uploads:
     async def finish(self, id: str) -> Path:
         """Check length and digest; returns the spooled file, which stays until it is moved away or deleted.
 
-        Raises: UnknownUpload, IllegalState (pieces are missing or being written), BadInput (other digest; the upload stays deletable).
+        Raises: UnknownUpload, IllegalState (pieces are missing or being written), BadInput (other digest; the upload
+        stays deletable).
         """
         with self._claimed(id):
             record = await self.upload(id)
@@ -125,7 +131,10 @@ class Uploads:
             return path
 
     async def delete(self, id: str) -> None:
-        """Forget an upload and its bytes, also after the importer has taken the file. Raises: UnknownUpload, IllegalState."""
+        """Forget an upload and its bytes, also after the importer has taken the file.
+
+        Raises: UnknownUpload, IllegalState.
+        """
         with self._claimed(id):
 
             def work(session: Session) -> None:
@@ -136,7 +145,10 @@ class Uploads:
             await self._database.write(work)
 
     async def sweep(self) -> list[str]:
-        """Delete uploads that were idle too long or whose file was taken; returns their ids. (Files without a row go at start.)"""
+        """Delete uploads that were idle too long or whose file was taken; returns their ids.
+
+        (Files without a row go at start.)
+        """
         oldest = self._clock.wall_now() - self._idle
         busy = frozenset(self._busy)
 
@@ -159,7 +171,9 @@ class Uploads:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _spool(self, id: str, offset: int, stream: AsyncIterator[bytes], limit: int, room: int | None) -> None:
-        """Write blocks as they come; what has arrived stays, also when the stream breaks off or the caller is cancelled."""
+        """Write blocks as they come; what has arrived stays, also when the stream breaks off or the caller is
+        cancelled.
+        """
         spool = _Spool(self.folder / id, offset)
         pending, arrived = bytearray(), offset
         try:

@@ -23,19 +23,23 @@ State = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """O1, the share of clients mapped, and O2, accuracy a request with the best network's as 1, so that one temperature suits every unit."""
+    """O1, the share of clients mapped, and O2, accuracy a request with the best network's as 1, so that one
+    temperature suits every unit.
+    """
 
     mapped: float
     accuracy: float
 
 
 class Jellyfish:
-    """DEGRADE until all are mapped (O1), then UPGRADE for accuracy (O2) without losing O1; from the previous selection, else the smallest networks.
+    """DEGRADE until all are mapped (O1), then UPGRADE for accuracy (O2) without losing O1; from the previous selection,
+    else the smallest networks.
 
-    Where the paper is silent: neighbours move each worker by −1 or 0 sizes (DEGRADE), by −1, 0 or 1 (UPGRADE), to a precision of that size drawn at
-    random: over sizes the zoo is monotone, between precisions nothing is assumed (`zoo`). As printed, the acceptance rule takes every
-    worse state (exp(−diff/T) > 1 for a negative diff); here a worse state is taken with exp(−|diff|/T). In UPGRADE only states that map as many
-    clients as the best one are taken; so it also runs where not all can be mapped. Cost: at most 642 runs of Algorithm 1; states are cached.
+    Where the paper is silent: neighbours move each worker by −1 or 0 sizes (DEGRADE), by −1, 0 or 1 (UPGRADE), to a
+    precision of that size drawn at random: over sizes the zoo is monotone, between precisions nothing is assumed
+    (`zoo`). As printed, the acceptance rule takes every worse state (exp(−diff/T) > 1 for a negative diff); here a
+    worse state is taken with exp(−|diff|/T). In UPGRADE only states that map as many clients as the best one are taken;
+    so it also runs where not all can be mapped. Cost: at most 642 runs of Algorithm 1; states are cached.
     """
 
     def plan(self, problem: AdaptationInput) -> AdaptationPlan:
@@ -76,7 +80,9 @@ class _Search:
         return len(self._mappings)
 
     def start(self) -> State:
-        """The previous selection; a worker without one, or with a network that left the zoo, starts with the smallest (JF-16)."""
+        """The previous selection; a worker without one, or with a network that left the zoo, starts with the
+        smallest (JF-16).
+        """
         index = {network.name: i for i, network in enumerate(self._zoo)}
         held = list(self._problem.previous[: self._problem.workers])
         held += [None] * (self._problem.workers - len(held))

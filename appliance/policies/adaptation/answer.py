@@ -17,8 +17,11 @@ def assemble(
     facts: Mapping[str, float] | None = None,
     says_what_binds: bool = False,
 ) -> AdaptationPlan:
-    """The plan of `mapped`. `how` names the algorithm in the reason; `says_what_binds`: the reason also says what keeps the mapped clients from more
-    accurate networks, for algorithms that looked for them. Raises: ValueError for more instances than workers (our own mistake)."""
+    """The plan of `mapped`.
+
+    `how` names the algorithm in the reason; `says_what_binds`: the reason also says what keeps the mapped clients from
+    more accurate networks, for algorithms that looked for them. Raises: ValueError for more instances than workers (our
+    own mistake)."""
     if len(mapped) > problem.workers:
         raise ValueError(f"{len(mapped)} instances for {problem.workers} workers")
     order = names(by_size(problem.networks))

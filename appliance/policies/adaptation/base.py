@@ -1,8 +1,10 @@
-"""The adaptation family: which network on which worker, in which batch, and which client to which worker (Jellyfish §IV, problem P1).
+"""The adaptation family: which network on which worker, in which batch, and which client to which worker (Jellyfish
+§IV, problem P1).
 
-Constraints, for client i on a worker that runs network j in batches of b: 2·l_j(b) ≤ L_ij, with L_ij = slo_i − 8000·input_bytes_j/bandwidth_i
-(eq. 5: one execution of waiting, one of its own), and Σ rate ≤ 1000·b/l_j(b) over the clients of the worker (eq. 6). Objective, in this order:
-most clients mapped (O1), then Σ accuracy·rate (O2). A policy reads no clock (but `exact`, which has a time limit) and draws no number of its own.
+Constraints, for client i on a worker that runs network j in batches of b: 2·l_j(b) ≤ L_ij, with L_ij = slo_i −
+8000·input_bytes_j/bandwidth_i (eq. 5: one execution of waiting, one of its own), and Σ rate ≤ 1000·b/l_j(b) over the
+clients of the worker (eq. 6). Objective, in this order: most clients mapped (O1), then Σ accuracy·rate (O2). A policy
+reads no clock (but `exact`, which has a time limit) and draws no number of its own.
 """
 
 from collections.abc import Mapping
@@ -35,7 +37,9 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationInput:
-    """`previous` holds the network of each worker before (None: empty), by worker; only a start and the target of matching. `seed` drives annealing."""
+    """`previous` holds the network of each worker before (None: empty), by worker; only a start and the target of
+    matching. `seed` drives annealing.
+    """
 
     networks: tuple[Network, ...]
     workers: int
@@ -60,7 +64,9 @@ class WorkerPlan:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPlan:
-    """`workers` in the order of their index; one without clients is left out and stays as it is. `unmapped` clients fit nowhere: a state to report
+    """`workers` in the order of their index; one without clients is left out and stays as it is.
+
+    `unmapped` clients fit nowhere: a state to report
     and to retry (JF-23)."""
 
     workers: tuple[WorkerPlan, ...]

@@ -8,7 +8,10 @@ from appliance.policies.adaptation.budgets import capacity_rps, fits_latency, fi
 
 
 class Binding(StrEnum):
-    """The first constraint that fails for a client alone on a worker, in the order of eq. 5 and 6; `WORKERS` when none does."""
+    """The first constraint that fails for a client alone on a worker, in the order of eq.
+
+    5 and 6; `WORKERS` when none does.
+    """
 
     COMPUTE = "compute budget"
     """Two runs take longer than the SLO, whatever the link."""
@@ -21,7 +24,9 @@ class Binding(StrEnum):
 
 
 def binding(client: Client, networks: Iterable[Network]) -> Binding:
-    """What keeps the client from all of these networks: of several, the constraint that comes last, so the one that is nearest to being met."""
+    """What keeps the client from all of these networks: of several, the constraint that comes last, so the one that
+    is nearest to being met.
+    """
     return max((_of(client, network) for network in networks), key=_ORDER.index)
 
 

@@ -6,7 +6,10 @@ from appliance.policies.adaptation.base import TOLERANCE, Client, Network
 
 
 def harmonic_mean_bps(samples_bps: Iterable[float]) -> float:
-    """The bandwidth estimate from the samples of the past second (JF-06); slow requests weigh as they hurt. 0 without samples, or with a dead one."""
+    """The bandwidth estimate from the samples of the past second (JF-06); slow requests weigh as they hurt.
+
+    0 without samples, or with a dead one.
+    """
     samples = tuple(samples_bps)
     if not samples or min(samples) <= 0.0:
         return 0.0
@@ -14,7 +17,10 @@ def harmonic_mean_bps(samples_bps: Iterable[float]) -> float:
 
 
 def latency_budget_ms(client: Client, network: Network) -> float:
-    """L_ij: the SLO less the time on the link of a frame in this network's size (JF-07). Negative when the link alone takes longer."""
+    """L_ij: the SLO less the time on the link of a frame in this network's size (JF-07).
+
+    Negative when the link alone takes longer.
+    """
     return client.slo_ms - 8000.0 * network.input_bytes / client.bandwidth_bps
 
 
@@ -39,7 +45,9 @@ def capacity_rps(network: Network, batch: int) -> float:
 
 
 def batch_for(network: Network, clients: Iterable[Client]) -> int | None:
-    """The batch with the least latency that serves these clients together, the smaller one of equals; None when none does (JF-14)."""
+    """The batch with the least latency that serves these clients together, the smaller one of equals; None when none
+    does (JF-14).
+    """
     members = tuple(clients)
     rate = sum(client.rate_rps for client in members)
     budget = min((latency_budget_ms(client, network) for client in members), default=float("inf"))

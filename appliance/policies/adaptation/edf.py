@@ -1,4 +1,6 @@
-"""Baselines after Clockwork (§VI-C): one fixed network on every worker, clients by earliest deadline first, with data adaptation."""
+"""Baselines after Clockwork (§VI-C): one fixed network on every worker, clients by earliest deadline first, with
+data adaptation.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -10,11 +12,12 @@ from appliance.policies.adaptation.zoo import filtered
 
 
 class EarliestDeadline:
-    """The network that `choose` picks from the filtered zoo (ascending size) on all workers; the client with the least budget first, on the first
+    """The network that `choose` picks from the filtered zoo (ascending size) on all workers; the client with the least
+    budget first, on the first
     worker with room.
 
-    The paper's baseline orders requests; a plan orders clients, by the compute budget that their requests arrive with. O(clients · workers · batches).
-    Ties: the client's name.
+    The paper's baseline orders requests; a plan orders clients, by the compute budget that their requests arrive with.
+    O(clients · workers · batches). Ties: the client's name.
     """
 
     def __init__(self, name: str, choose: Callable[[Sequence[Network]], Network]) -> None:

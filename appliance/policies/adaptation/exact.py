@@ -24,10 +24,11 @@ PATTERNS_MAX = 30_000
 class Exact:
     """First the most clients, then, with that many, the largest Σ accuracy·rate.
 
-    The paper's program has a copy of everything per worker, which solvers drown in (20 s to 15 min for 4 workers and 16 clients). Workers are alike, and
-    rates are few: here an integer counts the instances of an option that have a given number of places for each rate (`patterns`); who takes the
-    places is then a transport problem, which needs no integers. Many distinct rates fall back to the paper's program over undominated options.
-    Not bounded by anything but `problem.time_limit_s`; `facts` has the bounds proven and whether the plan is optimal.
+    The paper's program has a copy of everything per worker, which solvers drown in (20 s to 15 min for 4 workers and 16
+    clients). Workers are alike, and rates are few: here an integer counts the instances of an option that have a given
+    number of places for each rate (`patterns`); who takes the places is then a transport problem, which needs no
+    integers. Many distinct rates fall back to the paper's program over undominated options. Not bounded by anything but
+    `problem.time_limit_s`; `facts` has the bounds proven and whether the plan is optimal.
     """
 
     def plan(self, problem: AdaptationInput) -> AdaptationPlan:
@@ -53,7 +54,9 @@ class Exact:
 
 
 def _better(stopped: AdaptationPlan, other: AdaptationPlan) -> AdaptationPlan:
-    """What was found until the time limit, or the heuristic's plan where that is better, with what was proven either way."""
+    """What was found until the time limit, or the heuristic's plan where that is better, with what was proven either
+    way.
+    """
     if (len(other.unmapped), -other.objective) < (len(stopped.unmapped), -stopped.objective):
         return replace(
             other, facts=stopped.facts, reason=f"exact, stopped by its time limit with less than {other.reason}"
@@ -96,9 +99,11 @@ def model_of(options: Options, workers: int) -> Model:
 
 
 def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
-    """z[pattern] instances and n[option] workers, whole; x[class, option] clients of a class (equal rate and tolerance) in an option's places,
-    continuous; s[class] clients seated, whole. Two kinds of rows are needless but make the relaxation tighter, in which z may be half a worker:
-    x[class, option] ≤ size·n[option], so that no client fills several places of it, and those of `_room`."""
+    """z[pattern] instances and n[option] workers, whole; x[class, option] clients of a class (equal rate and tolerance)
+    in an option's places,
+    continuous; s[class] clients seated, whole. Two kinds of rows are needless but make the relaxation tighter, in which
+    z may be half a worker: x[class, option] ≤ size·n[option], so that no client fills several places of it, and those
+    of `_room`."""
     program = Program()
     instances = [program.column(workers, whole=True) for _ in patterns.option]
     running = [program.column(workers, whole=True) for _ in options.batches]
@@ -131,7 +136,9 @@ def _by_pattern(options: Options, workers: int, patterns: Patterns) -> Model:
 def _room(
     program: Program, patterns: Patterns, running: Sequence[int], seated: Mapping[tuple[float, bytes], int]
 ) -> None:
-    """For each set of options that is all some class tolerates: its workers carry those who tolerate nothing beside it. In workers and clients alone,
+    """For each set of options that is all some class tolerates: its workers carry those who tolerate nothing beside it.
+
+    In workers and clients alone,
     so that a solver, rounding, sees how many workers that takes."""
     carried = np.zeros(len(running))
     np.maximum.at(carried, patterns.option, patterns.places @ patterns.rates)
@@ -146,7 +153,10 @@ def _room(
 
 
 def _by_client(options: Options, workers: int) -> Model:
-    """The paper's program, linear: z[k, o] worker k runs option o; u[k, o, i] client i is served there. Workers are ordered by option."""
+    """The paper's program, linear: z[k, o] worker k runs option o; u[k, o, i] client i is served there.
+
+    Workers are ordered by option.
+    """
     program = Program()
     seats: dict[int, tuple[int, int, int]] = {}
     of_client: dict[int, dict[int, float]] = {i: {} for i in range(len(options.clients))}

@@ -1,4 +1,6 @@
-"""Our own policy: clients are exchanged between pairs of workers, each time in the best way there is, until no pair can gain."""
+"""Our own policy: clients are exchanged between pairs of workers, each time in the best way there is, until no pair
+can gain.
+"""
 
 import itertools
 import random
@@ -31,10 +33,13 @@ COOLING_MANY, COOLING_FEW = 0.99, 0.95
 NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_FEW, WORK_MIN, WORK_EACH, WORK_MAX = 6_000_000, 2_500_000, 10_000, 25_000_000
-"""The bound on work, 10 ns or so each: for few workers, where each kick may reach the optimum; beyond, the least; by workers^2.5: 10 million for 16; the
+"""The bound on work, 10 ns or so each: for few workers, where each kick may reach the optimum; beyond, the least; by
+workers^2.5: 10 million for 16; the
 most."""
 ANNEALED_MAX = 4_000
-"""Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then more than the rest."""
+"""Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then
+more than the rest.
+"""
 TRUE_RATES_MAX = 20_000
 """Clients × workers up to which rounded rates are made good afterwards; beyond, it would take seconds."""
 
@@ -53,17 +58,19 @@ class Board:
 class PairwiseExchange:
     """Objective: most clients mapped, then Σ accuracy·rate; both at once by weights that keep the order.
 
-    1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many distinct rates are rounded up to
-       fewer kinds for the search, the paper's own way runs beside it,
+    1. Options that others dominate are dropped (`options`); the few rates give patterns of places (`patterns`). Many
+       distinct rates are rounded up to fewer kinds for the search, the paper's own way runs beside it,
        and the better of the two is improved with the true rates (`polish`).
-    2. Starts: a climb over networks with clients given out greedily (`ladder`); where not all can be mapped, also what short annealing ends with; and
-       the previous networks.
-    3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped (`pairs`), until no pair gains. For one
-       or two workers that is the optimum.
-    4. Until the work is done, by turns: another climb, with noise drawn by `seed` (where clients are left: whatever carries the most), and its descent; a
-       worker forced up, whose lost clients the others take, until all were tried. What is better stays.
-    The bound on work counts operations, not time, so equal input gives equal output. Ties: client and network names. Unlike annealing over networks with
-    a greedy mapping (Jellyfish), a move here sees two workers' networks, batches and clients together.
+    2. Starts: a climb over networks with clients given out greedily (`ladder`); where not all can be mapped, also what
+       short annealing ends with; and the previous networks.
+    3. Descent from each: for every pair of workers, the exactly best division of their clients and the unmapped
+       (`pairs`), until no pair gains. For one or two workers that is the optimum.
+    4. Until the work is done, by turns: another climb, with noise drawn by `seed` (where clients are left: whatever
+       carries the most), and its descent; a worker forced up, whose lost clients the others take, until all were tried.
+       What is better stays.
+    The bound on work counts operations, not time, so equal input gives equal output. Ties: client and network names.
+    Unlike annealing over networks with a greedy mapping (Jellyfish), a move here sees two workers' networks, batches
+    and clients together.
     """
 
     def __init__(self, work_max: int | None = None) -> None:
@@ -143,7 +150,9 @@ class _Search:
     # Starts
 
     def _starts(self) -> list[Board]:
-        """Boards to descend from: the best rung of the ladder, what annealing ends with where not all can be mapped, and the previous networks."""
+        """Boards to descend from: the best rung of the ladder, what annealing ends with where not all can be mapped,
+        and the previous networks.
+        """
         starts = [self.climbed(self._options)]
         if starts[0].left and self._problem.workers * len(self._problem.clients) <= ANNEALED_MAX:
             starts.append(self._annealed())
@@ -192,7 +201,9 @@ class _Search:
     # Descent
 
     def _descend(self, board: Board, settled: set[object], frozen: int | None = None) -> None:
-        """Best divisions for all pairs but those with the `frozen` worker, until none gains; `settled` remembers what gains nothing."""
+        """Best divisions for all pairs but those with the `frozen` worker, until none gains; `settled` remembers
+        what gains nothing.
+        """
         gained = True
         while gained and self._pairs.work < self._work_max:
             gained = False
@@ -249,14 +260,18 @@ class _Search:
         return best
 
     def _noisy(self, is_over: bool) -> Board:
-        """Another climb; with clients to spare (`is_over`) one that carries the most, whatever the accuracy, because more clients come first."""
+        """Another climb; with clients to spare (`is_over`) one that carries the most, whatever the accuracy, because
+        more clients come first.
+        """
         spread = NOISE * float(self._rates.mean())
         noise = np.array([self._dice.uniform(0.0, spread) for _ in self._pairs.patterns.option])
         options = self._options
         return self.climbed(replace(options, accuracy=np.zeros_like(options.accuracy)) if is_over else options, noise)
 
     def _upgrade(self, board: Board, tried: set[object]) -> int | None:
-        """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when all were."""
+        """Force the worker up that loses the least rate by it, among those not tried yet; its index, or None when
+        all were.
+        """
         accuracy = self._options.accuracy
         choices: list[tuple[float, float, int, Held]] = []
         for k, held in enumerate(board.workers):

@@ -1,7 +1,8 @@
 """A search over networks alone: which level of accuracy each worker has, with clients given out greedily.
 
-The paper's two sub-problems (§IV-B, §IV-C) with other means: no annealing but the first better neighbour, from a level that all workers can have; no
-dynamic program but the patterns of the level; and boards that begin with the same workers share the work.
+The paper's two sub-problems (§IV-B, §IV-C) with other means: no annealing but the first better neighbour, from a level
+that all workers can have; no dynamic program but the patterns of the level; and boards that begin with the same workers
+share the work.
 """
 
 import itertools
@@ -17,7 +18,9 @@ RUNG_WORK = 2_500
 """What one worker costs, in the unit of `pairs.BOUND_WORK`."""
 
 MOVES = ((1,), (2,), (1, -1), (1, -2), (2, -1), (1, -1, -1), (1, 1, -1), (-1,))
-"""By how many levels one, two or three workers move together, in the order of trying; a worker alone goes down where that lets it carry more."""
+"""By how many levels one, two or three workers move together, in the order of trying; a worker alone goes down where
+that lets it carry more.
+"""
 
 State = tuple[int, ...]
 """Levels of the workers, descending; a level is an index into the distinct accuracies, ascending."""
@@ -25,7 +28,9 @@ State = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """The first workers of a state with their clients: pattern and clients of the last one, those left, and how many are left by option and rate."""
+    """The first workers of a state with their clients: pattern and clients of the last one, those left, and how many
+    are left by option and rate.
+    """
 
     parent: "Rung | None"
     option: int
@@ -37,7 +42,10 @@ class Rung:
 
 
 class Ladder:
-    """Levels for one problem. `noise` (float64[P], in requests per second) makes patterns look larger than they are, for other ways up."""
+    """Levels for one problem.
+
+    `noise` (float64[P], in requests per second) makes patterns look larger than they are, for other ways up.
+    """
 
     def __init__(self, options: Options, patterns: Patterns, workers: int, noise: Floats | None = None) -> None:
         self._rates = patterns.rates
@@ -106,7 +114,9 @@ class Ladder:
                     yield moved
 
     def _moved(self, state: State, sources: Sequence[int], steps: Sequence[int]) -> State | None:
-        """The state with one worker of each source level moved by its step; None where there is no such worker or level."""
+        """The state with one worker of each source level moved by its step; None where there is no such worker or
+        level.
+        """
         moved = list(state)
         for source, step in zip(sources, steps, strict=True):
             if source not in moved or not 0 <= source + step < self.levels:
@@ -129,7 +139,9 @@ class Ladder:
         return Rung(below, option, tuple(clients), left, takers, below.mapped + len(clients), objective)
 
     def _seated(self, below: Rung, option: int, places: Sequence[float]) -> list[int]:
-        """Clients for the places, those who tolerate the least first: the rest can go to more of the workers to come."""
+        """Clients for the places, those who tolerate the least first: the rest can go to more of the workers to
+        come.
+        """
         takers = below.left & self._takers[option]
         clients: list[int] = []
         for order, n in zip(self._of_kind, places, strict=True):

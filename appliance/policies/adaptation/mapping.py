@@ -1,4 +1,6 @@
-"""Which clients to which of the networks given: the paper's Algorithm 1 (§IV-B), one dynamic program over all batch sizes of a network at once."""
+"""Which clients to which of the networks given: the paper's Algorithm 1 (§IV-B), one dynamic program over all batch
+sizes of a network at once.
+"""
 
 import itertools
 import math
@@ -48,9 +50,11 @@ class RateScale:
 
 
 class Mapper:
-    """Algorithm 1 (MapClients): networks in descending accuracy each take the subset of the clients left with the largest total rate.
+    """Algorithm 1 (MapClients): networks in descending accuracy each take the subset of the clients left with the
+    largest total rate.
 
-    What does not depend on the selection, each network's rows, is computed once, and selections that begin with the same networks share that work.
+    What does not depend on the selection, each network's rows, is computed once, and selections that begin with the
+    same networks share that work.
     """
 
     def __init__(self, clients: Sequence[Client], networks: Sequence[Network], scale: RateScale) -> None:
@@ -65,7 +69,8 @@ class Mapper:
         self._found: dict[tuple[int, ...], tuple[tuple[Mapped, ...], frozenset[str]]] = {(): ((), everybody)}
 
     def mapping(self, selection: Iterable[int]) -> tuple[Mapped, ...]:
-        """The instances that get clients, by descending accuracy; `selection` holds indices into the networks, one for each worker.
+        """The instances that get clients, by descending accuracy; `selection` holds indices into the networks, one for
+        each worker.
 
         O(networks · clients) operations on bit sets of t_max/h columns.
         """
@@ -90,10 +95,13 @@ Row = tuple[int, int, Client]
 
 
 def _largest_subset(rows: Sequence[Row]) -> tuple[Client, ...]:
-    """The subset with the largest total rate that one instance serves in time (Alg. 1, FindOptimalClients): optimal over all batch sizes.
+    """The subset with the largest total rate that one instance serves in time (Alg.
 
-    Rows are clients by descending budget; bit k of a row says that k steps can be reached, which is all the paper's matrix of largest sums holds.
-    A row reaches only as far as the largest capacity its client tolerates, so its new sums are right for every member. Ties: the earliest row.
+    1, FindOptimalClients): optimal over all batch sizes.
+
+    Rows are clients by descending budget; bit k of a row says that k steps can be reached, which is all the paper's
+    matrix of largest sums holds. A row reaches only as far as the largest capacity its client tolerates, so its new
+    sums are right for every member. Ties: the earliest row.
     """
     reached = [1]
     best_row, best_column = 0, 0

@@ -1,4 +1,6 @@
-"""How a new selection reaches the workers with the least movement, and what to keep loaded around it (Jellyfish §IV-D)."""
+"""How a new selection reaches the workers with the least movement, and what to keep loaded around it (Jellyfish
+§IV-D).
+"""
 
 from collections.abc import Sequence
 
@@ -8,10 +10,12 @@ from appliance.policies.adaptation.base import Network
 def match(
     previous: Sequence[str | None], selected: Sequence[str], order: Sequence[str], workers: int
 ) -> tuple[int, ...]:
-    """The worker of each selected network (JF-18): old and new, both by descending size (`order` ascends), are joined element by element.
+    """The worker of each selected network (JF-18): old and new, both by descending size (`order` ascends), are joined
+    element by element.
 
-    Workers that hold nothing, or a network that left the zoo, come last: something must be loaded there anyway. With fewer networks than workers,
-    each selected one takes the first worker in that order from which no later one has less far to go. Ties: the lower index.
+    Workers that hold nothing, or a network that left the zoo, come last: something must be loaded there anyway. With
+    fewer networks than workers, each selected one takes the first worker in that order from which no later one has less
+    far to go. Ties: the lower index.
     """
     size = {name: rank for rank, name in enumerate(order)}
     held = [previous[k] if k < len(previous) else None for k in range(workers)]
@@ -24,7 +28,8 @@ def match(
 
 
 def prefetch(active: Sequence[str], order: Sequence[str], per_worker: int) -> tuple[str, ...]:
-    """The nearest neighbours by size of the active networks, `per_worker` around each with itself (JF-19: 5, or 3), nearest first.
+    """The nearest neighbours by size of the active networks, `per_worker` around each with itself (JF-19: 5, or 3),
+    nearest first.
 
     At an end of the zoo the window moves inwards. The active ones themselves are not in the answer.
     """
@@ -48,7 +53,10 @@ def _distance(size: dict[str, int], held: str | None, wanted: str) -> int:
 
 
 def _least_in_order(steps: Sequence[Sequence[int]], rows: int, columns: int) -> list[int]:
-    """The increasing choice of one column for each row with the least sum; the earliest of equals. With as many columns as rows: the diagonal."""
+    """The increasing choice of one column for each row with the least sum; the earliest of equals.
+
+    With as many columns as rows: the diagonal.
+    """
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):
         best[row][columns] = 1 << 40

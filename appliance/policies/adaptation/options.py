@@ -1,7 +1,8 @@
 """What a worker may run, reduced: (network, batch) pairs with their capacity and the clients that tolerate them.
 
-An option that another one dominates (at least as accurate, carries as much, tolerated by all who tolerate it) is never needed. That is where most of a
-zoo goes: of 204 pairs of a YOLO-like zoo with 12 batches, about a third is left. Unlike the paper's filter this loses no optimum, whatever the profile.
+An option that another one dominates (at least as accurate, carries as much, tolerated by all who tolerate it) is never
+needed. That is where most of a zoo goes: of 204 pairs of a YOLO-like zoo with 12 batches, about a third is left. Unlike
+the paper's filter this loses no optimum, whatever the profile.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ Bools = npt.NDArray[np.bool_]
 class Options:
     """The options by descending accuracy, then capacity; clients in the order of their names.
 
-    accuracy: float64[O]; capacity: float64[O], in requests per second, with the tolerance of the constraint; rates: float64[N];
-    tolerated: bool[N, O], eq. 5.
+    accuracy: float64[O]; capacity: float64[O], in requests per second, with the tolerance of the constraint; rates:
+    float64[N]; tolerated: bool[N, O], eq. 5.
     """
 
     clients: tuple[Client, ...]
@@ -34,7 +35,10 @@ class Options:
 
 
 def options_of(problem: AdaptationInput) -> Options:
-    """All options of the problem that no other one dominates. O(O²·N) in numpy: about 1 ms for 204 pairs and 160 clients."""
+    """All options of the problem that no other one dominates.
+
+    O(O²·N) in numpy: about 1 ms for 204 pairs and 160 clients.
+    """
     clients = tuple(sorted(problem.clients, key=lambda c: c.name))
     pairs = sorted(
         ((n, b) for n in problem.networks for b in n.latency_ms),

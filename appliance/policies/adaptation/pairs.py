@@ -1,8 +1,10 @@
-"""The best division of some clients between two workers: exact, over all networks, batches and patterns at once, in numpy.
+"""The best division of some clients between two workers: exact, over all networks, batches and patterns at once, in
+numpy.
 
-For options o ≥ p in accuracy with x_r and y_r places for rate r, the most that can be seated is min(x_r + y_r, n_r(o or p)), where n_r counts clients
-of rate r that tolerate one of them (Hall's condition for two kinds of places), and the best is to fill o first. So the value of every pair of patterns
-is a few array operations; patterns that cannot beat the present division with any partner are left out before.
+For options o ≥ p in accuracy with x_r and y_r places for rate r, the most that can be seated is min(x_r + y_r, n_r(o or
+p)), where n_r counts clients of rate r that tolerate one of them (Hall's condition for two kinds of places), and the
+best is to fill o first. So the value of every pair of patterns is a few array operations; patterns that cannot beat the
+present division with any partner are left out before.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,8 @@ from appliance.policies.adaptation.options import Bools, Floats, Options
 from appliance.policies.adaptation.patterns import Ints, Patterns
 
 BOUND_WORK, SIDE_WORK, SINGLE_WORK, SORT_WORK = 8_000, 12_000, 5_000, 600
-"""What the bounds of a division cost, what it costs beyond when they hold something out (and a unit each pair of patterns), a worker alone, and an
+"""What the bounds of a division cost, what it costs beyond when they hold something out (and a unit each pair of
+patterns), a worker alone, and an
 exchange, in about 10 ns: so that `work` is proportional to time."""
 ROWS_AT_ONCE = 32
 PRODUCT_MAX = 1 << 17
@@ -44,8 +47,8 @@ EMPTY = Held(0, ())
 class _Pool:
     """The clients to divide.
 
-    clients: int64[n]; rate: of all together; tolerated: float32[n, O]; is_kind: float32[n, R]; takers: float64[R, O], clients that tolerate an option;
-    both: float32[O, O], clients that tolerate two options.
+    clients: int64[n]; rate: of all together; tolerated: float32[n, O]; is_kind: float32[n, R]; takers: float64[R, O],
+    clients that tolerate an option; both: float32[O, O], clients that tolerate two options.
     """
 
     clients: Ints
@@ -58,7 +61,8 @@ class _Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What one of the two workers may be: patterns cut to the clients of a pool that tolerate them, or the most that options can carry.
+    """What one of the two workers may be: patterns cut to the clients of a pool that tolerate them, or the most that
+    options can carry.
 
     option: int64[S], ascending; places: float64[R, S]; load, count: float64[S], rate and number of clients.
     """
@@ -73,7 +77,10 @@ class _Side:
 
 
 class PairSearch:
-    """Divisions of pools of clients, for one problem. The value of a worker is `mapped_worth` per client plus Σ accuracy·rate: O1 before O2."""
+    """Divisions of pools of clients, for one problem.
+
+    The value of a worker is `mapped_worth` per client plus Σ accuracy·rate: O1 before O2.
+    """
 
     def __init__(self, options: Options, patterns: Patterns) -> None:
         self.options = options
@@ -117,7 +124,8 @@ class PairSearch:
     def best_pair(self, clients: Sequence[int], present: float) -> tuple[Held, Held] | None:
         """The best two workers from `clients`; None when they are not worth more than `present`.
 
-        Bounds, first for two options, then for a pattern beside an option, leave few pairs of patterns: a dozen times a dozen as a rule.
+        Bounds, first for two options, then for a pattern beside an option, leave few pairs of patterns: a dozen times a
+        dozen as a rule.
         """
         self.work += BOUND_WORK
         least = present + LEAST_GAIN
@@ -153,7 +161,9 @@ class PairSearch:
         return _Pool(members, rate, tolerated, is_kind, takers.astype(np.float64), _in_both(tolerated, tolerated))
 
     def _whole(self, pool: _Pool) -> _Side:
-        """The most that each option can carry of the pool, by rate and by number. Without options that a more accurate one makes needless here:
+        """The most that each option can carry of the pool, by rate and by number.
+
+        Without options that a more accurate one makes needless here:
         tolerated by the same clients, with room for them."""
         capacity = self.options.capacity
         load = np.minimum(capacity, self.patterns.rates @ pool.takers)
@@ -176,7 +186,10 @@ class PairSearch:
         return _Side(option, places, self.patterns.rates @ places, places.sum(axis=0))
 
     def _bound(self, pool: _Pool, first: _Side, second: _Side) -> Floats:
-        """float64[first, second]: no division between the two is worth more; the more accurate is filled first. −1 for the other way round."""
+        """float64[first, second]: no division between the two is worth more; the more accurate is filled first.
+
+        −1 for the other way round.
+        """
         accuracy, other = self.options.accuracy[first.option], self.options.accuracy[second.option]
         size = pool.both.diagonal()
         either = size[first.option][:, None] + size[second.option] - pool.both[first.option[:, None], second.option]
@@ -201,7 +214,9 @@ class PairSearch:
         return value
 
     def _seated(self, pool: _Pool, side: _Side, row: int, column: int) -> tuple[Held, Held]:
-        """Clients into the places of two patterns: those who tolerate only one of them there; of the others, the most tolerant where few can be."""
+        """Clients into the places of two patterns: those who tolerate only one of them there; of the others, the
+        most tolerant where few can be.
+        """
         first, second = int(side.option[row]), int(side.option[column])
         ins: list[int] = []
         others: list[int] = []
@@ -219,7 +234,9 @@ class PairSearch:
         return Held(first, tuple(sorted(ins))), Held(second, tuple(sorted(others)))
 
     def sorted_between(self, first: Held, second: Held) -> tuple[Held, Held]:
-        """The same two workers with clients of equal rate exchanged so that the more demanding option has those who tolerate the most."""
+        """The same two workers with clients of equal rate exchanged so that the more demanding option has those who
+        tolerate the most.
+        """
         self.work += SORT_WORK
         if self._takers[first.option] > self._takers[second.option]:
             other, one = self.sorted_between(second, first)
@@ -244,7 +261,8 @@ class PairSearch:
 
 def _in_both(one: Singles, other: Singles) -> Singles:
     """Of 0 and 1 in columns over the same clients: how many have 1 in both."""
-    # In pieces, because beyond some size a product goes to all cores, which then wait for each other longer than it takes.
+    # In pieces, because beyond some size a product goes to all cores, which then wait for each other longer than it
+    # takes.
     step = max(1, PRODUCT_MAX // max(1, one.size))
     with np.errstate(invalid="ignore"):  # small products: kernels of OpenBLAS compute, and flag, what lies beside them
         pieces = [one.T @ other[:, k : k + step] for k in range(0, max(1, other.shape[1]), step)]

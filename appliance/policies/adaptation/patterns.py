@@ -18,7 +18,8 @@ GRID_PER_PATTERN = 2
 class Patterns:
     """Places by rate in one instance of an option, together within its capacity; by option, so by descending accuracy.
 
-    rates: float64[R], ascending; kind: int64[N], the rate of each client; option: int64[P]; places: float64[P, R], whole numbers.
+    rates: float64[R], ascending; kind: int64[N], the rate of each client; option: int64[P]; places: float64[P, R],
+    whole numbers.
     """
 
     rates: Floats
@@ -30,8 +31,8 @@ class Patterns:
 def patterns_of(options: Options, rates: Floats, most: int) -> Patterns | None:
     """All patterns to which no place can be added; None when there are more than `most`.
 
-    `rates` are those to plan with, ascending: each client counts with the least that is not below its own. A pattern never has more places of a rate
-    than clients that tolerate the option.
+    `rates` are those to plan with, ascending: each client counts with the least that is not below its own. A pattern
+    never has more places of a rate than clients that tolerate the option.
     """
     kind = np.searchsorted(rates, options.rates - 1e-12)
     members = np.stack([kind == r for r in range(len(rates))])
@@ -56,7 +57,10 @@ def patterns_of(options: Options, rates: Floats, most: int) -> Patterns | None:
 
 
 def coarse_rates(options: Options, kinds: int) -> Floats:
-    """At most `kinds` rates to plan with, such that rounding each client up to the next one adds the least rate in all. O(kinds · rates²)."""
+    """At most `kinds` rates to plan with, such that rounding each client up to the next one adds the least rate in all.
+
+    O(kinds · rates²).
+    """
     rates, counts = np.unique(options.rates, return_counts=True)
     if len(rates) <= kinds:
         return rates
@@ -77,7 +81,9 @@ def coarse_rates(options: Options, kinds: int) -> Floats:
 
 
 def _maximal(grid: Ints, load: Floats, takers: Ints, rates: Floats, capacity: float) -> Ints:
-    """The rows of the grid that fit, with as many of the least rate as fit beside, and to which no client can be added."""
+    """The rows of the grid that fit, with as many of the least rate as fit beside, and to which no client can be
+    added.
+    """
     fits = (load <= capacity) & (grid <= takers[1:]).all(axis=1)
     least = np.minimum(takers[0], (capacity - load[fits]) // rates[0]).astype(np.int64)
     rows = np.column_stack((least, grid[fits]))

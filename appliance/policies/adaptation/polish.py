@@ -9,9 +9,11 @@ PASSES_MAX = 4
 
 
 def polished(options: Options, mapped: Sequence[Mapped], workers: int) -> list[Mapped]:
-    """`mapped` with each worker's best network, unmapped clients where they fit, and clients on more accurate workers that have room.
+    """`mapped` with each worker's best network, unmapped clients where they fit, and clients on more accurate workers
+    that have room.
 
-    Greedy; O(passes · clients · workers · options). The count never falls, nor, for an equal count, Σ accuracy·rate. Ties: the lower rate, then the name.
+    Greedy; O(passes · clients · workers · options). The count never falls, nor, for an equal count, Σ accuracy·rate.
+    Ties: the lower rate, then the name.
     """
     index = {client.name: i for i, client in enumerate(options.clients)}
     members = [[index[client.name] for client in m.clients] for m in mapped]

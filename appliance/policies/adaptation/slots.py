@@ -1,7 +1,8 @@
 """From instances with a number of places per rate to clients: a matching, exact for both objectives at once.
 
-Where each instance has a fixed number of places for each rate, rates do not interact, and the sets of places that can be filled together are a
-(transversal) matroid. So filling places by descending accuracy, with augmenting paths, fills the most places and has the largest Σ accuracy·rate.
+Where each instance has a fixed number of places for each rate, rates do not interact, and the sets of places that can
+be filled together are a (transversal) matroid. So filling places by descending accuracy, with augmenting paths, fills
+the most places and has the largest Σ accuracy·rate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,9 @@
-"""The zoo and its profiles, made fit for planning (Jellyfish §III-B, §IV-A, §VI-A): order by size, filter, monotone P99 latencies.
+"""The zoo and its profiles, made fit for planning (Jellyfish §III-B, §IV-A, §VI-A): order by size, filter, monotone P99
+latencies.
 
-The paper's zoo has one network a size, and takes a larger one to be slower and more accurate. Here a size may have several precisions, of which nothing
-is known beforehand: int8 may be quicker than fp32 or slower, and as accurate. So sizes are compared with sizes, and networks by what was measured.
+The paper's zoo has one network a size, and takes a larger one to be slower and more accurate. Here a size may have
+several precisions, of which nothing is known beforehand: int8 may be quicker than fp32 or slower, and as accurate. So
+sizes are compared with sizes, and networks by what was measured.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,10 +19,11 @@ def by_size(networks: Iterable[Network]) -> tuple[Network, ...]:
 
 
 def filtered(networks: Iterable[Network]) -> tuple[Network, ...]:
-    """By size, without those that another one makes needless: no larger, at least as accurate, and at no batch slower (by the monotone profile).
+    """By size, without those that another one makes needless: no larger, at least as accurate, and at no batch slower
+    (by the monotone profile).
 
-    For one network a size this is JF-02 (640 leaves, against 608). A network that is larger and less accurate but quicker, as int8 may be beside the
-    fp32 of a smaller size, stays. Of equals the first by name stays.
+    For one network a size this is JF-02 (640 leaves, against 608). A network that is larger and less accurate but
+    quicker, as int8 may be beside the fp32 of a smaller size, stays. Of equals the first by name stays.
     """
     ordered = by_size(networks)
     measured = monotone(ordered)
@@ -32,10 +35,11 @@ def filtered(networks: Iterable[Network]) -> tuple[Network, ...]:
 
 
 def monotone(networks: Iterable[Network]) -> tuple[Network, ...]:
-    """By size, with each latency at least that of the next smaller batch, and of the quickest network of each smaller size (JF-04).
+    """By size, with each latency at least that of the next smaller batch, and of the quickest network of each smaller
+    size (JF-04).
 
-    A measured P99 has noise, and the paper's algorithm needs a non-decreasing one. Raising is the safe side: nothing is promised that was not measured.
-    Precisions of one size do not raise one another.
+    A measured P99 has noise, and the paper's algorithm needs a non-decreasing one. Raising is the safe side: nothing is
+    promised that was not measured. Precisions of one size do not raise one another.
     """
     floors: dict[int, float] = {}
     raised: list[Network] = []

@@ -32,7 +32,8 @@ def answer(
         latency_ms=latency_ms,
         allocations=_rows(pipeline, plans),
         placement=placement,
-        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {problem.slo_ms:g} ms, on {workers} workers, {new} of them new",
+        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {problem.slo_ms:g} ms, on "
+        f"{workers} workers, {new} of them new",
         facts=facts,
     )
 
@@ -66,4 +67,5 @@ def _why(problem: AllocationInput, missing: Collection[str]) -> str:
     if not pipeline.fits(critical_path_ms(fastest, pipeline.edges)):
         least = max(longest_through(fastest, pipeline.edges))
         return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {problem.slo_ms:g} ms"
-    return f"no mix of full instances and one partial one a module serves the rates within {problem.slo_ms:g} ms on the workers available{without}"
+    what = "no mix of full instances and one partial one a module serves the rates"
+    return f"{what} within {problem.slo_ms:g} ms on the workers available{without}"

@@ -1,9 +1,11 @@
-"""The allocation family: worker type, batch and concurrency of each module of a pipeline, and which instances they go to (Scrooge §3.3-3.4).
+"""The allocation family: worker type, batch and concurrency of each module of a pipeline, and which instances they go
+to (Scrooge §3.3-3.4).
 
-A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d + 1000·w/throughput) and at most one
-partial instance (rate t; W* = d + 1000·w/t), where w is what a batch waits for (`BatchWait`). Its latency is the worst of its instances; the critical
-path over the edges must fit the SLO. Cost is Σ instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws
-no random number.
+A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d +
+1000·w/throughput) and at most one partial instance (rate t; W* = d + 1000·w/t), where w is what a batch waits for
+(`BatchWait`). Its latency is the worst of its instances; the critical path over the edges must fit the SLO. Cost is Σ
+instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws no random
+number.
 """
 
 from collections.abc import Mapping
@@ -40,7 +42,10 @@ class BatchWait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerType:
-    """One kind of processor. `available` counts the box's workers of it, those in `existing` included; None: as many as wanted."""
+    """One kind of processor.
+
+    `available` counts the box's workers of it, those in `existing` included; None: as many as wanted.
+    """
 
     name: str
     cost: float
@@ -63,8 +68,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One stage. `rate_rps` counts items at its input, scaling factors of the edges applied; 0 needs no instance. `ballooning` is observed / profiled
-    latency (SC-20)."""
+    """One stage.
+
+    `rate_rps` counts items at its input, scaling factors of the edges applied; 0 needs no instance. `ballooning` is
+    observed / profiled latency (SC-20)."""
 
     name: str
     rate_rps: float
@@ -92,7 +99,10 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class AllocationInput:
-    """One pipeline to serve. `edges` are pairs of module names without a cycle; the SLO excludes the way to and from the client."""
+    """One pipeline to serve.
+
+    `edges` are pairs of module names without a cycle; the SLO excludes the way to and from the client.
+    """
 
     slo_ms: float
     workers: tuple[WorkerType, ...]
@@ -105,7 +115,10 @@ class AllocationInput:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One configuration of a module: whole `instances` at full rate, or the partial one with a fraction. `rate_rps` is that of all of them."""
+    """One configuration of a module: whole `instances` at full rate, or the partial one with a fraction.
+
+    `rate_rps` is that of all of them.
+    """
 
     module: str
     worker: str
@@ -141,6 +154,8 @@ class AllocationPlan:
 
 
 class AllocationPolicy(Protocol):
-    """`plan` is total and deterministic; permuting workers, modules, profiles or edges permutes the answer (ties break by name)."""
+    """`plan` is total and deterministic; permuting workers, modules, profiles or edges permutes the answer (ties
+    break by name).
+    """
 
     def plan(self, problem: AllocationInput) -> AllocationPlan: ...

@@ -1,4 +1,7 @@
-"""The yardstick for small problems: every multiset of instances of every stage, every combination of stages. Shares no search with other policies."""
+"""The yardstick for small problems: every multiset of instances of every stage, every combination of stages.
+
+Shares no search with other policies.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +33,9 @@ class BruteForce:
 
 
 def _ways(stage: Stage, slo_ms: float, keep_all: bool) -> list[StagePlan]:
-    """All plans of a stage within the SLO, by cost; without those that another beats in cost and latency unless `keep_all`."""
+    """All plans of a stage within the SLO, by cost; without those that another beats in cost and latency unless
+    `keep_all`.
+    """
     found: list[StagePlan] = []
     for plan in _plans(stage):
         if plan.latency_ms <= slo_ms * (1.0 + TOLERANCE):
@@ -72,7 +77,9 @@ def _plans(stage: Stage) -> Iterator[StagePlan]:
 
 
 class _Combinations:
-    """Depth first over stages, ways by cost; a branch ends when the cheapest of what follows already reaches the best."""
+    """Depth first over stages, ways by cost; a branch ends when the cheapest of what follows already reaches the
+    best.
+    """
 
     def __init__(self, problem: AllocationInput, pipeline: Pipeline, ways: Sequence[Sequence[StagePlan]]) -> None:
         self._problem, self._pipeline, self._ways = problem, pipeline, ways

@@ -1,4 +1,7 @@
-"""One known way for each stage, where stages meet in more than the SLO: scarce workers, or a graph without nesting. A small program for HiGHS."""
+"""One known way for each stage, where stages meet in more than the SLO: scarce workers, or a graph without nesting.
+
+A small program for HiGHS.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +33,9 @@ def choose(
     limits: Mapping[str, float],
     forbidden: Collection[tuple[int, ...]] = (),
 ) -> Choice:
-    """The cheapest rows within the SLO, with at most `limits[worker]` workers of a type in all; none of the `forbidden` choices."""
+    """The cheapest rows within the SLO, with at most `limits[worker]` workers of a type in all; none of the
+    `forbidden` choices.
+    """
     cuts = list(forbidden)
     for _ in range(RETRIES_MAX):
         program, columns = _program(pipeline, ways, limits, cuts)
@@ -54,7 +59,9 @@ def choose(
 def _program(
     pipeline: Pipeline, ways: Sequence[StagePlans], limits: Mapping[str, float], cuts: Collection[tuple[int, ...]]
 ) -> tuple[Program, list[list[int]]]:
-    """z[stage, row] binary; start[stage] in units of the SLO: start_m + latency_m ≤ start_n on every edge, ≤ 1 at the end."""
+    """z[stage, row] binary; start[stage] in units of the SLO: start_m + latency_m ≤ start_n on every edge, ≤ 1 at
+    the end.
+    """
     program = Program()
     columns = [[program.column(1.0, whole=True) for _ in way.cost] for way in ways]
     starts = [program.column(1.0) for _ in ways]

@@ -1,4 +1,6 @@
-"""From profiles to what the algorithms choose from: configurations with the cost of an instance, ballooning applied, in a canonical order."""
+"""From profiles to what the algorithms choose from: configurations with the cost of an instance, ballooning applied,
+in a canonical order.
+"""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

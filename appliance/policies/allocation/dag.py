@@ -1,4 +1,6 @@
-"""The order of modules: critical path, and the nesting of series and parallel parts that makes splitting an SLO easy."""
+"""The order of modules: critical path, and the nesting of series and parallel parts that makes splitting an SLO
+easy.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +34,10 @@ Tree = int | Series | Parallel
 
 
 def topological(count: int, edges: Iterable[Edge]) -> tuple[int, ...]:
-    """Modules with every edge pointing forward; of several that could be next, the lowest index. Raises: CyclicError."""
+    """Modules with every edge pointing forward; of several that could be next, the lowest index.
+
+    Raises: CyclicError.
+    """
     after = [[n for m, n in edges if m == i] for i in range(count)]
     waits = [0] * count
     for targets in after:
@@ -73,14 +78,19 @@ def longest_through(latencies_ms: Sequence[float], edges: Sequence[Edge]) -> tup
 
 
 def decompose(count: int, edges: Sequence[Edge]) -> Tree | None:
-    """The nesting whose critical path is the graph's; None when there is none (an N in the order). Chains, forks, joins and trees have one."""
+    """The nesting whose critical path is the graph's; None when there is none (an N in the order).
+
+    Chains, forks, joins and trees have one.
+    """
     before = _closure(count, edges)
     related = [before[i] | sum(1 << j for j in range(count) if before[j] >> i & 1) for i in range(count)]
     return _nest(tuple(range(count)), related, before)
 
 
 def levels(count: int, edges: Sequence[Edge]) -> Tree:
-    """A nesting at least as strict as the graph: modules of equal depth beside one another, depths one after the other."""
+    """A nesting at least as strict as the graph: modules of equal depth beside one another, depths one after the
+    other.
+    """
     depth = [0] * count
     for n in topological(count, edges):
         depth[n] = max((depth[m] + 1 for m, target in edges if target == n), default=0)

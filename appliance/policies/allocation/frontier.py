@@ -1,4 +1,6 @@
-"""The box's own policy: the cheapest pipeline by searching stages under bounds from one another; exact unless it says otherwise."""
+"""The box's own policy: the cheapest pipeline by searching stages under bounds from one another; exact unless it
+says otherwise.
+"""
 
 import math
 
@@ -13,11 +15,14 @@ NAME = "frontier"
 
 
 class Frontier:
-    """Objective: least cost. Unlike the paper's two steps, full and partial instances are chosen together, with W* of the partial one exact.
+    """Objective: least cost.
 
-    Without scarce workers the search needs no solver: for each stage, branch and bound over multisets of instances, pruned by what the other stages
-    must cost at least; then an exact merge of latency-cost fronts over the graph. Scarce workers or a graph without nesting end in a small program
-    for HiGHS. Ties: lower latency, then the canonical order of configurations (unit cost, W, worker, batch, concurrency).
+    Unlike the paper's two steps, full and partial instances are chosen together, with W* of the partial one exact.
+
+    Without scarce workers the search needs no solver: for each stage, branch and bound over multisets of instances,
+    pruned by what the other stages must cost at least; then an exact merge of latency-cost fronts over the graph.
+    Scarce workers or a graph without nesting end in a small program for HiGHS. Ties: lower latency, then the canonical
+    order of configurations (unit cost, W, worker, batch, concurrency).
     """
 
     def plan(self, problem: AllocationInput) -> AllocationPlan:

@@ -1,4 +1,6 @@
-"""Latency against cost: the points of a stage that no other point beats, and the cheapest choice of one for each stage within the SLO."""
+"""Latency against cost: the points of a stage that no other point beats, and the cheapest choice of one for each
+stage within the SLO.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,10 @@ POINTS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """`latency_ms` rises, `cost` falls strictly. `picks[i]` is what point i stands for: a row of each leaf below, -1 where the leaf is not below."""
+    """`latency_ms` rises, `cost` falls strictly.
+
+    `picks[i]` is what point i stands for: a row of each leaf below, -1 where the leaf is not below.
+    """
 
     latency_ms: Floats
     cost: Floats
@@ -56,7 +61,10 @@ Thinning = Callable[[Front], Front]
 
 
 def combine(tree: Tree, leaves: Sequence[Front], slo_ms: float, thin: Thinning = lambda front: front) -> Front:
-    """All choices of one point a leaf below `tree` that no other choice beats, within the SLO. Exact, unless `thin` takes points out between."""
+    """All choices of one point a leaf below `tree` that no other choice beats, within the SLO.
+
+    Exact, unless `thin` takes points out between.
+    """
     if isinstance(tree, int):
         front = leaves[tree]
         within = front.latency_ms <= slo_ms * (1.0 + TOLERANCE)

@@ -1,4 +1,6 @@
-"""Scrooge's greedy yardstick (§4.3): from the fastest configurations, always the change that brings most throughput for cost and latency."""
+"""Scrooge's greedy yardstick (§4.3): from the fastest configurations, always the change that brings most throughput
+for cost and latency.
+"""
 
 from appliance.policies.allocation.base import AllocationInput, AllocationPlan
 from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans
@@ -10,7 +12,9 @@ NAME = "greedy"
 
 
 class Greedy:
-    """One configuration a stage. A change's worth is the gain in throughput for a unit of cost, by the latency that it adds; ties by stage and rank.
+    """One configuration a stage.
+
+    A change's worth is the gain in throughput for a unit of cost, by the latency that it adds; ties by stage and rank.
 
     Partial instances are refined as in Scrooge; when they cannot be, the last change is taken back until they can.
     """

@@ -1,4 +1,6 @@
-"""When workers are scarce: stages compete for them. Prices on scarce workers give a good pipeline and a bound; a small program over what could beat it
+"""When workers are scarce: stages compete for them.
+
+Prices on scarce workers give a good pipeline and a bound; a small program over what could beat it
 gives the best one."""
 
 from collections.abc import Mapping
@@ -24,11 +26,15 @@ from appliance.policies.allocation.stage_plans import StagePlans
 
 RAISES_MAX = 9
 GROWTH = 3.0
-"""Prices are raised so often at most, by this factor; where that is not enough, shares do not pack, and no price helps."""
+"""Prices are raised so often at most, by this factor; where that is not enough, shares do not pack, and no price
+helps.
+"""
 HALVINGS = 3
 """Steps between the last price that was too low and the first that was enough."""
 ROWS_MAX = 1_500
-"""Ways over all stages that the program chooses from; beyond it the dearest are left out and the answer is not proven."""
+"""Ways over all stages that the program chooses from; beyond it the dearest are left out and the answer is not
+proven.
+"""
 BLOCK = 256
 """Ways compared with all better ones in one go."""
 PACKINGS_MAX = 30
@@ -107,7 +113,10 @@ class _Scarcity:
         self._keep(split(pipeline), pipeline)
 
     def _try(self, prices: Mapping[str, float]) -> str | None:
-        """The type that is short at these prices, None when all can be placed. Keeps what is better, and the better bound."""
+        """The type that is short at these prices, None when all can be placed.
+
+        Keeps what is better, and the better bound.
+        """
         found = split(self._at(prices))
         if found.plans is None:
             return None
@@ -146,7 +155,9 @@ class _Scarcity:
         return limit
 
     def _search(self) -> None:
-        """All ways that could beat the best pipeline at the prices of the best bound, and the best choice among them that packs."""
+        """All ways that could beat the best pipeline at the prices of the best bound, and the best choice among them
+        that packs.
+        """
         prices = {**dict.fromkeys(self._prices, 0.0), **self._bound_prices}
         while True:
             missing = self._choose(prices)
@@ -198,7 +209,9 @@ class _Scarcity:
 
 
 def _unbeaten(points: Floats, most: int) -> Ints:
-    """Rows that no other row is at most in every column; by the second column, at most `most`; of equal rows the first."""
+    """Rows that no other row is at most in every column; by the second column, at most `most`; of equal rows the
+    first.
+    """
     order: Ints = np.lexsort(points.T[[0, 1]])
     points = points[order]
     kept: list[int] = []

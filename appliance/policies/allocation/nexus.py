@@ -11,8 +11,10 @@ NAME = "nexus-like"
 
 
 class NexusLike:
-    """Concurrency 1; the SLO is split over the stages by search, with one batch size for a stage's full instances and one for its rest. Homogeneous:
-    the worker type that comes out cheapest serves all stages. The full system's front ends and its packing of sessions are left out."""
+    """Concurrency 1; the SLO is split over the stages by search, with one batch size for a stage's full instances and
+    one for its rest. Homogeneous:
+    the worker type that comes out cheapest serves all stages. The full system's front ends and its packing of sessions
+    are left out."""
 
     def plan(self, problem: AllocationInput) -> AllocationPlan:
         return until_placed(problem, NAME, _allocate, concurrency_max=1)

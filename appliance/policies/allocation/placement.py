@@ -1,7 +1,9 @@
-"""Where instances go (Scrooge §3.4, §3.6), apart from what they are: full ones need a whole worker, partial ones the best-fitting rest of one.
+"""Where instances go (Scrooge §3.4, §3.6), apart from what they are: full ones need a whole worker, partial ones the
+best-fitting rest of one.
 
-A worker that has the module loaded comes first (SC-22), then one that runs already, then a new one. Partial instances are placed by falling share; when
-that runs out of workers, an exhaustive packing decides whether the type is really short.
+A worker that has the module loaded comes first (SC-22), then one that runs already, then a new one. Partial instances
+are placed by falling share; when that runs out of workers, an exhaustive packing decides whether the type is really
+short.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -142,7 +144,10 @@ class _Bins:
         return True
 
     def _pack(self, partials: Sequence[Part]) -> bool:
-        """Depth first over partial instances by falling share; equal rooms are tried once. New workers are opened up to the limit."""
+        """Depth first over partial instances by falling share; equal rooms are tried once.
+
+        New workers are opened up to the limit.
+        """
         while len([b for b in self._bins if b.is_new and not b.parts]) < len(partials) and self._open():
             pass
         steps = 0

@@ -1,7 +1,9 @@
-"""Scrooge's second step (§3.3, SC-12, SC-13): the partial instances' configurations under W*, with the full instances as they are.
+"""Scrooge's second step (§3.3, SC-12, SC-13): the partial instances' configurations under W*, with the full instances
+as they are.
 
-W* is convex in the rate and each stage's rate is given here, so nothing needs a solver: each stage has a few ways to serve its rest, and the cheapest
-choice that fits the SLO is found exactly while the combinations are few, greedily otherwise.
+W* is convex in the rate and each stage's rate is given here, so nothing needs a solver: each stage has a few ways to
+serve its rest, and the cheapest choice that fits the SLO is found exactly while the combinations are few, greedily
+otherwise.
 """
 
 import math
@@ -22,13 +24,16 @@ Assignment = Mapping[Configuration, float]
 def refined(
     pipeline: Pipeline, assigned: Sequence[Assignment], room: Room | None = None, exact_max: int = EXACT_MAX
 ) -> Plans | None:
-    """Whole instances of what was assigned, and the best partial instance for the rest of each stage; None when none fits, or none has room."""
+    """Whole instances of what was assigned, and the best partial instance for the rest of each stage; None when none
+    fits, or none has room.
+    """
     options = [rest_options(stage, rates) for stage, rates in zip(pipeline.stages, assigned, strict=True)]
     return cheapest(pipeline, options, room, exact_max)
 
 
 def rest_options(stage: Stage, assigned: Assignment) -> list[StagePlan]:
-    """Every configuration for the rest that whole instances leave; also with one whole instance fewer, so that the rest fills batches faster, and
+    """Every configuration for the rest that whole instances leave; also with one whole instance fewer, so that the rest
+    fills batches faster, and
     with one more, where the rests of several configurations are too much for one instance."""
     counts = {c: int(rate / c.throughput_rps * (1.0 + TOLERANCE)) for c, rate in assigned.items()}
     options = _with_rest(stage, counts)
@@ -53,7 +58,9 @@ def _with_rest(stage: Stage, counts: Mapping[Configuration, int]) -> list[StageP
 def cheapest(
     pipeline: Pipeline, options: Sequence[Sequence[StagePlan]], room: Room | None = None, exact_max: int = EXACT_MAX
 ) -> Plans | None:
-    """One option for each stage, within the SLO and the room, at the least cost; exact up to `exact_max` combinations."""
+    """One option for each stage, within the SLO and the room, at the least cost; exact up to `exact_max`
+    combinations.
+    """
     plans = _choice(pipeline, [_front(found) for found in options], None, exact_max)
     if room is None or plans is None or room(plans):
         return plans
@@ -80,7 +87,9 @@ def _front(options: Sequence[StagePlan]) -> list[StagePlan]:
 
 
 def _fronts_by_worker(options: Sequence[StagePlan]) -> list[StagePlan]:
-    """By rising cost, the front of each way of taking whole workers and a part of one: a dearer and slower plan may leave the type that is short."""
+    """By rising cost, the front of each way of taking whole workers and a part of one: a dearer and slower plan may
+    leave the type that is short.
+    """
     groups: dict[tuple[object, ...], list[StagePlan]] = {}
     for plan in options:
         whole: dict[str, int] = {}

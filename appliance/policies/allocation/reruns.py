@@ -14,7 +14,10 @@ def until_placed(
     allocate: Callable[[Pipeline], Plans | None],
     concurrency_max: int | None = None,
 ) -> AllocationPlan:
-    """What `allocate` says, on workers that there are: every type that is short is left out from then on. At most one round a type."""
+    """What `allocate` says, on workers that there are: every type that is short is left out from then on.
+
+    At most one round a type.
+    """
     missing: list[str] = []
     while True:
         pipeline = pipeline_of(problem, missing, concurrency_max)

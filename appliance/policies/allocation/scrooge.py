@@ -14,11 +14,15 @@ TIGHTER = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 
 
 class Scrooge:
-    """Eq. 2 linearised: t ≤ r·x in place of x·t (2b), and the latency of a stage is at least W of *every* configuration that it uses (2c).
+    """Eq.
 
-    The paper is silent on what happens when no partial configuration fits: here one full instance may be released into the rest, and then the first
-    step runs again with less of the SLO. Both steps keep to the workers that are available; where no refinement does, the one that takes too many goes to
-    placement, and allocation runs again without the type that is short (SC-16). Cost: one program a try; its size is that of the undominated configurations.
+    2 linearised: t ≤ r·x in place of x·t (2b), and the latency of a stage is at least W of *every* configuration that
+    it uses (2c).
+
+    The paper is silent on what happens when no partial configuration fits: here one full instance may be released into
+    the rest, and then the first step runs again with less of the SLO. Both steps keep to the workers that are
+    available; where no refinement does, the one that takes too many goes to placement, and allocation runs again
+    without the type that is short (SC-16). Cost: one program a try; its size is that of the undominated configurations.
     """
 
     def __init__(self, name: str = "scrooge", concurrency_max: int | None = None) -> None:
@@ -71,7 +75,8 @@ def _room(pipeline: Pipeline, problem: AllocationInput) -> Room:
 def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -> list[Assignment] | None:
     """Eq. 2: the rate of each configuration by stage, with W of full instances; None when there is none.
 
-    Columns by configuration: x whether it is used, t its part of the stage's rate; by stage its latency and its start, in units of the SLO.
+    Columns by configuration: x whether it is used, t its part of the stage's rate; by stage its latency and its start,
+    in units of the SLO.
     """
     program = Program()
     columns = [_columns(program, stage, slo_ms, limits) for stage in pipeline.stages]
@@ -111,7 +116,9 @@ def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -
 def _columns(
     program: Program, stage: Stage, slo_ms: float, limits: Mapping[str, float]
 ) -> dict[Configuration, tuple[int, int]]:
-    """Columns (x, t) of the configurations that none beats in unit cost and W; one of a scarce type is beaten by its own type only."""
+    """Columns (x, t) of the configurations that none beats in unit cost and W; one of a scarce type is beaten by its
+    own type only.
+    """
     columns: dict[Configuration, tuple[int, int]] = {}
     for c in stage.configurations:  # by unit cost
         beaten = any(

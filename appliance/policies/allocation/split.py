@@ -1,4 +1,6 @@
-"""Splitting the SLO over the stages (SC-08): the cheapest pipeline, by a search for each stage under bounds from the others. No limits on workers here."""
+"""Splitting the SLO over the stages (SC-08): the cheapest pipeline, by a search for each stage under bounds from the
+others. No limits on workers here.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +53,9 @@ def split(pipeline: Pipeline) -> Splitting:
 
 
 class Splitter:
-    """The search of one pipeline: by stage its table, a front that no plan beats (`lower`) and ways that are known (`known`, `upper` their front)."""
+    """The search of one pipeline: by stage its table, a front that no plan beats (`lower`) and ways that are known
+    (`known`, `upper` their front).
+    """
 
     def __init__(self, pipeline: Pipeline) -> None:
         fastest = [stage.fastest_ms for stage in pipeline.stages]
@@ -67,7 +71,9 @@ class Splitter:
         self._upper = [self._front(i) for i in range(count)]
 
     def run(self) -> Splitting:
-        """Stage by stage: all ways that could beat the best pipeline so far, then the best pipeline again. Stages with little to try come first:
+        """Stage by stage: all ways that could beat the best pipeline so far, then the best pipeline again.
+
+        Stages with little to try come first:
         what they need at least then prunes the others."""
         best = self._best()
         floor = self._floor()
@@ -106,7 +112,8 @@ class Splitter:
         return np.inf if front.is_empty else float(front.cost[-1])
 
     def ways(self, index: int, cutoff: float) -> StagePlans:
-        """Of one stage, those that could be part of a pipeline that costs less than `cutoff`, also those that take more of one worker type to take
+        """Of one stage, those that could be part of a pipeline that costs less than `cutoff`, also those that take more
+        of one worker type to take
         less of another."""
         return self._search(index, cutoff, keep_all=True).run()
 
@@ -127,7 +134,9 @@ class Splitter:
         return Choice(tuple(int(p) for p in front.picks[-1]), float(front.cost[-1]), True)
 
     def _rest(self, index: int) -> Rest:
-        """The least that the other stages cost when this one takes a latency: exact bounds in a chain, at the steps of its own floor elsewhere."""
+        """The least that the other stages cost when this one takes a latency: exact bounds in a chain, at the steps
+        of its own floor elsewhere.
+        """
         tree = (
             self._exact_tree if self._exact_tree is not None else loosened(index, self._fastest, self._pipeline.edges)
         )
@@ -148,7 +157,9 @@ class Splitter:
 
 
 def _lookup(latest: Floats, costs: Floats) -> Rest:
-    """`latest[i]`, ascending, is the most latency for this stage at which the others get by with `costs[i]`, which rise."""
+    """`latest[i]`, ascending, is the most latency for this stage at which the others get by with `costs[i]`, which
+    rise.
+    """
     padded = np.append(costs, np.inf)
     return lambda latency: padded[np.searchsorted(latest, latency, side="left")]
 

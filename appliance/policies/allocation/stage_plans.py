@@ -1,4 +1,6 @@
-"""Ways to serve one stage, as arrays: a multiset of full instances each, and the configuration of the partial one, which takes the rate that is left."""
+"""Ways to serve one stage, as arrays: a multiset of full instances each, and the configuration of the partial one,
+which takes the rate that is left.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,7 +38,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class StagePlans:
-    """Ways to serve a stage, as rows. `partial` is a configuration's index, -1 for none; `is_complete`: none that matters was left out."""
+    """Ways to serve a stage, as rows.
+
+    `partial` is a configuration's index, -1 for none; `is_complete`: none that matters was left out.
+    """
 
     table: Table
     latency_ms: Floats
@@ -100,7 +105,9 @@ def table_of(stage: Stage, cap_ms: float) -> Table:
 
 
 def floor_of(table: Table) -> tuple[Floats, Floats]:
-    """Latency against a cost that no way of serving the stage within it goes below: rate × the least unit cost of what is fast enough."""
+    """Latency against a cost that no way of serving the stage within it goes below: rate × the least unit cost of
+    what is fast enough.
+    """
     kept = pareto(table.full_ms, table.unit)
     return table.full_ms[kept], table.unit[kept] * table.stage.rate_rps
 
@@ -126,7 +133,9 @@ def simple_plans(table: Table, cap_ms: float) -> StagePlans:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Multisets of full instances: the rate that is left, what they cost, the slowest, and for some of them the numbers by configuration."""
+    """Multisets of full instances: the rate that is left, what they cost, the slowest, and for some of them the
+    numbers by configuration.
+    """
 
     left: Floats
     cost: Floats

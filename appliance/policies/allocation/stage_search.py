@@ -1,7 +1,9 @@
-"""All ways to serve one stage that could be part of a better pipeline than the best one known: branch and bound over instances, in arrays.
+"""All ways to serve one stage that could be part of a better pipeline than the best one known: branch and bound over
+instances, in arrays.
 
-States are multisets of full instances; configurations are added in the order of unit cost. A state is dropped when what it has cost, the least that
-its left rate can cost within some latency L, and the least that all other stages cost when this one takes L, together reach the cutoff.
+States are multisets of full instances; configurations are added in the order of unit cost. A state is dropped when what
+it has cost, the least that its left rate can cost within some latency L, and the least that all other stages cost when
+this one takes L, together reach the cutoff.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ Rest = Callable[[Floats], Floats]
 
 
 class StageSearch:
-    """The ways of one stage whose cost, with the rest at their latency, stays below `cutoff`. `keep_all`: also those that another way of this stage
+    """The ways of one stage whose cost, with the rest at their latency, stays below `cutoff`.
+
+    `keep_all`: also those that another way of this stage
     beats in latency and cost (it may take more of a scarce worker).
 
     States as columns: `left` rate, `cost` so far, `slowest` index into the sorted latencies (-1: no instance yet)."""
@@ -78,7 +82,9 @@ class StageSearch:
         return np.flatnonzero(fits & (value < self._cutoff))
 
     def _least(self, left: Floats, slowest: Ints, following: float | None) -> Floats:
-        """The least that the left rate and all other stages can still cost, over the latencies that this stage may take."""
+        """The least that the left rate and all other stages can still cost, over the latencies that this stage may
+        take.
+        """
         low = np.zeros(len(left)) if following is None else self._later(left, following)
         start = np.maximum(slowest, 0)
         own = np.maximum(left * self._grid_unit[start], low) + self._grid_rest[start]
@@ -89,7 +95,9 @@ class StageSearch:
         return least
 
     def _later(self, left: Floats, following: float) -> Floats:
-        """The left rate at the unit cost of the next configuration, but for the one partial instance, which may be of any."""
+        """The left rate at the unit cost of the next configuration, but for the one partial instance, which may be
+        of any.
+        """
         if following == np.inf:
             return np.where(left <= self._table.throughput.max() * (1.0 + TOLERANCE), 0.0, np.inf)
         saved = max(0.0, float((self._table.throughput * following - self._table.cost).max()))

@@ -1,4 +1,7 @@
-"""Registries of forecasters, of requests and of memory: the name in the settings → its kind. The first of each is the one for little history."""
+"""Registries of forecasters, of requests and of memory: the name in the settings → its kind.
+
+The first of each is the one for little history.
+"""
 
 from collections.abc import Mapping
 

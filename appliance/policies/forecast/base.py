@@ -1,4 +1,6 @@
-"""The forecast family (Edge-MultiAI §III-A): when an application's next request comes, from when the earlier ones came."""
+"""The forecast family (Edge-MultiAI §III-A): when an application's next request comes, from when the earlier ones
+came.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +14,17 @@ class Prediction:
     next_ns: int
     spread_ns: int
     later_ns: tuple[int, ...] = ()
-    """Of the arrivals after that, ascending, as far as the forecaster knows more than how often they come. Where the first is late they may be, too."""
+    """Of the arrivals after that, ascending, as far as the forecaster knows more than how often they come.
+
+    Where the first is late they may be, too.
+    """
 
 
 class Forecaster(Protocol):
-    """Pure: the same history and time give the same prediction. An instance is immutable; what training finds makes a new one."""
+    """Pure: the same history and time give the same prediction.
+
+    An instance is immutable; what training finds makes a new one.
+    """
 
     @property
     def name(self) -> str:
@@ -24,7 +32,9 @@ class Forecaster(Protocol):
         ...
 
     def predict(self, arrivals_ns: Sequence[int], now_ns: int) -> Prediction | None:
-        """The first arrival after `now_ns`, given past ones (ascending, none after now) and the silence since the last. Looks at the last 64 at most.
+        """The first arrival after `now_ns`, given past ones (ascending, none after now) and the silence since the last.
+
+        Looks at the last 64 at most.
 
         None with too little history, and once the silence says that nothing is to be expected until the next arrival.
         """

@@ -15,7 +15,9 @@ HELD_OUT_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`forecaster` is fitted on the whole history; `errors_ns` are mean absolute errors of what the first two thirds taught, on the last."""
+    """`forecaster` is fitted on the whole history; `errors_ns` are mean absolute errors of what the first two thirds
+    taught, on the last.
+    """
 
     forecaster: Forecaster
     errors_ns: Mapping[str, float]
@@ -23,7 +25,10 @@ class Choice:
 
 
 def choose(arrivals_ns: Sequence[int], seed: int, candidates: Mapping[str, Kind[Fit, Forecaster]]) -> Choice:
-    """Ties go to the earlier candidate; the first one must fit any history. The silent answer None counts as wrong by the whole gap."""
+    """Ties go to the earlier candidate; the first one must fit any history.
+
+    The silent answer None counts as wrong by the whole gap.
+    """
     default, *_ = candidates.values()
     if len(arrivals_ns) < ARRIVALS_MIN:
         return Choice(_fitted(default.fit, arrivals_ns, seed), MappingProxyType({}), 0)
@@ -38,7 +43,9 @@ def choose(arrivals_ns: Sequence[int], seed: int, candidates: Mapping[str, Kind[
 
 
 def mean_error_ns(forecaster: Forecaster, arrivals_ns: Sequence[int], start: int) -> float:
-    """Mean of |predicted - actual| over the arrivals from index `start` (≥ 1) on, each predicted at the moment of the one before."""
+    """Mean of |predicted - actual| over the arrivals from index `start` (≥ 1) on, each predicted at the moment of
+    the one before.
+    """
     total = 0
     for index in range(start, len(arrivals_ns)):
         last_ns = arrivals_ns[index - 1]

@@ -1,6 +1,8 @@
-"""P(r_j | A_i ∈ A*): how likely an application is to be requested unexpectedly while another one is in its window (EM-19), learnt as windows close.
+"""P(r_j | A_i ∈ A*): how likely an application is to be requested unexpectedly while another one is in its window
+(EM-19), learnt as windows close.
 
-The caller owns one `Companions` on its loop. It tells, when a window of i closes, which applications came in it without being expected.
+The caller owns one `Companions` on its loop. It tells, when a window of i closes, which applications came in it without
+being expected.
 """
 
 from collections import deque
@@ -24,8 +26,8 @@ class Companions:
     m_j = (PRIOR_WINDOWS·PRIOR_MEAN + n_j) / (PRIOR_WINDOWS + n) from all windows (its Beta prior: 1, 19), and
     P(r_j | i) = (SHRINK_WINDOWS·m_j + n_ij) / (SHRINK_WINDOWS + n_i), the prior Beta(4·m_j, 4·(1 - m_j)).
 
-    n_i: windows of i remembered, n_ij: those in which j came, n and n_j: the same summed over i (without j's own windows, where it is expected).
-    Memory: applications × `WINDOWS_MAX` sets.
+    n_i: windows of i remembered, n_ij: those in which j came, n and n_j: the same summed over i (without j's own
+    windows, where it is expected). Memory: applications × `WINDOWS_MAX` sets.
     """
 
     def __init__(self, windows_max: int = WINDOWS_MAX) -> None:

@@ -13,7 +13,8 @@ ARRIVALS_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class Ewma:
-    """The next gap is the weighted mean of the earlier ones, each counting `1 - weight` times the one after it; the spread is weighted likewise.
+    """The next gap is the weighted mean of the earlier ones, each counting `1 - weight` times the one after it; the
+    spread is weighted likewise.
 
     O(arrivals looked at), about 5 µs.
     """

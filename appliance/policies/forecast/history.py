@@ -1,4 +1,6 @@
-"""What every forecaster does with a history of arrivals: its latest gaps, what to say when the predicted time has passed, and when to say nothing more."""
+"""What every forecaster does with a history of arrivals: its latest gaps, what to say when the predicted time has
+passed, and when to say nothing more.
+"""
 
 from collections.abc import Sequence
 from operator import sub
@@ -6,9 +8,11 @@ from operator import sub
 LOOKBACK = 64
 """Arrivals looked at, at most."""
 ENDED_AFTER = 8
-"""A forecast ends when the silence is this many times as long as the longest of the latest gaps. The next gap is longer than the longest of n once in n + 1
-times, and where long gaps are as frequent as in the heaviest tails (1 / length) eight times as long once in 8n + 1. Whoever comes back after that starts
-cold once, as it did at first."""
+"""A forecast ends when the silence is this many times as long as the longest of the latest gaps.
+
+The next gap is longer than the longest of n once in n + 1
+times, and where long gaps are as frequent as in the heaviest tails (1 / length) eight times as long once in 8n + 1.
+Whoever comes back after that starts cold once, as it did at first."""
 
 
 def latest_gaps(arrivals_ns: Sequence[int], count: int = LOOKBACK - 1) -> list[int]:
@@ -18,12 +22,13 @@ def latest_gaps(arrivals_ns: Sequence[int], count: int = LOOKBACK - 1) -> list[i
 
 
 def next_ns(arrivals_ns: Sequence[int], gap_ns: int, now_ns: int) -> int:
-    """`gap_ns` after the last of at least two arrivals; where that has passed, as long again from now as it is late, and no later than the median of the
+    """`gap_ns` after the last of at least two arrivals; where that has passed, as long again from now as it is late,
+    and no later than the median of the
     latest gaps that are longer than the silence: always after now.
 
-    So a request slightly late is expected at any moment, and one that stays away when such gaps usually end. Longer silent than ever nothing is known but
-    how late it is: as long again is the median of what is left (of a density like 1 / lateness), so each time that nobody comes the next request is
-    expected twice as late.
+    So a request slightly late is expected at any moment, and one that stays away when such gaps usually end. Longer
+    silent than ever nothing is known but how late it is: as long again is the median of what is left (of a density like
+    1 / lateness), so each time that nobody comes the next request is expected twice as late.
     """
     due_ns = arrivals_ns[-1] + gap_ns
     if due_ns > now_ns:
@@ -36,6 +41,8 @@ def next_ns(arrivals_ns: Sequence[int], gap_ns: int, now_ns: int) -> int:
 
 
 def has_ended(arrivals_ns: Sequence[int], now_ns: int) -> bool:
-    """Whether the silence since the last of at least two arrivals is so long that nothing is expected until the next one."""
+    """Whether the silence since the last of at least two arrivals is so long that nothing is expected until the next
+    one.
+    """
     silence_ns = now_ns - arrivals_ns[-1]
     return silence_ns > 0 and silence_ns > ENDED_AFTER * max(latest_gaps(arrivals_ns))

@@ -10,7 +10,9 @@ ForecasterT = TypeVar("ForecasterT")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[FitT, ForecasterT]):
-    """`fit` learns a forecaster; `read` makes it from what its `to_json` gave ("" where it has none) and raises ValueError for anything else."""
+    """`fit` learns a forecaster; `read` makes it from what its `to_json` gave ("" where it has none) and raises
+    ValueError for anything else.
+    """
 
     fit: FitT
     read: Callable[[str], ForecasterT]

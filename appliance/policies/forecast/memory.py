@@ -1,6 +1,8 @@
-"""The memory predictor (EM-05): how little memory the whole machine will have available over the next seconds, from samples of what it had.
+"""The memory predictor (EM-05): how little memory the whole machine will have available over the next seconds, from
+samples of what it had.
 
-Other processes take memory too; the box acts on what will be left, not only on what is. Samples come at a steady period.
+Other processes take memory too; the box acts on what will be left, not only on what is. Samples come at a steady
+period.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +25,9 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPrediction:
-    """The least available between now and the horizon (never more than now), and the standard deviation of such predictions."""
+    """The least available between now and the horizon (never more than now), and the standard deviation of such
+    predictions.
+    """
 
     low_bytes: int
     spread_bytes: int
@@ -46,10 +50,11 @@ MemoryFit = Callable[[Sequence[MemorySample], int, int], MemoryForecaster | None
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The level and its slope, both exponentially weighted (Holt's linear method), carried to the horizon; the spread is that of its steps ahead.
+    """The level and its slope, both exponentially weighted (Holt's linear method), carried to the horizon; the spread
+    is that of its steps ahead.
 
-    A falling series is followed down, no faster than over its last two steps; a rising one counts as flat: memory not yet free is not promised.
-    O(samples looked at), about 15 µs.
+    A falling series is followed down, no faster than over its last two steps; a rising one counts as flat: memory not
+    yet free is not promised. O(samples looked at), about 15 µs.
     """
 
     level_weight: float = 0.6

@@ -17,7 +17,9 @@ from appliance.policies.forecast.memory import (
 
 @dataclass(frozen=True, slots=True)
 class MemoryChoice:
-    """`forecaster` is fitted on all samples; `errors_bytes` are mean absolute errors of what the first two thirds taught, on the last."""
+    """`forecaster` is fitted on all samples; `errors_bytes` are mean absolute errors of what the first two thirds
+    taught, on the last.
+    """
 
     forecaster: MemoryForecaster
     errors_bytes: Mapping[str, float]
@@ -46,7 +48,10 @@ def choose_memory(
 def mean_error_bytes(
     forecaster: MemoryForecaster, samples: Sequence[MemorySample], start: int, horizon_ns: int
 ) -> float | None:
-    """Mean of |predicted - actual| low from sample `start` on; None when none of them has a whole horizon behind it. No prediction counts as the memory now."""
+    """Mean of |predicted - actual| low from sample `start` on; None when none of them has a whole horizon behind it.
+
+    No prediction counts as the memory now.
+    """
     if len(samples) < 2:
         return None
     available = [sample.available_bytes for sample in samples]

@@ -1,4 +1,6 @@
-"""The paper's memory predictor: a recurrent network over the latest changes of available memory (Edge-MultiAI §III-A)."""
+"""The paper's memory predictor: a recurrent network over the latest changes of available memory (Edge-MultiAI
+§III-A).
+"""
 
 import json
 from collections.abc import Sequence
@@ -22,10 +24,11 @@ FACTS = ("scale_bytes", "error_bytes", "largest_bytes", "steps")
 
 @dataclass(frozen=True)
 class MemoryRnn:
-    """From the last changes, scaled as in training, the fall until the horizon it was trained for; about 40 µs a prediction.
+    """From the last changes, scaled as in training, the fall until the horizon it was trained for; about 40 µs a
+    prediction.
 
-    Another horizon scales the fall by the square root of the ratio, as a random walk falls. Where memory moves far more than it did in training, the answer
-    is that of the trend.
+    Another horizon scales the fall by the square root of the ratio, as a random walk falls. Where memory moves far more
+    than it did in training, the answer is that of the trend.
     """
 
     net: Vanilla

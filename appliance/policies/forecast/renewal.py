@@ -1,4 +1,6 @@
-"""A renewal process: the next gap is distributed as the earlier ones were, given that it is already as long as the silence so far."""
+"""A renewal process: the next gap is distributed as the earlier ones were, given that it is already as long as the
+silence so far.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,11 +16,12 @@ GAPS_MIN = 3
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The median of the earlier gaps that are longer than the time since the last arrival; the spread is their standard deviation.
+    """The median of the earlier gaps that are longer than the time since the last arrival; the spread is their standard
+    deviation.
 
-    The median, because it has the least expected absolute error, by which forecasters are compared. After a burst has gone silent, only the long gaps
-    are left, so the prediction jumps to the next burst. Longer silent than ever: the longest gap, overdue, until the forecast ends. O(gaps · log gaps),
-    about 10 µs.
+    The median, because it has the least expected absolute error, by which forecasters are compared. After a burst has
+    gone silent, only the long gaps are left, so the prediction jumps to the next burst. Longer silent than ever: the
+    longest gap, overdue, until the forecast ends. O(gaps · log gaps), about 10 µs.
     """
 
     name: str = "renewal"

@@ -1,13 +1,16 @@
 """Δ and H of Edge-MultiAI, recomputed with every request from bounded windows of what was seen lately.
 
-The caller owns one `Residuals` and one `Interarrivals` and feeds them on its loop; each call is O(1) and sums are whole numbers, so nothing drifts.
+The caller owns one `Residuals` and one `Interarrivals` and feeds them on its loop; each call is O(1) and sums are whole
+numbers, so nothing drifts.
 """
 
 from collections import deque
 from math import exp, sqrt
 
 WINDOW = 64
-"""Values kept per application: a busy application weighs in "over all applications" no more than this many requests of a quiet one."""
+"""Values kept per application: a busy application weighs in "over all applications" no more than this many requests
+of a quiet one.
+"""
 _ENOUGH = 16
 """Residuals from which on an application is judged by its own."""
 HIT_RATE_FIRST = 0.8
@@ -71,7 +74,9 @@ class Windows:
 
 
 class Residuals:
-    """How far predictions were off, over all applications: |actual - predicted|, its mean D and standard deviation σ (EM-07)."""
+    """How far predictions were off, over all applications: |actual - predicted|, its mean D and standard deviation σ
+    (EM-07).
+    """
 
     def __init__(self, initial_ns: int) -> None:
         self._initial_ns = initial_ns
@@ -84,7 +89,9 @@ class Residuals:
         self._windows.forget(application)
 
     def delta_ns(self, alpha: float = ALPHA) -> int:
-        """Δ = D + α·σ, never negative; the lower sign of the paper's D ± α·σ is a negative α. `initial_ns` before the first residual.
+        """Δ = D + α·σ, never negative; the lower sign of the paper's D ± α·σ is a negative α.
+
+        `initial_ns` before the first residual.
 
         Raises: ValueError for |α| > 2.
         """
@@ -95,7 +102,9 @@ class Residuals:
         return max(0, round(self._windows.mean + alpha * self._windows.deviation))
 
     def mean_ns(self, application: str) -> int:
-        """D of one application, or over all of them while it has few residuals of its own; `initial_ns` before the first."""
+        """D of one application, or over all of them while it has few residuals of its own; `initial_ns` before the
+        first.
+        """
         own_ns = self._windows.mean_of(application, _ENOUGH)
         if own_ns is not None:
             return round(own_ns)
@@ -103,10 +112,12 @@ class Residuals:
 
 
 class HitRates:
-    """The share of an application's predictions that are true: requests came when they said, rather than when any request might have.
+    """The share of an application's predictions that are true: requests came when they said, rather than when any
+    request might have.
 
-    Each request is one of the two, with the chances that its time gives them: by the prediction, a Laplace residual of the known mean size; or by the rate
-    alone. The rate of hits is the mean of the chances of the latest requests, and a few before the first.
+    Each request is one of the two, with the chances that its time gives them: by the prediction, a Laplace residual of
+    the known mean size; or by the rate alone. The rate of hits is the mean of the chances of the latest requests, and a
+    few before the first.
     """
 
     def __init__(self) -> None:
@@ -125,7 +136,9 @@ class HitRates:
         return (HITS_FIRST * HIT_RATE_FIRST + total / _PARTS) / (HITS_FIRST + count)
 
     def of(self, application: str) -> float:
-        """The chance that `_IN_A_ROW` requests would all be predicted, against none of them: what tells a forecast from none."""
+        """The chance that `_IN_A_ROW` requests would all be predicted, against none of them: what tells a forecast
+        from none.
+        """
         share = self.share(application)
         return share**_IN_A_ROW / (share**_IN_A_ROW + (1 - share) ** _IN_A_ROW)
 
@@ -133,7 +146,9 @@ class HitRates:
 def hit_chance(
     hit_rate: float, since_ns: int, predicted_ns: int, actual_ns: int, spread_ns: float, rate: float
 ) -> float:
-    """P(a request was predicted | when it came), for one that came after `since_ns`; `rate` in requests per nanosecond."""
+    """P(a request was predicted | when it came), for one that came after `since_ns`; `rate` in requests per
+    nanosecond.
+    """
     spread_ns = max(1.0, spread_ns)
     if predicted_ns <= since_ns:  # overdue from the start: likely at once, and less with every moment
         by_prediction = exp(-min(_FAR, (actual_ns - since_ns) / spread_ns)) / spread_ns

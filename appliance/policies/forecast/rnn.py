@@ -1,4 +1,6 @@
-"""The paper's request predictor: a many-to-one recurrent network over the last inter-arrival times of one application (Edge-MultiAI §III-A)."""
+"""The paper's request predictor: a many-to-one recurrent network over the last inter-arrival times of one
+application (Edge-MultiAI §III-A).
+"""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +27,10 @@ FACTS = ("mean", "deviation", "error", "low", "high")
 
 @dataclass(frozen=True)
 class Rnn:
-    """Works on logarithms of gaps, shifted and scaled as in training, so that milliseconds and hours weigh alike. About 40 µs a prediction."""
+    """Works on logarithms of gaps, shifted and scaled as in training, so that milliseconds and hours weigh alike.
+
+    About 40 µs a prediction.
+    """
 
     net: Vanilla
     mean: float

@@ -1,6 +1,8 @@
-"""Training a recurrent network on the box within a stated budget: a fixed number of epochs over a bounded number of rows, whatever the history.
+"""Training a recurrent network on the box within a stated budget: a fixed number of epochs over a bounded number of
+rows, whatever the history.
 
-Pure and deterministic: the same rows and seed give the same weights. It computes for about a tenth of a second, so the caller runs it off the loop.
+Pure and deterministic: the same rows and seed give the same weights. It computes for about a tenth of a second, so the
+caller runs it off the loop.
 """
 
 import numpy as np
@@ -12,7 +14,10 @@ HIDDEN = 12
 ROWS_MAX = 384
 """The latest ones; older history is not learnt from."""
 EPOCHS = 150
-"""The whole batch once per epoch: about 0.1 s of one core in all. Twice as many learn chance by heart and order no better."""
+"""The whole batch once per epoch: about 0.1 s of one core in all.
+
+Twice as many learn chance by heart and order no better.
+"""
 RATE = 0.02
 DECAY = 0.002
 """Weights shrink by this share of the rate per epoch, so that a short history is not learnt by heart."""

@@ -1,6 +1,8 @@
-"""A many-to-one vanilla recurrent network in numpy: a few numbers in, the one that comes next out (Edge-MultiAI §III-A, its reference [21]).
+"""A many-to-one vanilla recurrent network in numpy: a few numbers in, the one that comes next out (Edge-MultiAI §III-A,
+its reference [21]).
 
-h(t) = tanh(x(t)·w + h(t-1)·W + b) with h(0) = 0; answer = h(k)·v + c. Trained by back-propagation truncated to the k steps of its input.
+h(t) = tanh(x(t)·w + h(t-1)·W + b) with h(0) = 0; answer = h(k)·v + c. Trained by back-propagation truncated to the k
+steps of its input.
 """
 
 import json

@@ -8,7 +8,8 @@ from appliance.policies.offload.ledger import Opening, Slot
 
 
 def simulate(fleet: Fleet, state: Opening, members: Sequence[int], interval: Sequence[int]) -> Iterator[int]:
-    """Clients in the order in which their requests would arrive, for ever: the last arrival plus the interval, again and again (AR-11).
+    """Clients in the order in which their requests would arrive, for ever: the last arrival plus the interval, again
+    and again (AR-11).
 
     A client without an arrival sends as soon as an order reaches it. Ties: the place by name.
     """
@@ -30,11 +31,13 @@ def first_arrival_ms(fleet: Fleet, state: Opening, i: int, interval: int) -> flo
 
 
 def adjust(fleet: Fleet, state: Opening, requests: Iterable[int], batch: Sequence[int]) -> list[Slot]:
-    """Algorithm 1: the longest run of requests whose clients all allow its size, again and again until the horizon is full (AR-12, AR-13).
+    """Algorithm 1: the longest run of requests whose clients all allow its size, again and again until the horizon is
+    full (AR-12, AR-13).
 
-    Differs: a run also ends before a second request of one client, before another network, and goes down to a size that has a latency. The slot of a
-    batch begins when the processor is free and its members can have sent a new frame; the batch starts a grace period into the slot (AR-18), so that
-    the plan holds when requests are late. Linear in the number of requests.
+    Differs: a run also ends before a second request of one client, before another network, and goes down to a size that
+    has a latency. The slot of a batch begins when the processor is free and its members can have sent a new frame; the
+    batch starts a grace period into the slot (AR-18), so that the plan holds when requests are late. Linear in the
+    number of requests.
     """
     order = iter(requests)
     waiting: list[int] = []
@@ -79,7 +82,8 @@ def _run(waiting: list[int], order: Iterator[int], batch: Sequence[int], network
 def coordinate(
     fleet: Fleet, earliest: list[int], run: Sequence[int], slot_ms: float, lead_ms: float
 ) -> tuple[float, list[tuple[int, int]]]:
-    """Start and (client, frame) of a batch: the newest frame of each member that arrives by the beginning of the slot, which waits until each has one
+    """Start and (client, frame) of a batch: the newest frame of each member that arrives by the beginning of the slot,
+    which waits until each has one
     that may be ordered. Moves `earliest` on."""
     fps, per_ms = fleet.problem.fps, fleet.frames_per_ms
     for i in run:

@@ -1,9 +1,12 @@
-"""Who is served: remove while an SLA breaks, add while none does (step 2c, AR-15, AR-16). The same for every policy; the packers are parameters.
+"""Who is served: remove while an SLA breaks, add while none does (step 2c, AR-15, AR-16).
 
-The paper leaves open whom. Here: a client whose SLA no plan could keep goes first; then the one that takes most of the processor, which makes room for the
-most others. If that mends nothing, the heaviest of those whose SLA breaks goes next. Of the waiting the cheapest come first, and after them those who had
-to go, if there is room again. Ties: the name that comes last goes first. So the choice depends on slow quantities (drop rate, SLA, link), not on the phase
-of a request, and is the same a period later.
+The same for every policy; the packers are parameters.
+
+The paper leaves open whom. Here: a client whose SLA no plan could keep goes first; then the one that takes most of the
+processor, which makes room for the most others. If that mends nothing, the heaviest of those whose SLA breaks goes
+next. Of the waiting the cheapest come first, and after them those who had to go, if there is room again. Ties: the name
+that comes last goes first. So the choice depends on slow quantities (drop rate, SLA, link), not on the phase of a
+request, and is the same a period later.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +17,10 @@ from appliance.policies.offload.ledger import Opening, opening
 from appliance.policies.offload.verify import TIGHT, Verified, is_hopeless
 
 OVERLOAD_MAX = 1.2
-"""Σ load beyond which a set is not even tried: the heaviest go at once. Loads assume full batches, so no packer comes near."""
+"""Σ load beyond which a set is not even tried: the heaviest go at once.
+
+Loads assume full batches, so no packer comes near.
+"""
 
 ROOMY = 0.7
 """Share of the expected load below which a broken SLA is the client's own trouble, not the crowd's."""
@@ -22,7 +28,9 @@ BLOCKING_MAX = 2
 """Clients that a trial may show to be in trouble of their own; if more are, the plan is at fault."""
 
 SMALL = 12
-"""Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs little."""
+"""Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs
+little.
+"""
 
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
 Resumer = Callable[[Fleet, Opening, Sequence[int]], Verified | None]
@@ -31,7 +39,9 @@ Resumer = Callable[[Fleet, Opening, Sequence[int]], Verified | None]
 
 @dataclass(slots=True)
 class Decision:
-    """The set to serve with its plan, the opening it begins from, how many plans were tried, how many clients have to go."""
+    """The set to serve with its plan, the opening it begins from, how many plans were tried, how many clients have
+    to go.
+    """
 
     verified: Verified
     state: Opening
@@ -40,7 +50,10 @@ class Decision:
 
 
 class Admission:
-    """One search. Trials: one if all is well and nobody waits, else about 2·log₂ of the candidates more, and one or two a removal."""
+    """One search.
+
+    Trials: one if all is well and nobody waits, else about 2·log₂ of the candidates more, and one or two a removal.
+    """
 
     def __init__(
         self,
@@ -53,11 +66,13 @@ class Admission:
         beat: int = 0,
         released: Collection[int] = (),
     ) -> None:
-        """`packers`: the first one searches, the others get a second chance where it fails. `expected`: Σ load up to which SLAs are usually kept; only
-        where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box that serves others.
-        `resume`: how to go on with the previous plan.
-        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will not get there.
-        `released`: served clients that stay only if there is room after the waiting ones."""
+        """`packers`: the first one searches, the others get a second chance where it fails.
+
+        `expected`: Σ load up to which SLAs are usually kept; only
+        where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box
+        that serves others. `resume`: how to go on with the previous plan.
+        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will
+        not get there. `released`: served clients that stay only if there is room after the waiting ones."""
         self._fleet = fleet
         self._load = load
         self._packers = packers
@@ -87,7 +102,9 @@ class Admission:
         return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying)
 
     def _first(self, served: Sequence[int]) -> Verified | None:
-        """A plan of all that are served. While nobody waits, the previous plan goes on if it can, which is quick; else a new one, which leaves more room
+        """A plan of all that are served.
+
+        While nobody waits, the previous plan goes on if it can, which is quick; else a new one, which leaves more room
         for others, and the previous one only where that would break an SLA."""
         ways = [self._anew, self._go_on] if len(served) < len(self._fleet.clients) else [self._go_on, self._anew]
         plan = ways[0](served)
@@ -145,7 +162,9 @@ class Admission:
         return None
 
     def _extend(self, base: Verified, candidates: list[int]) -> Verified:
-        """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected number up or down, then by halves."""
+        """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected
+        number up or down, then by halves.
+        """
         if not candidates:
             return base
         best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
@@ -172,7 +191,10 @@ class Admission:
         return best
 
     def _blocking(self, plan: Verified, base: Verified) -> set[int]:
-        """Candidates that cannot be served now although the processor has room: only their SLAs break. They must not keep out those behind them."""
+        """Candidates that cannot be served now although the processor has room: only their SLAs break.
+
+        They must not keep out those behind them.
+        """
         broken = set(plan.broken) - set(base.members)
         has_room = sum(self._load[i] for i in plan.members) < ROOMY * self._expected
         return broken if has_room and len(broken) == len(plan.broken) <= BLOCKING_MAX else set()

@@ -11,11 +11,16 @@ from appliance.policies.offload.ledger import Opening
 from appliance.policies.offload.verify import Verified, verified
 
 EXPECTED_LOAD = 0.8
-"""Σ load that ARISE usually carries: the grace period and uneven runs take the rest. Only where the search for admissions starts."""
+"""Σ load that ARISE usually carries: the grace period and uneven runs take the rest.
+
+Only where the search for admissions starts.
+"""
 
 
 class Arise:
-    """Most clients by interval and batch of step 1, requests packed in order of arrival; removal and admission as `admission` states."""
+    """Most clients by interval and batch of step 1, requests packed in order of arrival; removal and admission as
+    `admission` states.
+    """
 
     def plan(self, problem: OffloadInput) -> OffloadPlan:
         fleet = fleet_of(problem)

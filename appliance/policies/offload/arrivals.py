@@ -1,4 +1,6 @@
-"""How long a client's frames take to arrive: a regression over its recent arrivals that a few outliers cannot bend (AR-20)."""
+"""How long a client's frames take to arrive: a regression over its recent arrivals that a few outliers cannot bend
+(AR-20).
+"""
 
 from collections.abc import Sequence
 from statistics import median
@@ -8,7 +10,9 @@ RECENT = 16
 TREND_MIN = 5
 """Fewer arrivals show no trend, only a level."""
 TREND_MS_MAX = 20.0
-"""A trend is followed at most this far from the level of the recent arrivals: links do not run away for a whole horizon."""
+"""A trend is followed at most this far from the level of the recent arrivals: links do not run away for a whole
+horizon.
+"""
 
 
 def predicted_uplink_ms(arrivals: Sequence[tuple[int, float]], prior_ms: float, fps: float, at_frame: float) -> float:

@@ -1,9 +1,10 @@
 """The offload family: which client sends which frame, and in which batch it runs (ARISE §4.4).
 
-Frame f is captured at 1000·f/fps, reaches the box `uplink_ms` later and its result the client `downlink_ms` after the batch ends; it then serves every
-displayed frame until the next result. Drop of a client over the displayed frames of [now, now + horizon) = drop_rate · (mean stride − reference mean
-stride) + accuracy gap of its variant; it must not exceed `accuracy_slo`. Objective: most clients served. Times are milliseconds as floats: the plans
-are about tens of milliseconds, and the problems come and go as JSON.
+Frame f is captured at 1000·f/fps, reaches the box `uplink_ms` later and its result the client `downlink_ms` after the
+batch ends; it then serves every displayed frame until the next result. Drop of a client over the displayed frames of
+[now, now + horizon) = drop_rate · (mean stride − reference mean stride) + accuracy gap of its variant; it must not
+exceed `accuracy_slo`. Objective: most clients served. Times are milliseconds as floats: the plans are about tens of
+milliseconds, and the problems come and go as JSON.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One candidate network of a client: what it loses against the reference network, the uplink of its input, its latency by batch size."""
+    """One candidate network of a client: what it loses against the reference network, the uplink of its input, its
+    latency by batch size.
+    """
 
     name: str
     accuracy_gap: float
@@ -53,7 +56,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffloadInput:
-    """The box at `now_ms`: its network by batch size (only sizes given exist), who is served, who waits, what of the previous plan is under way."""
+    """The box at `now_ms`: its network by batch size (only sizes given exist), who is served, who waits, what of the
+    previous plan is under way.
+    """
 
     fps: float
     now_ms: float
@@ -72,7 +77,9 @@ class OffloadInput:
 
 
 class Served(NamedTuple):
-    """What a served client is told: how often about, in what batches about, which frames exactly, and the drop to expect."""
+    """What a served client is told: how often about, in what batches about, which frames exactly, and the drop to
+    expect.
+    """
 
     name: str
     interval: int
@@ -84,7 +91,10 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffloadPlan:
-    """`clients` = all that are served, by name, the `admitted` among them; `removed` were served and can be no more. Both sorted by name."""
+    """`clients` = all that are served, by name, the `admitted` among them; `removed` were served and can be no more.
+
+    Both sorted by name.
+    """
 
     clients: tuple[Served, ...]
     admitted: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""The drop estimate in closed form (ARISE §2.2, §4.3): strides, the reference setup, the longest interval that an SLA allows."""
+"""The drop estimate in closed form (ARISE §2.2, §4.3): strides, the reference setup, the longest interval that an
+SLA allows.
+"""
 
 import math
 
@@ -27,7 +29,9 @@ def latency_frames(network_ms: float, inference_ms: float, fps: float) -> int:
 
 
 def reference_stride(network_ms: float, inference_1_ms: float, fps: float) -> float:
-    """Mean stride on a dedicated box with batch 1 and the smallest interval that the network keeps up with (the paper leaves it open)."""
+    """Mean stride on a dedicated box with batch 1 and the smallest interval that the network keeps up with (the
+    paper leaves it open).
+    """
     interval = max(1, latency_frames(0.0, inference_1_ms, fps))
     return latency_frames(network_ms, inference_1_ms, fps) + (interval - 1) / 2.0
 
@@ -42,7 +46,9 @@ def longest_interval(rate: float, slo: float, reference_drop: float, latency: in
 def best_setting(
     rate: float, slo: float, reference_drop: float, batches: dict[int, tuple[float, int]], fps: float
 ) -> tuple[int, int, float]:
-    """Step 1 (§4.4.1): (batch, interval, clients served if all were like this one); `batches` maps a size to (latency s, latency in frames)."""
+    """Step 1 (§4.4.1): (batch, interval, clients served if all were like this one); `batches` maps a size to
+    (latency s, latency in frames).
+    """
     best = (min(batches), 0, 0.0)
     for size in sorted(batches):
         seconds, latency = batches[size]

@@ -1,9 +1,12 @@
-"""Our packer: the most urgent client first, its batch filled with others that allow its size, whoever they are in the order of arrival.
+"""Our packer: the most urgent client first, its batch filled with others that allow its size, whoever they are in the
+order of arrival.
 
-Plain ARISE walks requests in order of arrival; where neighbours allow different sizes, runs stay short. And its grace period keeps the processor idle.
-Here (1) the client whose next batch is due first leads, and the batch takes the next most urgent ones that allow the size, past those that do not;
-(2) the grace period lies before the start, while the processor still works on the batch before: requests are expected that much earlier, and a late one
-costs nothing; (3) due times come from what the SLA of each client allows, with the mean wait for the next frame and the next display taken into account.
+Plain ARISE walks requests in order of arrival; where neighbours allow different sizes, runs stay short. And its grace
+period keeps the processor idle. Here (1) the client whose next batch is due first leads, and the batch takes the next
+most urgent ones that allow the size, past those that do not; (2) the grace period lies before the start, while the
+processor still works on the batch before: requests are expected that much earlier, and a late one costs nothing; (3)
+due times come from what the SLA of each client allows, with the mean wait for the next frame and the next display taken
+into account.
 """
 
 from bisect import insort
@@ -19,7 +22,9 @@ from appliance.policies.offload.ledger import Opening, Slot
 
 @dataclass(slots=True)
 class Pace:
-    """Columns by client: largest batch it should run in, ms between its batches (0: not even alone), share of the processor that this takes."""
+    """Columns by client: largest batch it should run in, ms between its batches (0: not even alone), share of the
+    processor that this takes.
+    """
 
     batch: list[int]
     period_ms: list[float]
@@ -27,10 +32,12 @@ class Pace:
 
 
 def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
-    """Step 1 with real latencies: the batch and period that take least of the processor. `allowed`: mean strides by client, if not those of the SLAs.
+    """Step 1 with real latencies: the batch and period that take least of the processor.
 
-    A frame waits half an interval for its batch on average, and a result half of one for its display, so the mean stride at period P (frames) and latency
-    x is x + 1 + (P − 1)/2, where x includes the grace period.
+    `allowed`: mean strides by client, if not those of the SLAs.
+
+    A frame waits half an interval for its batch on average, and a result half of one for its display, so the mean
+    stride at period P (frames) and latency x is x + 1 + (P − 1)/2, where x includes the grace period.
     """
     count = len(fleet.clients)
     limits = fleet.allowed if allowed is None else allowed
@@ -46,7 +53,8 @@ def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
         limit = np.array([limits[i] for i in of])
         per_ms = fleet.frames_per_ms
         strides = (fixed[:, None] + latency * (1.0 + fleet.problem.grace)) * per_ms + 1.0
-        # Where the mean wait leaves nothing, phases may still fall well: tried with one frame a period, down to no wait at all.
+        # Where the mean wait leaves nothing, phases may still fall well: tried with one frame a period, down to no wait
+        # at all.
         frames = np.maximum(2.0 * (limit[:, None] - strides) + 1.0, np.where(limit[:, None] >= strides - 1.0, 1.0, 0.0))
         periods = np.minimum(frames / per_ms, fleet.problem.horizon_ms)
         gain = periods * (sizes / latency)
@@ -66,7 +74,9 @@ Entry = tuple[float, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Shares of its period after which a client may join a batch of others, and after which it may lead one, however idle the box is."""
+    """Shares of its period after which a client may join a batch of others, and after which it may lead one, however
+    idle the box is.
+    """
 
     join: float
     lead: float
@@ -143,7 +153,10 @@ def _line_up(
     travel: Sequence[float],
     patience: Patience,
 ) -> tuple[list[Entry], list[float]]:
-    """Who is due when, from the newest frame sent or shown, and who may join a batch from when on. New clients are due at once."""
+    """Who is due when, from the newest frame sent or shown, and who may join a batch from when on.
+
+    New clients are due at once.
+    """
     line = []
     joins = [0.0] * len(travel)
     frame_ms = fleet.frame_ms
@@ -161,7 +174,8 @@ def _line_up(
 def _fill(
     line: list[Entry], leader: Entry, joins: list[float], t: float, due_max: float, of: Sequence[int] | None
 ) -> list[Entry]:
-    """The leader and the most urgent others that allow its size; if there are too few, the largest smaller size that enough allow. Nobody joins who is due
+    """The leader and the most urgent others that allow its size; if there are too few, the largest smaller size that
+    enough allow. Nobody joins who is due
     after `due_max`. `of`: the network of each client, if they differ."""
     most = leader[1]
     missing = -most - 1

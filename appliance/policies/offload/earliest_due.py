@@ -1,4 +1,6 @@
-"""The box's default: ARISE's estimate and verification around a packer for clients that differ, and the joint choice of variants."""
+"""The box's default: ARISE's estimate and verification around a packer for clients that differ, and the joint choice
+of variants.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -22,27 +24,33 @@ PATIENT = Patience(join=0.65, lead=0.8)
 EAGER = Patience(join=0.5, lead=0.5)
 """Mending: the processor rests only where nobody could use it."""
 ROUNDS = 1
-"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time adds half a percent of clients and a
+"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time adds
+half a percent of clients and a
 quarter of the time of a search."""
 SLACK_FRAMES_MAX = 10.0
 RELEASED = (1.5, 1.1)
-"""Times its usual load from which on a client that has to make good an old result gives way to those that wait; tried in turn."""
+"""Times its usual load from which on a client that has to make good an old result gives way to those that wait;
+tried in turn.
+"""
 
 
 class EarliestDue:
     """Most clients, like ARISE, with the most urgent client leading each batch (`due`).
 
-    While nobody waits the previous plan goes on where it can (`warm`). Where a set fails, the slack of those far below their SLA is given to those above
-    it, once; then ARISE's own order has a try. With variants, the most promising choices (`joint`) are planned and the one that serves most is taken; the
-    first of those that tie, so that nobody changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
+    While nobody waits the previous plan goes on where it can (`warm`). Where a set fails, the slack of those far below
+    their SLA is given to those above it, once; then ARISE's own order has a try. With variants, the most promising
+    choices (`joint`) are planned and the one that serves most is taken; the first of those that tie, so that nobody
+    changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
 
-    Where somebody is left out whom a plan could serve, other searches follow, each for more clients than the best before it: with the paces of those whose
-    shown result is old set by what they still owe, without these clients where they cost too much, ARISE's whole search, and every baseline as a floor
-    (`reactive.floor`). So no baseline serves more, and where all are served, or the box is full, a decision costs no more than one search.
+    Where somebody is left out whom a plan could serve, other searches follow, each for more clients than the best
+    before it: with the paces of those whose shown result is old set by what they still owe, without these clients where
+    they cost too much, ARISE's whole search, and every baseline as a floor (`reactive.floor`). So no baseline serves
+    more, and where all are served, or the box is full, a decision costs no more than one search.
     """
 
     def __init__(self, margin: float = 0.0) -> None:
-        """`margin`: share of every SLA kept free at an admission, against removals later (docs/benchmarks/offload.md has what it costs). The baselines keep
+        """`margin`: share of every SLA kept free at an admission, against removals later (docs/benchmarks/offload.md
+        has what it costs). The baselines keep
         none, so with one they are no floor."""
         self._margin = margin
 
@@ -52,7 +60,10 @@ class EarliestDue:
         return self._second_thoughts(self._best_on(fleet_of(problem))).plan()
 
     def _jointly(self, problem: OffloadInput) -> "_Option":
-        """The best of the choices of variants. While nobody waits, the one of the previous plan if it still serves everybody."""
+        """The best of the choices of variants.
+
+        While nobody waits, the one of the previous plan if it still serves everybody.
+        """
         kept = held(problem)
         if not problem.waiting and len(kept) == len(problem.clients):
             option = self._best_on(fleet_of(problem, kept))
@@ -84,7 +95,9 @@ class EarliestDue:
         return _Option(fleet, search.decide(), interval, chosen.batch)
 
     def _second_thoughts(self, option: "_Option") -> "_Option":
-        """The best of what further searches find, while somebody is left out whom a plan could serve; the first of equals."""
+        """The best of what further searches find, while somebody is left out whom a plan could serve; the first of
+        equals.
+        """
         if option.served == len(option.fleet.clients) or self._is_full(option):
             return option
         state = opening(option.fleet)
@@ -97,7 +110,8 @@ class EarliestDue:
         return option
 
     def _is_full(self, option: "_Option") -> bool:
-        """Whether many are served, nobody has to go, and the processor is about as busy as plans make it: what is left out there is the usual crowd at the
+        """Whether many are served, nobody has to go, and the processor is about as busy as plans make it: what is left
+        out there is the usual crowd at the
         door, of which no baseline was seen to serve more (docs/benchmarks/offload.md), and every period asks anew."""
         members = option.decision.verified.members
         if option.decision.removed or len(members) < SMALL:
@@ -106,7 +120,9 @@ class EarliestDue:
         return sum(load[i] for i in members) >= ROOMY * EXPECTED_LOAD
 
     def _paying_debts(self, option: "_Option", state: Opening) -> list["_Search"]:
-        """Searches in which whoever was shown an old result runs more often until it is made good; then without those who cost too much by it."""
+        """Searches in which whoever was shown an old result runs more often until it is made good; then without
+        those who cost too much by it.
+        """
         fleet = option.fleet
         usual = pace(fleet).load
         chosen = pace(fleet, [allowed_after(fleet, state, i) for i in range(len(fleet.clients))])
@@ -131,7 +147,9 @@ class EarliestDue:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A decision on one choice of variants, not yet written as a plan; `interval` and `batch` by client are what it was built around."""
+    """A decision on one choice of variants, not yet written as a plan; `interval` and `batch` by client are what it
+    was built around.
+    """
 
     fleet: Fleet
     decision: Decision

@@ -1,4 +1,7 @@
-"""The clients of one problem as columns: what every packer reads in its inner loop, computed once a plan. Index = place by name."""
+"""The clients of one problem as columns: what every packer reads in its inner loop, computed once a plan.
+
+Index = place by name.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +16,9 @@ from appliance.policies.offload.drop import EPSILON, first_frame_at, latency_fra
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network (or variant) by batch size; `sizes` ascending; `fitting[n]` = the largest size that n requests fill, 0 if none."""
+    """A network (or variant) by batch size; `sizes` ascending; `fitting[n]` = the largest size that n requests fill,
+    0 if none.
+    """
 
     name: str | None
     sizes: tuple[int, ...]
@@ -37,7 +42,10 @@ class Network:
 
 @dataclass(slots=True)
 class Fleet:
-    """Columns by client. `allowed` = mean stride in frames that the SLA allows, the variant's gap taken off; infinite where nothing drops."""
+    """Columns by client.
+
+    `allowed` = mean stride in frames that the SLA allows, the variant's gap taken off; infinite where nothing drops.
+    """
 
     problem: OffloadInput
     frames_per_ms: float
@@ -68,7 +76,10 @@ Choice = Mapping[str, Variant]
 
 
 def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
-    """All clients of the problem, each on its chosen variant; without a choice, on the variant with the smallest gap. O(N log N)."""
+    """All clients of the problem, each on its chosen variant; without a choice, on the variant with the smallest gap.
+
+    O(N log N).
+    """
     served = {client.name for client in problem.clients}
     clients = tuple(sorted((*problem.clients, *problem.waiting), key=lambda c: c.name))
     if choice is None:
@@ -113,7 +124,10 @@ def most_accurate(clients: Iterable[Client]) -> dict[str, Variant]:
 
 
 def _variants(clients: Iterable[Client]) -> tuple[Network, ...]:
-    """All variants by name. Where clients disagree about a latency, the longest counts, for the sizes that all of them know."""
+    """All variants by name.
+
+    Where clients disagree about a latency, the longest counts, for the sizes that all of them know.
+    """
     tables: dict[str, dict[int, float]] = {}
     for client in clients:
         for variant in client.variants:
@@ -143,7 +157,9 @@ def _references(problem: OffloadInput, clients: Sequence[Client], up_ms: Sequenc
 
 @dataclass(slots=True)
 class Settings:
-    """Step 1's answer by client: batch size, interval in frames (0: not even alone), share of the processor it takes in full batches."""
+    """Step 1's answer by client: batch size, interval in frames (0: not even alone), share of the processor it takes
+    in full batches.
+    """
 
     batch: list[int]
     interval: list[int]
@@ -151,9 +167,11 @@ class Settings:
 
 
 def step1(fleet: Fleet, largest: int | None = None) -> Settings:
-    """Step 1 in closed form for all clients at once (§4.4.1, AR-10): the size and interval that would serve the most clients like this one.
+    """Step 1 in closed form for all clients at once (§4.4.1, AR-10): the size and interval that would serve the most
+    clients like this one.
 
-    An interval is at most the horizon: a client that needs nothing is still looked at once a plan, for a new estimate. Ties: the smaller batch.
+    An interval is at most the horizon: a client that needs nothing is still looked at once a plan, for a new estimate.
+    Ties: the smaller batch.
     """
     count = len(fleet.clients)
     batch, interval, load = [1] * count, [0] * count, [float("inf")] * count

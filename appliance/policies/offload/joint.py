@@ -1,10 +1,13 @@
-"""The joint choice of variants: which candidate network each client runs, so that together they leave room for the most clients.
+"""The joint choice of variants: which candidate network each client runs, so that together they leave room for the most
+clients.
 
-A smaller network's accuracy gap takes from the SLA what its quicker inference and smaller frame give to interval and batch; which side wins differs by
-client, and batches fill only if enough clients run the same variant. So: for every small set of variants that the box may run, each client takes the one
-of the set that costs least of the processor. The closed form knows nothing of waiting behind the batches of slower networks, which hurts those most whose
-SLA the gap has nearly used up; so for each set there are further choices, where a client leaves the most accurate variant only for one that costs much
-less. The sets that promise the most clients are planned in full, by whoever calls; `most` says which need not be.
+A smaller network's accuracy gap takes from the SLA what its quicker inference and smaller frame give to interval and
+batch; which side wins differs by client, and batches fill only if enough clients run the same variant. So: for every
+small set of variants that the box may run, each client takes the one of the set that costs least of the processor. The
+closed form knows nothing of waiting behind the batches of slower networks, which hurts those most whose SLA the gap has
+nearly used up; so for each set there are further choices, where a client leaves the most accurate variant only for one
+that costs much less. The sets that promise the most clients are planned in full, by whoever calls; `most` says which
+need not be.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +32,9 @@ LOAD_MAX = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A choice with what it promises in closed form: clients whose loads fit the processor, and the most that any plan may serve."""
+    """A choice with what it promises in closed form: clients whose loads fit the processor, and the most that any
+    plan may serve.
+    """
 
     chosen: tuple[str, ...]
     choice: Choice
@@ -43,7 +48,8 @@ Loads = Mapping[str, Mapping[str, float]]
 
 
 def choices(problem: OffloadInput) -> list[Promise]:
-    """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left, then by name.
+    """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left,
+    then by name.
     Every variant alone is among them, so that a joint choice is no loss."""
     loads = _loads(problem)
     alone = sorted(loads, key=lambda name: (-_promise(problem, loads, (name,), 1.0).clients, name))[:CANDIDATES_MAX]
@@ -89,7 +95,9 @@ def _loads(problem: OffloadInput) -> Loads:
 
 
 def _promise(problem: OffloadInput, loads: Loads, chosen: tuple[str, ...], reluctance: float) -> Promise:
-    """What a set of variants promises if each client takes the cheapest of the set, those with a larger gap counted `reluctance` times."""
+    """What a set of variants promises if each client takes the cheapest of the set, those with a larger gap counted
+    `reluctance` times.
+    """
     choice: dict[str, Variant] = {}
     costs = []
     for client in (*problem.clients, *problem.waiting):
@@ -119,7 +127,9 @@ def _cheapest(client: Client, usable: Sequence[Variant], loads: Loads, reluctanc
 
 
 def _with_previous(problem: OffloadInput, found: list[Promise]) -> list[Promise]:
-    """Whoever is served already keeps the variant of the previous plan if that suffices; the free choices come after."""
+    """Whoever is served already keeps the variant of the previous plan if that suffices; the free choices come
+    after.
+    """
     kept = held(problem)
     if not kept:
         return found

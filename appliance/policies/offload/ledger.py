@@ -1,7 +1,9 @@
-"""What each client has when the plan begins: its newest result, the frames already promised, the head of the plan that can no longer change.
+"""What each client has when the plan begins: its newest result, the frames already promised, the head of the plan that
+can no longer change.
 
-Overlap (§4.4.2 (1), AR-17): batches of the previous plan stay as they are while one of their members has captured, or will have before a new order can
-reach it, its frame; later ones are planned anew. A promised frame is never ordered twice.
+Overlap (§4.4.2 (1), AR-17): batches of the previous plan stay as they are while one of their members has captured, or
+will have before a new order can reach it, its frame; later ones are planned anew. A promised frame is never ordered
+twice.
 """
 
 from collections.abc import Sequence
@@ -21,8 +23,10 @@ Slot = tuple[float, int, list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Opening:
-    """Columns at the beginning: `shown` = frame whose result is displayed, since display `since`; `total` = Σ of shown frames before `since`;
-    `counted` = first display that counts; `earliest` = first frame that may be ordered; `last` = newest frame sent or promised (NONE: none)."""
+    """Columns at the beginning: `shown` = frame whose result is displayed, since display `since`; `total` = Σ of shown
+    frames before `since`;
+    `counted` = first display that counts; `earliest` = first frame that may be ordered; `last` = newest frame sent or
+    promised (NONE: none)."""
 
     shown: list[int]
     since: list[int]
@@ -38,7 +42,10 @@ class Opening:
 
 
 def opening(fleet: Fleet, without: frozenset[int] = frozenset()) -> Opening:
-    """The state of all clients, with the results of what is under way; those `without` leave the head. O(N + previous requests)."""
+    """The state of all clients, with the results of what is under way; those `without` leave the head.
+
+    O(N + previous requests).
+    """
     problem, clients, per_ms = fleet.problem, fleet.clients, fleet.frames_per_ms
     now, count = problem.now_ms, len(fleet.clients)
     hears = [ceil((now + down) * per_ms - EPSILON) for down in fleet.down_ms]
@@ -90,7 +97,9 @@ def _play(fleet: Fleet, state: Opening, i: int, results: list[tuple[int, int]]) 
 
 
 def _take_over(fleet: Fleet, state: Opening, results: list[list[tuple[int, int]]], without: frozenset[int]) -> None:
-    """Results of running batches, and the head: the batches that can no longer change, with the clients that are still here."""
+    """Results of running batches, and the head: the batches that can no longer change, with the clients that are
+    still here.
+    """
     problem = fleet.problem
     place = {client.name: i for i, client in enumerate(fleet.clients) if i not in without}
     networks = {network.name: k for k, network in enumerate(fleet.networks)}
@@ -132,7 +141,9 @@ def _deliver(
 
 
 def _promised(planned: Sequence[Batch], orderable: dict[str, int]) -> int:
-    """How many batches, from the first on, hold: to the last with a member that has captured its frame, or will have before a new order reaches it."""
+    """How many batches, from the first on, hold: to the last with a member that has captured its frame, or will have
+    before a new order reaches it.
+    """
     top = max(orderable.values(), default=0)
     for kept in range(len(planned), 0, -1):
         for name, frame in planned[kept - 1].requests:

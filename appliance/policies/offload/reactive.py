@@ -1,8 +1,10 @@
-"""The baselines of the paper (§6.3, AR-29): clients send by themselves at their interval, and the box batches what has come (the *simulate* step alone).
+"""The baselines of the paper (§6.3, AR-29): clients send by themselves at their interval, and the box batches what has
+come (the *simulate* step alone).
 
-Where the paper adds and removes clients over time, one plan has to judge a set at once: for the dynamic baselines a set is served if no request slips a
-batch (was there when a batch began, and had to wait for a later one) and every SLA holds; for `static` SLAs alone count. Nothing coordinates the phases, so
-a new client's first request falls at a phase of its own, not at the same instant as all others'.
+Where the paper adds and removes clients over time, one plan has to judge a set at once: for the dynamic baselines a set
+is served if no request slips a batch (was there when a batch began, and had to wait for a later one) and every SLA
+holds; for `static` SLAs alone count. Nothing coordinates the phases, so a new client's first request falls at a phase
+of its own, not at the same instant as all others'.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,8 @@ from appliance.policies.offload.verify import Verified, verified
 
 EXPECTED_LOAD = 0.5
 FULL, OVERFULL = 1.1, 2.0
-"""Of the processor's time within a horizon: more than a baseline can use where no request may slip a batch (a batch may pass the end), and more than any
+"""Of the processor's time within a horizon: more than a baseline can use where no request may slip a batch (a batch may
+pass the end), and more than any
 was seen to use where queues grow for as long as SLAs hold."""
 SHARES = (1.0, 0.8, 0.6, 0.4)
 """Intervals tried for a fixed one, as shares of the longest that the SLA allows without queueing."""
@@ -38,7 +41,10 @@ def arrivals_by_phase(fleet: Fleet, state: Opening, members: Sequence[int], inte
 
 
 def _phase(name: str) -> float:
-    """In [0, 1): where in its interval a client happens to begin. A hash, so that it does not depend on who else is there."""
+    """In [0, 1): where in its interval a client happens to begin.
+
+    A hash, so that it does not depend on who else is there.
+    """
     return crc32(name.encode()) / 2**32
 
 
@@ -102,7 +108,9 @@ Found = tuple[Decision, Settings]
 
 @dataclass(frozen=True, slots=True)
 class Reactive:
-    """A baseline: the tunings that are tried, of which the best one counts (the paper searches them offline), and whether a slip counts."""
+    """A baseline: the tunings that are tried, of which the best one counts (the paper searches them offline), and
+    whether a slip counts.
+    """
 
     name: str
     tunings: Callable[[OffloadInput], Sequence[Tuning]]
@@ -117,7 +125,10 @@ class Reactive:
         return assemble(fleet, decision, settings.interval, settings.batch, self.name)
 
     def best(self, fleet: Fleet, load: Sequence[float], beat: int = 0) -> Found | None:
-        """What serves the most, the first of equals. With `beat`, tunings are left out, and searches end, where they will not serve more than that."""
+        """What serves the most, the first of equals.
+
+        With `beat`, tunings are left out, and searches end, where they will not serve more than that.
+        """
         found: tuple[Decision, Tuning] | None = None
         for tuning in self.tunings(fleet.problem):
             if beat and isinstance(tuning, _OneForAll) and not tuning.may_carry(fleet, beat + 1):
@@ -153,7 +164,9 @@ def _without_batches(fleet: Fleet, members: Sequence[int]) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class _OneForAll:
-    """Everybody at one interval: `share` of what the tightest client allows at this batch size. `is_capped`: batches at most so large (static); else as
+    """Everybody at one interval: `share` of what the tightest client allows at this batch size.
+
+    `is_capped`: batches at most so large (static); else as
     large as each client allows at that interval (Clipper-like)."""
 
     batch: int
@@ -172,7 +185,9 @@ class _OneForAll:
         return Settings(batch, [interval] * len(batch), [0.0] * len(batch))
 
     def may_carry(self, fleet: Fleet, count: int) -> bool:
-        """Whether the processor has time for `count` clients, were they the laxest, batches as full as can be, and every first frame an interval late."""
+        """Whether the processor has time for `count` clients, were they the laxest, batches as full as can be, and
+        every first frame an interval late.
+        """
         longest = sorted((_longest(fleet, i, fleet.networks[k], self.batch) for i, k in enumerate(fleet.network)))
         if count > len(longest):
             return False
@@ -196,7 +211,9 @@ def _same_for_all(problem: OffloadInput, is_capped: bool) -> list[Tuning]:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Everybody at one interval, whatever their SLA; batches up to `batch` (static), or with None as large as each client allows (Clipper-like)."""
+    """Everybody at one interval, whatever their SLA; batches up to `batch` (static), or with None as large as each
+    client allows (Clipper-like).
+    """
 
     interval: int
     batch: int | None
@@ -215,7 +232,10 @@ class _Fixed:
 
 
 def static(interval: int = 3, batch: int = 5) -> Reactive:
-    """One interval and batch size for all; SLAs hold on average, slips or not. Defaults: the paper's, for depth over 5G at every SLA."""
+    """One interval and batch size for all; SLAs hold on average, slips or not.
+
+    Defaults: the paper's, for depth over 5G at every SLA.
+    """
     return Reactive("static", lambda problem: [_Fixed(interval, batch)], slips_count=False)
 
 
@@ -225,7 +245,9 @@ def clipper_like(interval: int = 3) -> Reactive:
 
 
 def static_searched() -> Reactive:
-    """Static with the setting that is best for the very problem at hand, found by trying all: stronger than anything that could be deployed."""
+    """Static with the setting that is best for the very problem at hand, found by trying all: stronger than anything
+    that could be deployed.
+    """
     return Reactive("static, searched", lambda problem: _same_for_all(problem, True), slips_count=False)
 
 

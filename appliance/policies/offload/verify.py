@@ -76,9 +76,11 @@ def drop_of(fleet: Fleet, i: int, stride: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Soonest:
-    """The horizon of one client under the best plan there could be: its next frame alone on the box, then the reference setup for ever.
+    """The horizon of one client under the best plan there could be: its next frame alone on the box, then the reference
+    setup for ever.
 
-    `before`: Σ stride over the displayed frames until the next result; `after`: displayed frames from then on; `latency`: their stride, at least.
+    `before`: Σ stride over the displayed frames until the next result; `after`: displayed frames from then on;
+    `latency`: their stride, at least.
     """
 
     before: float
@@ -87,7 +89,10 @@ class Soonest:
 
 
 def soonest(fleet: Fleet, state: Opening, i: int) -> Soonest:
-    """What no plan whatever can better for client i. A client that was never shown anything begins to count with its next result."""
+    """What no plan whatever can better for client i.
+
+    A client that was never shown anything begins to count with its next result.
+    """
     network = fleet.networks[fleet.network[i]]
     frame = state.earliest[i]
     quickest = min(network.latency_ms.values()) + fleet.up_ms[i] + fleet.down_ms[i]
@@ -111,7 +116,9 @@ def is_hopeless(fleet: Fleet, state: Opening, i: int) -> bool:
 
 
 def allowed_after(fleet: Fleet, state: Opening, i: int) -> float:
-    """Mean stride that client i may have from its next result on: the SLA's, or less where the result shown now is so old that it has to be made good."""
+    """Mean stride that client i may have from its next result on: the SLA's, or less where the result shown now is
+    so old that it has to be made good.
+    """
     best = soonest(fleet, state, i)
     if state.shown[i] < 0 or best.after <= 0:
         return fleet.allowed[i]

@@ -1,8 +1,9 @@
 """Warm start: the previous plan goes on as it is, and only what it does not reach any more is packed.
 
-Between two plans little changes: no client comes or goes, links stay what they were. Then the batches of the previous plan that have not begun are still a
-plan that keeps every SLA, but for the part of the horizon that is new. What comes of it is verified like any other plan; where it breaks an SLA, or the
-previous plan no longer fits, everything is packed anew.
+Between two plans little changes: no client comes or goes, links stay what they were. Then the batches of the previous
+plan that have not begun are still a plan that keeps every SLA, but for the part of the horizon that is new. What comes
+of it is verified like any other plan; where it breaks an SLA, or the previous plan no longer fits, everything is packed
+anew.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,16 @@ from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, Slot
 
 GRACE_LEFT = 0.5
-"""Share of the grace period by which frames must still precede their batch; where links got slower by more, batches are to move."""
+"""Share of the grace period by which frames must still precede their batch; where links got slower by more, batches
+are to move.
+"""
 
 
 def resumed(fleet: Fleet, state: Opening, members: Sequence[int]) -> tuple[list[Slot], Opening] | None:
-    """The rest of the previous plan and the state after it; None where a batch of it cannot stay exactly as it is. O(requests)."""
+    """The rest of the previous plan and the state after it; None where a batch of it cannot stay exactly as it is.
+
+    O(requests).
+    """
     place = {fleet.clients[i].name: i for i in members}
     networks = {network.name: k for k, network in enumerate(fleet.networks)}
     frame_ms, up_ms, of = fleet.frame_ms, fleet.up_ms, fleet.network

@@ -1,7 +1,8 @@
-"""The eviction family (Edge-MultiAI §III-B): which variant of which application is in memory, so that a request finds one.
+"""The eviction family (Edge-MultiAI §III-B): which variant of which application is in memory, so that a request finds
+one.
 
-A policy reads no clock, draws no random number and does nothing; the memory manager checks the plan and enacts it as one transaction.
-Equal problems get equal plans; ties break by name.
+A policy reads no clock, draws no random number and does nothing; the memory manager checks the plan and enacts it as
+one transaction. Equal problems get equal plans; ties break by name.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ class Option:
     peak_bytes: int
     """Needed while it loads; never less than `bytes`."""
     accuracy: float
-    """In one unit for all applications of a problem. The box and the lab give points of per cent, which is what `expected-utility`
+    """In one unit for all applications of a problem.
+
+    The box and the lab give points of per cent, which is what `expected-utility`
     weighs cold starts in; a problem of `appliance plan` has the unit of its source."""
     load_ns: int
 
@@ -53,7 +56,9 @@ class ApplicationState:
     spread_ns: int | None = None
     """How far off its predictions are, in the mean; None = Δ."""
     prediction_hit_rate: float | None = None
-    """The share of its predictions that are true: a request comes for each of those, and for the others at the rate; None = all of them."""
+    """The share of its predictions that are true: a request comes for each of those, and for the others at the rate;
+    None = all of them.
+    """
     unexpected_probability: float = 0.0
     """P(a request of this application | the requester is active), EM-19."""
     rate_rps: float | None = None
@@ -78,8 +83,9 @@ class TenantShare:
 class ResidencyProblem:
     """Everything a policy may know.
 
-    `serve`: a request of `request` has come; if none of its variants is resident, choose one and make room. `procure`: its window opens; bring its best
-    variant, room permitting (no request waits). `rebalance`: nobody in particular asks (`request` is None); the policy may use what memory is free.
+    `serve`: a request of `request` has come; if none of its variants is resident, choose one and make room. `procure`:
+    its window opens; bring its best variant, room permitting (no request waits). `rebalance`: nobody in particular asks
+    (`request` is None); the policy may use what memory is free.
     """
 
     now_ns: int
@@ -116,7 +122,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ResidencyPlan:
-    """`serve` is the variant that will answer; a failed plan changes nothing. For `procure` and `rebalance`, `warm` means nothing was missing."""
+    """`serve` is the variant that will answer; a failed plan changes nothing.
+
+    For `procure` and `rebalance`, `warm` means nothing was missing.
+    """
 
     outcome: Outcome
     serve: str | None
@@ -125,6 +134,8 @@ class ResidencyPlan:
 
 
 class EvictionPolicy(Protocol):
-    """`plan` is total: where nothing can be done it returns a failed plan (`serve`) or one without changes (`procure`, `rebalance`)."""
+    """`plan` is total: where nothing can be done it returns a failed plan (`serve`) or one without changes
+    (`procure`, `rebalance`).
+    """
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan: ...

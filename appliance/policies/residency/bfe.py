@@ -1,7 +1,8 @@
-"""Best-fit eviction (Edge-MultiAI §III-B3, Policy 2): the minimalist is unloaded whose size differs least from what is missing.
+"""Best-fit eviction (Edge-MultiAI §III-B3, Policy 2): the minimalist is unloaded whose size differs least from what is
+missing.
 
-The paper does not say what happens where no single variant suffices. Here, as in the authors' early simulator: the least that is enough, else the
-largest, and again with what is still missing.
+The paper does not say what happens where no single variant suffices. Here, as in the authors' early simulator: the
+least that is enough, else the largest, and again with what is still missing.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from appliance.policies.residency.victims import Victim, make_room, unloaded, vi
 
 
 class BestFit:
-    """What is missing = the peak of the wanted variant less the free memory. Ties by name. O(n²) at most for each of the requester's variants."""
+    """What is missing = the peak of the wanted variant less the free memory.
+
+    Ties by name. O(n²) at most for each of the requester's variants.
+    """
 
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""

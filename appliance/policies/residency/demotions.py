@@ -1,6 +1,9 @@
-"""Who gives way for a requester, and how far: each variant that it may have is weighed against what others lose. Part of our own policy.
+"""Who gives way for a requester, and how far: each variant that it may have is weighed against what others lose.
 
-A fall is cheap where the application is not expected before it can be back. It may go to any smaller variant, or out of memory altogether.
+Part of our own policy.
+
+A fall is cheap where the application is not expected before it can be back. It may go to any smaller variant, or out of
+memory altogether.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +18,10 @@ from appliance.policies.residency.worth import Outlook, Prospect
 
 
 class Demotion(NamedTuple):
-    """A minimalist goes down to `after`, or out of memory where that is None. A tuple, for two are made of every application at every decision."""
+    """A minimalist goes down to `after`, or out of memory where that is None.
+
+    A tuple, for two are made of every application at every decision.
+    """
 
     prospect: Prospect
     after: Option | None
@@ -26,7 +32,8 @@ class Demotion(NamedTuple):
 
 
 def demotions(problem: ResidencyProblem, outlook: Outlook) -> list[Demotion]:
-    """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of memory.
+    """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of
+    memory.
 
     Those that cost least a byte first.
     """
@@ -73,7 +80,9 @@ def _demotion(
 def best_demotions(
     problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Sequence[Demotion]
 ) -> tuple[Option, list[Change]] | None:
-    """The option with the most worth less the others' losses, and what the others give; where nobody waits it must be worth more than what is there."""
+    """The option with the most worth less the others' losses, and what the others give; where nobody waits it must
+    be worth more than what is there.
+    """
     assert problem.request is not None
     asker = problem.by_name[problem.request]
     own = outlook.of(asker)
@@ -104,7 +113,10 @@ def change(demotion: Demotion) -> Change:
 def _room(
     problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Demotion], *, beside: bool
 ) -> list[Demotion] | None:
-    """Demotions, at most one of an application, that let `option` fit; None where there are none. What one demotion can do alone, cheaper, it does."""
+    """Demotions, at most one of an application, that let `option` fit; None where there are none.
+
+    What one demotion can do alone, cheaper, it does.
+    """
     space = Space(problem)
     short = space.short_bytes(ladder.resident(asker), option, beside=beside)
     over = space.over_ceiling_bytes(asker, ladder.resident(asker), option)
@@ -129,7 +141,9 @@ def _room(
 
 
 def _able(space: Space, demotion: Demotion, asker: ApplicationState, short: int, over: int) -> bool:
-    """Whether it may fall for the asker: where the tenant's ceiling alone is in the way, only its own applications help."""
+    """Whether it may fall for the asker: where the tenant's ceiling alone is in the way, only its own applications
+    help.
+    """
     application = demotion.prospect.application
     if over > 0 and short <= 0 and application.tenant != asker.tenant:
         return False
@@ -137,7 +151,9 @@ def _able(space: Space, demotion: Demotion, asker: ApplicationState, short: int,
 
 
 def _cheapest(able: Sequence[Demotion], asker: ApplicationState, short: int, over: int) -> list[Demotion] | None:
-    """Those in their order until it is enough, less those that the later ones made needless; the dearest are asked first whether they are."""
+    """Those in their order until it is enough, less those that the later ones made needless; the dearest are asked
+    first whether they are.
+    """
     taken: dict[str, Demotion] = {}
     for demotion in able:
         if short <= 0 and over <= 0:

@@ -1,9 +1,13 @@
-"""Our own policy: memory is worth what it answers. Everybody's smallest variant first, the rest where it buys most accuracy for the requests to come.
+"""Our own policy: memory is worth what it answers.
 
-`worth` says what each variant of each application is worth over the next seconds: the chance of a request times the accuracy, less what a cold start costs,
-less what answers worse or not at all while it loads. Between requests (`rebalance`) memory is given out by worth per byte. So the floors, the smallest
-variants that will do, come first as long as anybody may ask for them; one that is surely not needed before it can be back makes room for an upgrade
-that is. A requester (`demotions`) gets the variant that is worth most after what others lose by giving way; §III's last resort is the fallback.
+Everybody's smallest variant first, the rest where it buys most accuracy for the requests to come.
+
+`worth` says what each variant of each application is worth over the next seconds: the chance of a request times the
+accuracy, less what a cold start costs, less what answers worse or not at all while it loads. Between requests
+(`rebalance`) memory is given out by worth per byte. So the floors, the smallest variants that will do, come first as
+long as anybody may ask for them; one that is surely not needed before it can be back makes room for an upgrade that is.
+A requester (`demotions`) gets the variant that is worth most after what others lose by giving way; §III's last resort
+is the fallback.
 """
 
 from collections.abc import Sequence
@@ -46,7 +50,9 @@ class ExpectedUtility:
 def _forced(
     problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Demotion]
 ) -> tuple[Option, list[Change]] | None:
-    """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least goes first."""
+    """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least
+    goes first.
+    """
     losses = {demotion.prospect.application.name: demotion.loss for demotion in found if demotion.after is None}
     ranking = sorted(losses, key=lambda name: (losses[name], name))
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):

@@ -1,8 +1,9 @@
 """Intelligent warm-start-aware best-fit eviction (Edge-MultiAI §III-B5, Policy 4, Algorithm 1).
 
-Candidates are minimalists that were not requested within the history window H and whose window does not overlap the requester's. They are replaced by
-their smallest variant in the order of eq. 3, from a max-heap, until the wanted variant fits; nothing is enacted before the sum suffices. The paper does
-not say what eq. 3 means for an application that is not expected (here: as far away as the farthest) or whose prediction has passed (here: distance 0).
+Candidates are minimalists that were not requested within the history window H and whose window does not overlap the
+requester's. They are replaced by their smallest variant in the order of eq. 3, from a max-heap, until the wanted
+variant fits; nothing is enacted before the sum suffices. The paper does not say what eq. 3 means for an application
+that is not expected (here: as far away as the farthest) or whose prediction has passed (here: distance 0).
 """
 
 import heapq

@@ -1,7 +1,8 @@
 """A small knapsack with several choices for each item (multiple-choice knapsack), answered exactly.
 
-Items are added one after the other to the combinations of those before, and a combination that another one beats with no more bytes is forgotten. What is
-left grows with the number of items, so this is for few; where there are many, the greedy answer loses little, for it is at most one step short.
+Items are added one after the other to the combinations of those before, and a combination that another one beats with
+no more bytes is forgotten. What is left grows with the number of items, so this is for few; where there are many, the
+greedy answer loses little, for it is at most one step short.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from appliance.policies.residency.base import Option
 
 
 class Choice(NamedTuple):
-    """One of an item's: how many bytes more than its smallest it takes, how many more while it loads, and what it is worth."""
+    """One of an item's: how many bytes more than its smallest it takes, how many more while it loads, and what it is
+    worth.
+    """
 
     bytes: int
     peak_bytes: int
@@ -20,7 +23,8 @@ class Choice(NamedTuple):
 
 
 def best_choices(items: Sequence[Sequence[Choice]], free_bytes: int) -> list[Choice]:
-    """One choice of each item, worth most together of those that fit into `free_bytes`, with the peak of any one of them. Of equal worth, the fewer bytes.
+    """One choice of each item, worth most together of those that fit into `free_bytes`, with the peak of any one of
+    them. Of equal worth, the fewer bytes.
 
     Each item has a choice of 0 bytes, and gets it where `free_bytes` are below zero, for others took them.
     """

@@ -1,7 +1,9 @@
-"""The framework's last resort (Edge-MultiAI §III-A and III-B1, EM-24), of `ws-bfe` and `iws-bfe`: minimalists are "forced to cold-start".
+"""The framework's last resort (Edge-MultiAI §III-A and III-B1, EM-24), of `ws-bfe` and `iws-bfe`: minimalists are
+"forced to cold-start".
 
-Every minimalist is replaced, the policy's candidates first, then unloaded in the same order, until the variant fits; what turns out needless is given
-back. Whether the requester gets a smaller variant before anybody is unloaded, or only after, says `requester.Order`.
+Every minimalist is replaced, the policy's candidates first, then unloaded in the same order, until the variant fits;
+what turns out needless is given back. Whether the requester gets a smaller variant before anybody is unloaded, or only
+after, says `requester.Order`.
 """
 
 from collections.abc import Sequence

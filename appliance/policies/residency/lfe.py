@@ -1,4 +1,6 @@
-"""Largest-first eviction (Edge-MultiAI §III-B2, Policy 1): minimalists are unloaded, the largest first, until the wanted variant fits."""
+"""Largest-first eviction (Edge-MultiAI §III-B2, Policy 1): minimalists are unloaded, the largest first, until the
+wanted variant fits.
+"""
 
 from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.requester import answer

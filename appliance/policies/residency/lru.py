@@ -1,4 +1,7 @@
-"""Least recently used: the yardstick of every cache. Minimalists are unloaded, the one not requested for longest first."""
+"""Least recently used: the yardstick of every cache.
+
+Minimalists are unloaded, the one not requested for longest first.
+"""
 
 from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.requester import answer

@@ -1,8 +1,11 @@
-"""Between requests: what memory should hold, told anew from nothing, and the changes that lead there. Part of our own policy.
+"""Between requests: what memory should hold, told anew from nothing, and the changes that lead there.
 
-What each variant is worth says `worth.py`; what is there already is worth more than what must be loaded first. Which variants together are worth most is
-a knapsack with several choices for each application: answered exactly where there are few (`knapsack.py`; on Table II that is 0.2 points of
-utility), else a step at a time, each time the one that is worth most per byte: somebody's floor, or an upgrade.
+Part of our own policy.
+
+What each variant is worth says `worth.py`; what is there already is worth more than what must be loaded first. Which
+variants together are worth most is a knapsack with several choices for each application: answered exactly where there
+are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step at a time, each time the one that is
+worth most per byte: somebody's floor, or an upgrade.
 """
 
 from operator import itemgetter
@@ -16,7 +19,9 @@ from appliance.policies.residency.windows import is_maximalist
 from appliance.policies.residency.worth import Outlook, Prospect
 
 _CHOICES_MAX = 24
-"""Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight applications with three variants each."""
+"""Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
+applications with three variants each.
+"""
 Step = tuple[float, str, Option]
 """What it is worth per byte, the application, the variant that it gets."""
 
@@ -33,7 +38,9 @@ def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
 
 
 class _Draft:
-    """Who holds what, beginning with what nobody may be without: variants that are pinned, in their windows, or wished for."""
+    """Who holds what, beginning with what nobody may be without: variants that are pinned, in their windows, or
+    wished for.
+    """
 
     def __init__(self, problem: ResidencyProblem) -> None:
         self._problem = problem
@@ -174,7 +181,9 @@ def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Opt
 
 
 def _within_bounds(problem: ResidencyProblem, demotions: list[Change], loads: list[Change]) -> tuple[Change, ...]:
-    """All of them, or where that breaks a bound those that keep every bound at their moment, less the demotions that nobody needs then."""
+    """All of them, or where that breaks a bound those that keep every bound at their moment, less the demotions that
+    nobody needs then.
+    """
     if not loads:
         return ()
     if bounded(problem, (*demotions, *loads)):

@@ -1,4 +1,5 @@
-"""How the paper's policies answer a requester: its variants from the most accurate down, and for each the policy's way to make room (§III-B1, EM-23).
+"""How the paper's policies answer a requester: its variants from the most accurate down, and for each the policy's way
+to make room (§III-B1, EM-23).
 
 Attempts start from the unmodified state. Wishes are broken last, the lower priority first, and never for an upgrade.
 """
@@ -25,7 +26,8 @@ MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Ch
 LastResort = Callable[[ApplicationState, Option, float], list[Change] | None]
 """The same by unloading others (EM-24), breaking wishes up to that priority."""
 Order = Literal["shrink-first", "unload-first"]
-"""What comes before the other where replacement alone does not make room: a smaller variant for the requester, as in Algorithm 1, where nobody is unloaded
+"""What comes before the other where replacement alone does not make room: a smaller variant for the requester, as in
+Algorithm 1, where nobody is unloaded
 before the requester's smallest has failed; or the last resort for each variant, as in the text of §III-A and III-B1."""
 
 
@@ -79,7 +81,8 @@ def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: O
 def largest_fit(
     problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], changes: Sequence[Change]
 ) -> Option:
-    """The most accurate of `wanted` (in that order) that fits once the others have changed: whole variants free more than was short (EM-22).
+    """The most accurate of `wanted` (in that order) that fits once the others have changed: whole variants free more
+    than was short (EM-22).
 
     Raises: StopIteration where none does.
     """

@@ -1,7 +1,9 @@
-"""The account of memory while a plan is made: what is free, what each tenant holds, and whether a change keeps every bound.
+"""The account of memory while a plan is made: what is free, what each tenant holds, and whether a change keeps every
+bound.
 
-A plan's changes are enacted in their order, each one unloading before it loads: so the bound on memory is checked with the peak of what loads at the
-moment it loads. A tenant never falls below its guarantee for the sake of another one, and never rises above its ceiling.
+A plan's changes are enacted in their order, each one unloading before it loads: so the bound on memory is checked with
+the peak of what loads at the moment it loads. A tenant never falls below its guarantee for the sake of another one, and
+never rises above its ceiling.
 """
 
 from appliance.policies.residency import ladder
@@ -30,7 +32,9 @@ class Space:
         return other
 
     def short_bytes(self, before: Option | None, after: Option, beside: bool = False) -> int:
-        """What is missing to load `after` in place of `before`, or `beside` it while it answers requests; 0 or less where nothing is."""
+        """What is missing to load `after` in place of `before`, or `beside` it while it answers requests; 0 or less
+        where nothing is.
+        """
         own = 0 if before is None or beside else before.bytes
         return after.peak_bytes - self.free_bytes - own
 
@@ -58,7 +62,8 @@ class Space:
 
 
 def bounded(problem: ResidencyProblem, changes: tuple[Change, ...], beside: ApplicationState | None = None) -> bool:
-    """Whether `changes`, one after the other, keep memory within its bound at every instant, and guarantees and ceilings after all of them.
+    """Whether `changes`, one after the other, keep memory within its bound at every instant, and guarantees and
+    ceilings after all of them.
 
     What `beside` has stays until its change is over, as that of a pinned one does.
     """

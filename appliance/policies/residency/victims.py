@@ -56,7 +56,9 @@ def victims(problem: ResidencyProblem, give_way: GiveWay) -> list[Victim]:
 
 
 def broken_wish(application: ApplicationState, loaded: Option, after: Option | None, now_ns: int) -> float:
-    """The highest priority of the wishes that `after` in place of `loaded` would break; `NO_WISH` where there are none."""
+    """The highest priority of the wishes that `after` in place of `loaded` would break; `NO_WISH` where there are
+    none.
+    """
     level = NO_WISH
     for wish in application.wishes:
         if wish.until_ns < now_ns or wish.priority <= level:
@@ -84,9 +86,12 @@ def make_room(
     found: Sequence[Victim],
     choose: Choose | None = None,
 ) -> list[Change] | None:
-    """Take victims until `wanted` fits, or say None; `space` is left as it was (Alg. 1: nothing is enacted before the sum suffices).
+    """Take victims until `wanted` fits, or say None; `space` is left as it was (Alg.
 
-    `choose` None: in the order of `found`. Where the tenant's ceiling is in the way, only its own applications can help; they go first.
+    1: nothing is enacted before the sum suffices).
+
+    `choose` None: in the order of `found`. Where the tenant's ceiling is in the way, only its own applications can
+    help; they go first.
     """
     space = space.copy()
     before = ladder.resident(asker)

@@ -1,4 +1,5 @@
-"""The windows of Edge-MultiAI §III-B1: [t - Δ - θ, t + Δ] around a predicted request at t, θ = load time of the application's most accurate variant.
+"""The windows of Edge-MultiAI §III-B1: [t - Δ - θ, t + Δ] around a predicted request at t, θ = load time of the
+application's most accurate variant.
 
 An application inside its window is a maximalist, any other a minimalist. Both ends belong to the window.
 """
@@ -28,7 +29,9 @@ def is_maximalist(application: ApplicationState, problem: ResidencyProblem) -> b
 
 
 def requested_window(asker: ApplicationState, problem: ResidencyProblem) -> Window:
-    """The window that others are held against: the requester's own, or [now, now + Δ] where no request of it was predicted."""
+    """The window that others are held against: the requester's own, or [now, now + Δ] where no request of it was
+    predicted.
+    """
     own = window(asker, problem.delta_ns)
     return (problem.now_ns, problem.now_ns + problem.delta_ns) if own is None else own
 

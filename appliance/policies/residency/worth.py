@@ -1,13 +1,14 @@
 """What a variant in memory is worth from now on. Our own policy's view of forecasts, loads and cold starts.
 
-An application's requests come at their predicted times, give or take a Laplace residual whose mean size is known (`spread_ns`); without a forecast the next
-one comes at the rate that they had lately. A variant is worth the requests that are expected while it is there, times the accuracy that it has over the
-smallest one; having nothing when a request comes, be it absent or being loaded, costs `COLD_POINTS`. What comes later counts less, for until then the plan
-can be made anew. So one scale says what an upgrade is worth, what a floor is worth, and what it costs to change variants, and a floor gives way where it is
-surely not needed before it can be back.
+An application's requests come at their predicted times, give or take a Laplace residual whose mean size is known
+(`spread_ns`); without a forecast the next one comes at the rate that they had lately. A variant is worth the requests
+that are expected while it is there, times the accuracy that it has over the smallest one; having nothing when a request
+comes, be it absent or being loaded, costs `COLD_POINTS`. What comes later counts less, for until then the plan can be
+made anew. So one scale says what an upgrade is worth, what a floor is worth, and what it costs to change variants, and
+a floor gives way where it is surely not needed before it can be back.
 
-Where it is known how many of an application's predictions are true (`prediction_hit_rate`), they count for no more than that, and requests come at the
-rate besides.
+Where it is known how many of an application's predictions are true (`prediction_hit_rate`), they count for no more than
+that, and requests come at the rate besides.
 """
 
 from collections.abc import Sequence
@@ -19,23 +20,33 @@ from appliance.policies.residency.base import ApplicationState, Option, Residenc
 COLD_POINTS = 58.0
 """How many points of accuracy on one request outweigh that it starts cold."""
 _COLD_POINTS_SHORT = 75.0
-"""The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the next."""
+"""The same where not even the smallest variants fit together: to serve it somebody else must leave, who may be the
+next.
+"""
 _COLD_POINTS_UNPREDICTED = 200.0
-"""The same for a request that nobody predicted, while nothing is in memory: who is asked for seldom would else be out of it for good, and cold each time."""
+"""The same for a request that nobody predicted, while nothing is in memory: who is asked for seldom would else be
+out of it for good, and cold each time.
+"""
 _STEADY = 16.0
-"""Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts so many times less, for what it is loaded
+"""Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts so
+many times less, for what it is loaded
 for goes on after it."""
 _WIDER = 1.5
-"""Predictions are taken to be so much further off than they were in the mean. Those that were furthest off answered for no request, so they are not in it; and
+"""Predictions are taken to be so much further off than they were in the mean.
+
+Those that were furthest off answered for no request, so they are not in it; and
 to take somebody's variant away for a prediction that is wrong costs more than to leave it for one that is right."""
 _LOADS = 2
 _SPREADS = 0.4
-"""A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take together by which it comes later: long
+"""A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take
+together by which it comes later: long
 enough that a change can pay."""
 _WAITS = 1.25
 """A load takes this much longer than alone: on the box and in the lab loads take their turns with those of others."""
 _LEAST_RATE = 1e-15
-"""Requests a nanosecond of those of whom nothing is known: nobody is impossible, and memory that is left goes to them, too."""
+"""Requests a nanosecond of those of whom nothing is known: nobody is impossible, and memory that is left goes to
+them, too.
+"""
 _FAR = 20.0
 """In mean residuals: what is further away than this is not expected at all."""
 _NEARLY_LEVEL = 1e-4
@@ -67,10 +78,11 @@ class Outlook:
 
 
 class Arrivals:
-    """When an application's requests come, as a distribution each; one that comes after s counts e^(-s / `patience_ns`).
+    """When an application's requests come, as a distribution each; one that comes after s counts e^(-s /
+    `patience_ns`).
 
-    Where not every prediction is true, each counts as much as it is likely to be, and the longer it is overdue the less likely: a true one would
-    have been answered. Requests that nobody predicted come at the rate.
+    Where not every prediction is true, each counts as much as it is likely to be, and the longer it is overdue the less
+    likely: a true one would have been answered. Requests that nobody predicted come at the rate.
     """
 
     __slots__ = ("_ahead_ns", "_falling", "_hit_rate", "_patience_ns", "_rate", "unpredicted")
@@ -136,7 +148,8 @@ class Arrivals:
             if (ahead_ns - until_ns) * rate > _FAR:
                 expected += least
                 continue
-            # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from there on.
+            # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from
+            # there on.
             at_first = exp(-ahead_ns * rate)
             rising = 2 * rate - falling
             if abs(rising * until_ns) < _NEARLY_LEVEL:
@@ -153,7 +166,9 @@ class Arrivals:
 
 
 def _still_true(hit_rate: float, silent: float) -> float:
-    """P(a prediction is true | no request for it so far), where a true one has none until now with probability `silent`."""
+    """P(a prediction is true | no request for it so far), where a true one has none until now with probability
+    `silent`.
+    """
     true = hit_rate * silent
     return true / (true + 1 - hit_rate)
 

@@ -1,6 +1,8 @@
-"""Warm-start-aware best-fit eviction (Edge-MultiAI §III-B4, Policy 3): best fit, but the smallest variant takes the place of what is evicted.
+"""Warm-start-aware best-fit eviction (Edge-MultiAI §III-B4, Policy 3): best fit, but the smallest variant takes the
+place of what is evicted.
 
-Applications whose own window overlaps the requester's have the lowest priority for eviction: they are touched only when the others do not suffice.
+Applications whose own window overlaps the requester's have the lowest priority for eviction: they are touched only when
+the others do not suffice.
 """
 
 from collections.abc import Sequence
@@ -17,7 +19,10 @@ from appliance.policies.residency.windows import overlap, requested_window, wind
 
 
 class WarmStartBestFit:
-    """The fit is measured by what a replacement frees. Ties by name. O(n²) at most for each of the requester's variants."""
+    """The fit is measured by what a replacement frees.
+
+    Ties by name. O(n²) at most for each of the requester's variants.
+    """
 
     def __init__(self, order: Order = "shrink-first") -> None:
         self._order = order
@@ -40,7 +45,9 @@ class WarmStartBestFit:
 
 
 def _parted(problem: ResidencyProblem, asker: ApplicationState) -> tuple[list[str], list[str]]:
-    """Those whose windows do not overlap the requester's, and those whose do; each the largest resident first, then by name."""
+    """Those whose windows do not overlap the requester's, and those whose do; each the largest resident first, then
+    by name.
+    """
     apart: list[str] = []
     overlapping: list[str] = []
     requested = requested_window(asker, problem)

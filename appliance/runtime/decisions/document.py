@@ -1,6 +1,8 @@
-"""Decisions as they are stored; those of a residency policy as the JSON that `appliance plan` reads and writes, so that each can be replayed.
+"""Decisions as they are stored; those of a residency policy as the JSON that `appliance plan` reads and writes, so that
+each can be replayed.
 
-Called by the decision log's writer, in a thread; never on the inference path. Nanoseconds become seconds or milliseconds, bytes megabytes of 10⁶.
+Called by the decision log's writer, in a thread; never on the inference path. Nanoseconds become seconds or
+milliseconds, bytes megabytes of 10⁶.
 """
 
 import datetime
@@ -19,8 +21,8 @@ BYTES_PER_MB = 10**6
 def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:
     """The record of a decision.
 
-    That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`. Any other one comes as it is kept: `application`, `concerned`,
-    `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
+    That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`. Any other one comes as it is
+    kept: `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
     """
     problem, plan = facts["problem"], facts.get("plan")
     if isinstance(problem, ResidencyProblem) and isinstance(plan, ResidencyPlan):
@@ -39,7 +41,10 @@ def residency_record(
     policy: str,
     sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> DecisionRecord:
-    """The whole record of one decision. `sharing`: the ids of all applications that a name stands for, where it is more than one."""
+    """The whole record of one decision.
+
+    `sharing`: the ids of all applications that a name stands for, where it is more than one.
+    """
     names = {change.application for change in plan.changes} | ({problem.request} if problem.request else set())
     concerned = {(id, _owner(id, problem.by_name[name])) for name in names for id in sharing.get(name, (name,))}
     return DecisionRecord(
@@ -54,7 +59,9 @@ def residency_record(
 
 
 def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
-    """Times count from the decision (`now_s` is 0): a clock that has run for months has more digits than a JSON number keeps."""
+    """Times count from the decision (`now_s` is 0): a clock that has run for months has more digits than a JSON
+    number keeps.
+    """
     document: dict[str, Any] = {
         "kind": "residency",
         "policy": policy,
@@ -86,7 +93,9 @@ def answer_json(problem: ResidencyProblem, plan: ResidencyPlan) -> dict[str, Any
 
 
 def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
-    """Every field, defaults too, but a floor that no variant reaches: policies pass over it, and the reader of problems would refuse it."""
+    """Every field, defaults too, but a floor that no variant reaches: policies pass over it, and the reader of
+    problems would refuse it.
+    """
     is_reachable = any(option.accuracy >= state.accuracy_min for option in state.options)
     return {
         "name": state.name,
@@ -121,7 +130,9 @@ def _variant(option: Option) -> dict[str, Any]:
 
 
 def _tenants(problem: ResidencyProblem) -> list[dict[str, Any]]:
-    """Those with a share, and those without that have an application: the reader of problems wants every tenant named."""
+    """Those with a share, and those without that have an application: the reader of problems wants every tenant
+    named.
+    """
     shares: list[dict[str, Any]] = [
         {
             "name": share.name,

@@ -1,9 +1,10 @@
 """The decision log: every decision is stored, by one writer in the background, in batches.
 
-On the inference path a decision costs an append. When decisions come faster than they can be written, the newest are dropped and counted; the loop
-never waits for the disk. A decision with a `key` may come in floods (a request refused, dropped or left without memory): the first is stored, and then one a
-minute of the same kind and key, whose `times` counts those since the one before, itself included. So a tenant that is refused a thousand times a second
-makes one row a minute for each application and cause.
+On the inference path a decision costs an append. When decisions come faster than they can be written, the newest are
+dropped and counted; the loop never waits for the disk. A decision with a `key` may come in floods (a request refused,
+dropped or left without memory): the first is stored, and then one a minute of the same kind and key, whose `times`
+counts those since the one before, itself included. So a tenant that is refused a thousand times a second makes one row
+a minute for each application and cause.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from appliance.log import get as get_log
 from appliance.runtime.decisions.document import record_of
 
 BATCH_MAX = 64
-"""Decisions in one transaction: some milliseconds of a thread, so that inference does not wait long for the interpreter."""
+"""Decisions in one transaction: some milliseconds of a thread, so that inference does not wait long for the
+interpreter.
+"""
 GATHER_S = 1.0
 """How long the first decision of a batch waits for others: one synced commit a second, while they come slowly."""
 BREATH_S = 0.1
@@ -52,7 +55,10 @@ class DecisionStore(Protocol):
 
 
 class DecisionLog:
-    """Port `DecisionSink`, and behind it the writer. Event-loop thread only; `run` is its background task, `close` its end."""
+    """Port `DecisionSink`, and behind it the writer.
+
+    Event-loop thread only; `run` is its background task, `close` its end.
+    """
 
     def __init__(self, clock: Clock, *, queue_max: int, rows_max: int) -> None:
         self._clock = clock
@@ -118,7 +124,10 @@ class DecisionLog:
         return batch
 
     async def _write(self, batch: Sequence[Decision], store: DecisionStore) -> bool:
-        """Whether it was written. What cannot be is lost and counted: the log must not stop the box, nor grow in memory."""
+        """Whether it was written.
+
+        What cannot be is lost and counted: the log must not stop the box, nor grow in memory.
+        """
         offset = self._clock.wall_now() - datetime.timedelta(microseconds=self._clock.now_ns() / 1000)
         try:
             records = await asyncio.to_thread(_records, batch, offset)

@@ -1,4 +1,6 @@
-"""Decisions on requests, as facts for the decision log: who was not let in, and what was dropped because it could no longer be in time."""
+"""Decisions on requests, as facts for the decision log: who was not let in, and what was dropped because it could no
+longer be in time.
+"""
 
 from typing import Any
 

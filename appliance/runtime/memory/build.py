@@ -1,4 +1,7 @@
-"""One build and where it is with respect to memory. Only `memory` writes these records; the rest of the runtime reads them."""
+"""One build and where it is with respect to memory.
+
+Only `memory` writes these records; the rest of the runtime reads them.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""The account of one memory domain: a record of every build, and the bytes that builds occupy, are promised, or are giving back. No waiting, no clock.
+"""The account of one memory domain: a record of every build, and the bytes that builds occupy, are promised, or are
+giving back. No waiting, no clock.
 
-`committed` counts what has been promised (resident builds and loads, not what is leaving) and never exceeds the budget by a promise; `used` counts what is
-really there: promises whose load is still `waiting` for room are left out, what is still `leaving` is in. Only a size that is measured anew, or a smaller
-budget, can push the ledger over.
+`committed` counts what has been promised (resident builds and loads, not what is leaving) and never exceeds the budget
+by a promise; `used` counts what is really there: promises whose load is still `waiting` for room are left out, what is
+still `leaving` is in. Only a size that is measured anew, or a smaller budget, can push the ledger over.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +93,9 @@ class Ledger:
         return build
 
     def forget(self, build: LoadedBuild) -> None:
-        """Drop the record of a build that is not in memory: models come and go, and the list of their builds must not grow for ever."""
+        """Drop the record of a build that is not in memory: models come and go, and the list of their builds must
+        not grow for ever.
+        """
         if build.state in _AWAY and not build.pins and self._builds.get(build.build_id) is build:
             del self._builds[build.build_id]
 

@@ -1,4 +1,6 @@
-"""Builds that come into memory: room is made for each, by a transaction of the ledger, and then it is loaded in a task of its own."""
+"""Builds that come into memory: room is made for each, by a transaction of the ledger, and then it is loaded in a
+task of its own.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -69,7 +71,10 @@ class Loads:
         return build
 
     def shrink(self) -> None:
-        """Where a newly measured size or a smaller budget has pushed the ledger over: evict. If all is in use, the next free pin tries again."""
+        """Where a newly measured size or a smaller budget has pushed the ledger over: evict.
+
+        If all is in use, the next free pin tries again.
+        """
         if self._ledger.free_bytes < 0:
             for victim in self._plan("", 0).victims:
                 self._unloads.evict(self._known(victim), "")
@@ -111,7 +116,10 @@ class Loads:
         )
 
     def _load_failed(self, build: LoadedBuild, error: BaseException) -> None:
-        """The end of a load that came to nothing. One that nobody waits for and that found no room has not failed: it is skipped."""
+        """The end of a load that came to nothing.
+
+        One that nobody waits for and that found no room has not failed: it is skipped.
+        """
         self._ledger.cancel(build)
         build.loading = None
         build.successor_of = None
@@ -127,7 +135,8 @@ class Loads:
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
 
     async def _reserve(self, build: LoadedBuild) -> int:
-        """Promise the peak of `build`, evicting what the arbiter names; returns until when to wait for the bytes to be really free.
+        """Promise the peak of `build`, evicting what the arbiter names; returns until when to wait for the bytes to be
+        really free.
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
         """
@@ -148,7 +157,10 @@ class Loads:
         return limit_ns
 
     async def _room_is_free(self, build: LoadedBuild, limit_ns: int | None) -> None:
-        """Return when the bytes that were promised are really free; they count as used then. Raises: OutOfMemory at the limit."""
+        """Return when the bytes that were promised are really free; they count as used then.
+
+        Raises: OutOfMemory at the limit.
+        """
         try:
             while not self._ledger.is_free(build):
                 await self._change_before(limit_ns, build)
@@ -187,7 +199,8 @@ class Loads:
         return None
 
     def _replace_first(self, plan: RoomPlan) -> bool:
-        """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no application goes cold.
+        """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no
+        application goes cold.
 
         The newcomer is planned for anew when they are there. False when there is nothing to do before.
         """

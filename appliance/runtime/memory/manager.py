@@ -1,8 +1,9 @@
 """The one owner of residency: which builds are in memory, who pins them, and that they never exceed the budget.
 
-Runs on the event-loop thread without locks: a step without `await` is a transaction of the `Ledger`. No load starts before there is room for its peak
-beside all that is really there, so the budget holds at every instant, swaps included (EM-03). Only a size that is measured anew, or a smaller budget, can
-push the ledger over; then builds leave until it fits.
+Runs on the event-loop thread without locks: a step without `await` is a transaction of the `Ledger`. No load starts
+before there is room for its peak beside all that is really there, so the budget holds at every instant, swaps included
+(EM-03). Only a size that is measured anew, or a smaller budget, can push the ledger over; then builds leave until it
+fits.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ _S = ResidencyState
 class MemoryManager:
     """Loads, replaces and unloads builds of one memory domain within a byte budget.
 
-    Two requests for one absent build join one load; a build in use is never a victim; a load is reserved with its peak before it starts.
+    Two requests for one absent build join one load; a build in use is never a victim; a load is reserved with its peak
+    before it starts.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class MemoryManager:
     async def pin(
         self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None, *, is_urgent: bool = True
     ) -> LoadedBuild:
-        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`. Nobody waits for one that is not urgent.
+        """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
+
+        Nobody waits for one that is not urgent.
 
         Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
@@ -126,7 +130,10 @@ class MemoryManager:
         self._unloads.release(build_id)
 
     async def unload(self, build_id: str) -> None:
-        """Make a build absent: no new pins, wait for the running ones, give its memory back. No-op when it is not in memory."""
+        """Make a build absent: no new pins, wait for the running ones, give its memory back.
+
+        No-op when it is not in memory.
+        """
         build = self._ledger.get(build_id)
         if build is None:
             return
@@ -164,7 +171,10 @@ class MemoryManager:
         self._changes.announce()
 
     def replace(self, replacement: Replacement) -> bool:
-        """Bring another build in the place of a resident one, beside it first if there is room. False when that is not possible now."""
+        """Bring another build in the place of a resident one, beside it first if there is room.
+
+        False when that is not possible now.
+        """
         victim = self._ledger.get(replacement.victim)
         if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
             return False

@@ -1,4 +1,6 @@
-"""Keeps the budget below what the machine can spare: when others take memory the box shrinks before the system runs out, and grows back after (EM-05)."""
+"""Keeps the budget below what the machine can spare: when others take memory the box shrinks before the system runs
+out, and grows back after (EM-05).
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +20,11 @@ _STEP_BYTES = 16 * 2**20
 
 
 class MemoryPressure:
-    """One sample a period. What is sampled is what the box could have: what the machine has available, and what the box's builds occupy themselves."""
+    """One sample a period.
+
+    What is sampled is what the box could have: what the machine has available, and what the box's builds occupy
+    themselves.
+    """
 
     def __init__(
         self,
@@ -35,7 +41,10 @@ class MemoryPressure:
         horizon_s: float = 5.0,
         calm_samples: int = 5,
     ) -> None:
-        """`budget_bytes` is the most it grows to; `reserve_bytes` stay free for everybody else. It grows after `calm_samples` that all allow it."""
+        """`budget_bytes` is the most it grows to; `reserve_bytes` stay free for everybody else.
+
+        It grows after `calm_samples` that all allow it.
+        """
         self._clock = clock
         self._memory = memory
         self.forecaster = forecaster
@@ -101,6 +110,7 @@ class MemoryPressure:
                 "outcome": "shrunk" if is_less else "grown",
                 "budget_mb": budget / _BYTES_PER_MB,
                 "actions": [],
-                "reason": f"{why}: {low / _BYTES_PER_MB:.0f} MB, of which {self._reserve / _BYTES_PER_MB:.0f} stay free",
+                "reason": f"{why}: {low / _BYTES_PER_MB:.0f} MB, of which {self._reserve / _BYTES_PER_MB:.0f} stay "
+                f"free",
             },
         }

@@ -1,4 +1,6 @@
-"""Gives the box the memory forecaster that would have been right most often: chosen on its own samples, anew every night (EM-05)."""
+"""Gives the box the memory forecaster that would have been right most often: chosen on its own samples, anew every
+night (EM-05).
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -16,9 +18,11 @@ FIRST_SAMPLES = 256
 
 
 class MemoryForecasting:
-    """Training costs a fixed number of epochs over a bounded number of samples: 0.2 s of one core a night, off the loop.
+    """Training costs a fixed number of epochs over a bounded number of samples: 0.2 s of one core a night, off the
+    loop.
 
-    It learns from the stretch since the last choice in which memory moved most: when the night's samples are taken nothing moves.
+    It learns from the stretch since the last choice in which memory moved most: when the night's samples are taken
+    nothing moves.
     """
 
     def __init__(

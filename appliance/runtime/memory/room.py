@@ -1,4 +1,5 @@
-"""What memory asks for every build that comes, and what the residency arbiter answers: which builds leave, and what comes in their place.
+"""What memory asks for every build that comes, and what the residency arbiter answers: which builds leave, and what
+comes in their place.
 
 The arbiter enacts nothing; the memory manager checks the plan and enacts it as one transaction.
 """
@@ -64,7 +65,10 @@ class RoomProblem:
 
 @dataclass(frozen=True, slots=True)
 class RoomPlan:
-    """Victims in the order of leaving; `sufficient` says whether the wanted build fits afterwards. An insufficient plan has no victims."""
+    """Victims in the order of leaving; `sufficient` says whether the wanted build fits afterwards.
+
+    An insufficient plan has no victims.
+    """
 
     victims: tuple[str, ...]
     freed_bytes: int

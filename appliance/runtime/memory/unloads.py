@@ -1,4 +1,6 @@
-"""Builds that leave memory: as victims of a plan, with their last pin, or on demand; each is unloaded in a task of its own."""
+"""Builds that leave memory: as victims of a plan, with their last pin, or on demand; each is unloaded in a task of
+its own.
+"""
 
 import asyncio
 
@@ -13,7 +15,10 @@ _S = ResidencyState
 
 
 class Unloads:
-    """Takes builds out of memory and their bytes out of the ledger, once they are really back. Event-loop thread only."""
+    """Takes builds out of memory and their bytes out of the ledger, once they are really back.
+
+    Event-loop thread only.
+    """
 
     def __init__(self, ledger: Ledger, loader: Loader, changes: Changes, events: EventSink) -> None:
         self._ledger = ledger

@@ -1,7 +1,7 @@
 """Makes room for a build by asking the eviction policy about applications, and says it to the memory manager in builds.
 
-Implements the memory manager's port `Arbiter`: the policy sees groups, windows and probabilities, the manager sees builds.
-It says which of them leave, and what comes in their place.
+Implements the memory manager's port `Arbiter`: the policy sees groups, windows and probabilities, the manager sees
+builds. It says which of them leave, and what comes in their place.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,8 @@ class EvictionArbiter:
         policy_name: str,
         patience_ns: int | None = None,
     ) -> None:
-        """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to close; then they give way.
+        """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to
+        close; then they give way.
 
         None: it finds no room, as in the paper.
         """
@@ -52,7 +53,8 @@ class EvictionArbiter:
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._changing: set[str] = set()
 
-    # -- what the loop says of groups, by name ---------------------------------------------------------------------------
+    # -- what the loop says of groups, by name
+    # ---------------------------------------------------------------------------
 
     def begin_change(self, name: str) -> None:
         """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
@@ -125,7 +127,9 @@ class EvictionArbiter:
         return last_resort
 
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
-        """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody misses them."""
+        """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody
+        misses them.
+        """
         there = [b.build_id for b in problem.resident]
         best = {s.build_id for group in self._groups.all() if (s := group.resident(there)) is not None}
         kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
@@ -171,13 +175,19 @@ class EvictionArbiter:
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
 
     def _is_full(self, problem: RoomProblem, group: VariantGroup | None, option: Option | None) -> bool:
-        """Whether the newcomer would take its tenant above its ceiling. Where nobody waits, what it comes in the place of does not count."""
+        """Whether the newcomer would take its tenant above its ceiling.
+
+        Where nobody waits, what it comes in the place of does not count.
+        """
         size = problem.need_bytes if option is None else option.bytes
         apart = frozenset[str]() if group is None or problem.is_urgent else group.builds
         return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
 
     def _by_age(self, problem: RoomProblem, name: str | None) -> RoomPlan:
-        """Where the policy has no say: by last use. Where its tenant's ceiling is in the way, the newcomer finds no room."""
+        """Where the policy has no say: by last use.
+
+        Where its tenant's ceiling is in the way, the newcomer finds no room.
+        """
         if problem.build_id and self._is_full(problem, None, None):
             plan = RoomPlan((), 0, False, "the tenant's ceiling is reached")
             self._records.ruled("ceiling", name, problem, plan)
@@ -199,7 +209,10 @@ class EvictionArbiter:
         only: VariantGroup | None = None,
         beside: bool = False,
     ) -> ResidencyProblem:
-        """The policy's problem. `only` stands in for the requester's group. `beside`: its present variant stays until the new one is there."""
+        """The policy's problem.
+
+        `only` stands in for the requester's group. `beside`: its present variant stays until the new one is there.
+        """
         builds = {b.build_id: b for b in resident}
         used = sum(b.bytes for b in builds.values())
         known = 0

@@ -1,6 +1,8 @@
-"""When each group is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI §III-B).
+"""When each group is expected to be asked: windows, their width, and who comes unasked-for beside whom (Edge-MultiAI
+§III-B).
 
-A group is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant, and *minimalist* outside (EM-06, EM-09).
+A group is *maximalist* in [t - Δ - θ, t + Δ] around a predicted request at t, θ = the load time of its best variant,
+and *minimalist* outside (EM-06, EM-09).
 """
 
 from collections import deque
@@ -30,11 +32,15 @@ class Expectation:
     arrivals_ns: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     predicted_ns: int | None = None
     due_ns: int | None = None
-    """What was predicted at the last arrival: overdue once that time has passed, however often the prediction was made anew since."""
+    """What was predicted at the last arrival: overdue once that time has passed, however often the prediction was
+    made anew since.
+    """
     later_ns: tuple[int, ...] = ()
     """When requests after that are predicted, where the forecaster knows."""
     missed_ns: int | None = None
-    """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been meant by it."""
+    """The prediction before `predicted_ns`, if its window closed without a request: who is late may still have been
+    meant by it.
+    """
     window_ns: int | None = None
     is_answered: bool = False
     """A request has come since the open window was opened."""
@@ -60,12 +66,18 @@ class Expectation:
         return count * NS_PER_S / max(1, now_ns - self.arrivals_ns[-count])
 
     def meant_ns(self, at_ns: int) -> int | None:
-        """The prediction that a request at `at_ns` answers. Not that of the open window: once answered, it says nothing of the next request."""
+        """The prediction that a request at `at_ns` answers.
+
+        Not that of the open window: once answered, it says nothing of the next request.
+        """
         predictions = [p for p in (self.missed_ns, self.predicted_ns) if p is not None]
         return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
 
     def predict(self, now_ns: int, reach_ns: int = 0) -> None:
-        """Ask the forecaster anew. A request that is at most `reach_ns` late stays due for when it was, and nothing is once the forecast has ended."""
+        """Ask the forecaster anew.
+
+        A request that is at most `reach_ns` late stays due for when it was, and nothing is once the forecast has ended.
+        """
         prediction = self.forecaster.predict(tuple(self.arrivals_ns)[-64:], now_ns)
         self.predicted_ns, self.later_ns = (prediction.next_ns, prediction.later_ns) if prediction else (None, ())
         if prediction is None or self.due_ns is None or now_ns - self.due_ns > reach_ns:
@@ -86,7 +98,10 @@ class Expectations:
         history_ns: int,
         delta_share_max: float = inf,
     ) -> None:
-        """`delta_ns` and `history_ns` hold until something was seen. Δ is `delta_share_max` × H at most; the paper has no such limit."""
+        """`delta_ns` and `history_ns` hold until something was seen.
+
+        Δ is `delta_share_max` × H at most; the paper has no such limit.
+        """
         self._forecaster_of = forecaster_of
         self._alpha = alpha
         self._delta_share_max = delta_share_max
@@ -146,7 +161,9 @@ class Expectations:
         return self._hit_rates.of(name)
 
     def _reach_ns(self, expectation: Expectation, at_ns: int) -> float:
-        """How far apart a request and a prediction may be to have to do with one another: a forecast that has ended says never."""
+        """How far apart a request and a prediction may be to have to do with one another: a forecast that has ended
+        says never.
+        """
         rate_rps = expectation.rate_rps(at_ns)
         own_gap_ns = 0.0 if rate_rps is None else NS_PER_S / rate_rps
         return _REACH_GAPS * max(self.history_ns, own_gap_ns)

@@ -1,6 +1,8 @@
-"""Which builds leave where no residency policy is asked: the least recently used ones, those of expected applications last.
+"""Which builds leave where no residency policy is asked: the least recently used ones, those of expected applications
+last.
 
-It stands behind the arbiter: for a build that is no variant of an application, for a budget that has shrunk, and for a request that has waited in vain.
+It stands behind the arbiter: for a build that is no variant of an application, for a budget that has shrunk, and for a
+request that has waited in vain.
 """
 
 from dataclasses import replace
@@ -40,7 +42,10 @@ class Fallback:
 
 
 def least_recently_used(problem: RoomProblem) -> RoomPlan:
-    """Unpinned builds leave, the longest unused first, until the wanted one fits; ties by build id. No more leave than that needs."""
+    """Unpinned builds leave, the longest unused first, until the wanted one fits; ties by build id.
+
+    No more leave than that needs.
+    """
     missing = problem.need_bytes - problem.free_bytes
     victims: list[str] = []
     freed = 0

@@ -1,4 +1,6 @@
-"""Gives each application the forecaster that would have been right most often: chosen on its own history, anew every night (EM-04)."""
+"""Gives each application the forecaster that would have been right most often: chosen on its own history, anew every
+night (EM-04).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,7 +19,9 @@ _FIRST_ARRIVALS = 64
 
 
 class Forecasting:
-    """Training costs a fixed number of epochs over a bounded history (about half a second a time), one application after the other."""
+    """Training costs a fixed number of epochs over a bounded history (about half a second a time), one application
+    after the other.
+    """
 
     def __init__(
         self,
@@ -32,7 +36,10 @@ class Forecasting:
         given: Iterable[str] = (),
         candidates: Mapping[str, Kind[Fit, Forecaster]] = FORECASTERS,
     ) -> None:
-        """`saved` is told the forecaster of each application, by name, after every change. Those in `given` have one from outside and keep it."""
+        """`saved` is told the forecaster of each application, by name, after every change.
+
+        Those in `given` have one from outside and keep it.
+        """
         self._clock = clock
         self._expectations = expectations
         self._background = background

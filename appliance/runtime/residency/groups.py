@@ -1,6 +1,7 @@
 """The groups of the box: which builds can stand in for one another, as the residency policies see them (EM-01).
 
-A group belongs to an application; applications of one model, and models of equal content, share one, for their builds are the same memory.
+A group belongs to an application; applications of one model, and models of equal content, share one, for their builds
+are the same memory.
 """
 
 from collections.abc import Iterable
@@ -50,7 +51,10 @@ class VariantGroup:
 
 
 class VariantGroups:
-    """The groups of a catalogue, made anew when it has changed. `load_ns` of a build is what was seen last, else what was measured at import."""
+    """The groups of a catalogue, made anew when it has changed.
+
+    `load_ns` of a build is what was seen last, else what was measured at import.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

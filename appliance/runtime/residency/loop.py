@@ -1,7 +1,8 @@
 """The residency loop: which variant of which application is in memory, and when it comes and goes (Edge-MultiAI §III).
 
-Requests are noted on the inference path (one append); the loop takes them over, moves the windows, brings what a window wants, and asks the policy what to
-do with memory that is left. Whatever it brings is loaded in the background, while what is there serves.
+Requests are noted on the inference path (one append); the loop takes them over, moves the windows, brings what a window
+wants, and asks the policy what to do with memory that is left. Whatever it brings is loaded in the background, while
+what is there serves.
 """
 
 import asyncio
@@ -24,16 +25,24 @@ from appliance.runtime.residency.shares import Shares
 
 _PER_MINUTE_NS = 60 * NS_PER_S
 _LOOK_S = 0.25
-"""As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory may be better given to others."""
+"""As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory
+may be better given to others.
+"""
 _REST_NS = NS_PER_S // 5
-"""Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better things to do."""
+"""Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better
+things to do.
+"""
 _CHANGES_MAX = 1000
 _CROWD = 8
-"""Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment, and more would say no more."""
+"""Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment,
+and more would say no more.
+"""
 
 
 class ResidencyLoop:
-    """Moves applications between the maximalist and the minimalist set, and enacts the policy's plans through the memory manager."""
+    """Moves applications between the maximalist and the minimalist set, and enacts the policy's plans through the
+    memory manager.
+    """
 
     def __init__(
         self,
@@ -49,7 +58,10 @@ class ResidencyLoop:
         tick_ms: float = 10,
         reloads_per_min_max: int = 30,
     ) -> None:
-        """The loop runs at most once in `tick_ms`. A group that was changed `reloads_per_min_max` times in a minute is left alone until it calms down."""
+        """The loop runs at most once in `tick_ms`.
+
+        A group that was changed `reloads_per_min_max` times in a minute is left alone until it calms down.
+        """
         self._clock = clock
         self._groups = groups
         self._expectations = expectations
@@ -85,7 +97,9 @@ class ResidencyLoop:
             self._wake.set()
 
     def order(self, application_id: str, candidates: list[Servable]) -> list[Servable]:
-        """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest first where the policy sees no room."""
+        """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest
+        first where the policy sees no room.
+        """
         loading = [s for s in candidates if self._memory.is_loading(s.build_id)]
         group = self._groups.of_application(application_id)
         if not loading:
@@ -151,7 +165,8 @@ class ResidencyLoop:
             for build_id in self._shares.surplus(self._memory.residents()):
                 self._memory.release(build_id)
             self._is_settled = False
-        # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of the smallest.
+        # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of
+        # the smallest.
         lead_ns = self._tick_ns + max((group.options[-1].load_ns for group in self._groups.all()), default=0)
         was_busy = len(self._busy)
         edges: list[int] = []
@@ -174,7 +189,8 @@ class ResidencyLoop:
                     self._procure(group)
         self._edge_ns = min(edges, default=None)
         if len(self._busy) > was_busy:
-            self._wake.set()  # the loads that were just ordered have no memory yet: what is left is seen in the next turn
+            # the loads that were just ordered have no memory yet: what is left is seen in the next turn
+            self._wake.set()
         elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
             self._is_settled = True
             self._looked_ns = now_ns
@@ -230,7 +246,11 @@ class ResidencyLoop:
             self._bring(group, own.after)
 
     def _rebalance(self) -> None:
-        """Enact what needs no wait. The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes later."""
+        """Enact what needs no wait.
+
+        The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes
+        later.
+        """
         plan = self._decide(None, "rebalance")
         is_making_room = False
         for change in plan.changes:
@@ -281,7 +301,9 @@ class ResidencyLoop:
         except ApplianceError:  # counted and announced by the memory manager; the next window tries again
             self._count_change(group.name)  # or it would be tried for ever
             return
-        finally:  # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next task
+        # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next
+        # task
+        finally:
             del self._busy[group.name]
             self._arbiter.end_change(group.name)
         self._groups.loaded(servable.build_id, build.load_ns)

@@ -1,4 +1,5 @@
-"""What the arbiter decided, told to the decision sink once: a question is often asked twice, for all variants of an application and then for the one that
+"""What the arbiter decided, told to the decision sink once: a question is often asked twice, for all variants of an
+application and then for the one that
 is loaded, and again whenever something changes while a load waits for room.
 """
 
@@ -18,7 +19,8 @@ _SAME_NS = 100 * NS_PER_MS
 RULES: Mapping[str, str] = {
     "last use": "no policy was asked: the least recently used builds leave, expected ones last",
     "patience": "no policy was asked: a request waits so long for the windows of others to close",
-    "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, expected ones last",
+    "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, expected "
+    "ones last",
     "nobody's": "no policy was asked: builds leave that are no application's best one in memory",
     "ceiling": "no policy was asked: the tenant may take no more memory",
 }
@@ -58,7 +60,10 @@ class Records:
         self._record(problem, plan)
 
     def answered(self, name: str, problem: ResidencyProblem, plan: ResidencyPlan, since_ns: int | None) -> None:
-        """The policy has been asked about one variant of a group, for a load that began at `since_ns`. Told unless the plan before said as much."""
+        """The policy has been asked about one variant of a group, for a load that began at `since_ns`.
+
+        Told unless the plan before said as much.
+        """
         if not plan.changes and plan.outcome == "warm":
             return
         is_refusal, changes = not plan.changes, frozenset(plan.changes)
@@ -85,7 +90,9 @@ class Records:
         self._said.pop(name, None)
 
     def _is_under_way(self, problem: ResidencyProblem, plan: ResidencyPlan) -> bool:
-        """Whether all of it was decided a moment ago: the load that was begun then has no memory yet, so the policy saw nothing of it."""
+        """Whether all of it was decided a moment ago: the load that was begun then has no memory yet, so the policy
+        saw nothing of it.
+        """
         recent = [self._said.get(change.application) for change in plan.changes if change.after is not None]
         known = {
             change

@@ -1,4 +1,6 @@
-"""What a request is told that found no room: the least it needs, whether that can ever fit, who holds the rest, and when to come again."""
+"""What a request is told that found no room: the least it needs, whether that can ever fit, who holds the rest, and
+when to come again.
+"""
 
 from collections.abc import Sequence
 
@@ -18,7 +20,10 @@ _SOON_S = 1.0
 
 
 class Refusals:
-    """Looks at memory as it is when a request is refused; that is seldom, so nothing is kept. Event-loop thread only."""
+    """Looks at memory as it is when a request is refused; that is seldom, so nothing is kept.
+
+    Event-loop thread only.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
-"""What of memory each tenant's models can count on, and may not exceed: the memory part of its quota, and who holds how much of it.
+"""What of memory each tenant's models can count on, and may not exceed: the memory part of its quota, and who holds how
+much of it.
 
-A build is the memory of the tenant whose model it is; of the first one by id where models of several tenants have equal content.
+A build is the memory of the tenant whose model it is; of the first one by id where models of several tenants have equal
+content.
 """
 
 from collections.abc import Iterable, Set
@@ -16,7 +18,9 @@ class Shares:
     """The shares of the tenants that have one, made anew when the catalogue has changed."""
 
     def __init__(self, catalogue: Catalogue, groups: VariantGroups, budget_bytes: int) -> None:
-        """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others take memory."""
+        """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others
+        take memory.
+        """
         self._catalogue = catalogue
         self._groups = groups
         self.budget_bytes = budget_bytes
@@ -42,7 +46,9 @@ class Shares:
     def full(
         self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
     ) -> Holding | None:
-        """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not count."""
+        """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not
+        count.
+        """
         share = self._refreshed().get(self._groups.tenant_of(newcomer) or "")
         if share is None or share.ceiling_bytes is None:
             return None
@@ -52,7 +58,9 @@ class Shares:
         return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
 
     def surplus(self, resident: Iterable[ResidentBuild]) -> list[str]:
-        """Builds that must go for every tenant to be below its ceiling, after one was lowered: the longest unused first."""
+        """Builds that must go for every tenant to be below its ceiling, after one was lowered: the longest unused
+        first.
+        """
         there = list(resident)
         going: list[str] = []
         for share in self.all():
@@ -67,7 +75,9 @@ class Shares:
         return going
 
     def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:
-        """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed to them."""
+        """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed
+        to them.
+        """
         asker = self._groups.tenant_of(newcomer)
         there = list(resident)
         kept: set[str] = set()

@@ -1,4 +1,7 @@
-"""Who may come in: quotas, bounds, the deadline, and whether the tensors fit the variant. Cheap refusals come before costly work."""
+"""Who may come in: quotas, bounds, the deadline, and whether the tensors fit the variant.
+
+Cheap refusals come before costly work.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +32,9 @@ class Admission:
         self._buckets: dict[str, _Bucket] = {}
 
     def enter(self, tenant: str, quota: Quota, *, is_continuation: bool = False) -> None:
-        """Count a request in; every `enter` that returns is matched by a `leave`. A continuation costs no token of the rate.
+        """Count a request in; every `enter` that returns is matched by a `leave`.
+
+        A continuation costs no token of the rate.
 
         Raises: QuotaExceeded.
         """
@@ -100,7 +105,8 @@ def _shape_fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
         return True
     if len(shape) != len(wanted):
         return False
-    for have, want in zip(shape, wanted, strict=True):  # a plain loop: a generator costs three times as much here  # noqa: SIM110
+    # A plain loop: a generator costs three times as much here.
+    for have, want in zip(shape, wanted, strict=True):  # noqa: SIM110
         if want not in (have, -1):
             return False
     return True

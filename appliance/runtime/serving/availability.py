@@ -90,7 +90,9 @@ class Availability:
         self._memory.unpin(await self._placement.pin(servable, application.tenant))
 
     async def unload(self, application: Application) -> None:
-        """Make the application unavailable, wait for its running requests, and unload the builds that nobody else uses."""
+        """Make the application unavailable, wait for its running requests, and unload the builds that nobody else
+        uses.
+        """
         entry = self._catalogue.entry(application.id)
         self._unloaded.add(application.id)
         self._residency.leave_out(application.id)
@@ -101,7 +103,9 @@ class Availability:
             await self._memory.unload(build)
 
     async def retire_model(self, model_id: str) -> None:
-        """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody refers to any more."""
+        """After the catalogue has forgotten a model: wait for its running requests, then unload what nobody refers
+        to any more.
+        """
         await self._until(lambda: model_id not in self._running)
         for build in self._memory.known_builds():
             if not self._catalogue.users_of(build):
@@ -114,7 +118,9 @@ class Availability:
         self._telemetry.forget_application(application_id)
 
     async def prefetch(self, build_ids: list[str]) -> None:
-        """Make builds resident in the background, in this order, as far as they fit without evicting; for the start of the box."""
+        """Make builds resident in the background, in this order, as far as they fit without evicting; for the start
+        of the box.
+        """
         sizes = {s.build_id: s for e in self._catalogue.entries() for s in e.servables.values()}
         for build_id in build_ids:
             servable = sizes.get(build_id)

@@ -1,8 +1,10 @@
 """The way of a request: admission → placement → queue → worker → result.
 
-A run shorter than the hop to a worker and back is computed inline, on the event loop: neither queue nor worker, the same way before and after.
+A run shorter than the hop to a worker and back is computed inline, on the event loop: neither queue nor worker, the
+same way before and after.
 
-One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one answer.
+One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one
+answer.
 """
 
 import asyncio
@@ -68,7 +70,9 @@ class Engine:
         decisions: DecisionSink,
         inline_ns_max: int = 0,
     ) -> None:
-        """Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have begun."""
+        """Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have
+        begun.
+        """
         self._clock = clock
         self._catalogue = catalogue
         self._admission = admission
@@ -92,10 +96,12 @@ class Engine:
         return self._placement.preferred(self._availability.entry(application.id), variant)
 
     async def infer(self, request: Request) -> Result:
-        """Run one request. One whose build is in memory and quick waits for nothing: `inline.begin` has its result without a task.
+        """Run one request.
 
-        Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed, DeadlineExceeded, RunFailed,
-        IllegalState (of a sequence), ShuttingDown.
+        One whose build is in memory and quick waits for nothing: `inline.begin` has its result without a task.
+
+        Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed,
+        DeadlineExceeded, RunFailed, IllegalState (of a sequence), ShuttingDown.
         """
         entry = self._availability.entry(request.application_id)
         tenant = request.tenant
@@ -131,7 +137,9 @@ class Engine:
         }
 
     async def drain(self, seconds: float) -> None:
-        """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the box shuts down."""
+        """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the
+        box shuts down.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._availability.close()
@@ -157,7 +165,10 @@ class Engine:
         return self._answered(request, entry, placed, run, placed_ns)
 
     def _is_inline(self, request: Request, placed: Placed, now_ns: int) -> bool:
-        """Whether to compute a request on this thread, now. A build that keeps taking much longer loses the privilege."""
+        """Whether to compute a request on this thread, now.
+
+        A build that keeps taking much longer loses the privilege.
+        """
         expected_ns = placed[0].expected_of(placed[0].items_of(request.inputs))
         if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
             return False

@@ -1,6 +1,7 @@
 """Coroutines driven to their first wait by a plain call: what never waits is over then, and needed no task.
 
-What `asyncio` calls an eager start (from Python 3.12), without the task: to make one and to wake it costs as much as a quick model's run.
+What `asyncio` calls an eager start (from Python 3.12), without the task: to make one and to wake it costs as much as a
+quick model's run.
 """
 
 import asyncio
@@ -36,7 +37,9 @@ class Begun(Generic[T]):
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> "T | Begun[T]":
-    """Run a coroutine as far as it goes without waiting: its value, or what is left of it. On the event-loop thread, outside any task.
+    """Run a coroutine as far as it goes without waiting: its value, or what is left of it.
+
+    On the event-loop thread, outside any task.
 
     Whatever needs a task (a timeout does) must come after `in_task`. Raises: what the coroutine raises.
     """
@@ -49,6 +52,8 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> "T | Begun[T]":
 
 
 async def in_task() -> None:
-    """Return inside a task: at once where one runs the caller already, else when whoever began the caller awaits it in one."""
+    """Return inside a task: at once where one runs the caller already, else when whoever began the caller awaits it
+    in one.
+    """
     if asyncio.current_task() is None:
         await asyncio.sleep(0)  # noqa: TID251 - no time passes

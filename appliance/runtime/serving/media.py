@@ -1,7 +1,7 @@
 """The threads that turn media into tensors and outputs into answers.
 
-Few and bounded: a burst of pictures waits in a short line instead of in memory, and one whose deadline passes in the line is answered
-without being decoded.
+Few and bounded: a burst of pictures waits in a short line instead of in memory, and one whose deadline passes in the
+line is answered without being decoded.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Which build answers a request: the variants that may, the one of them that is in memory, or the one that is loaded for it."""
+"""Which build answers a request: the variants that may, the one of them that is in memory, or the one that is loaded
+for it.
+"""
 
 from appliance.clock import Clock
 from appliance.domain.errors import (
@@ -92,7 +94,10 @@ class Placement:
         raise failure
 
     async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> LoadedBuild:
-        """A build in memory for a tenant, loaded if need be. Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown."""
+        """A build in memory for a tenant, loaded if need be.
+
+        Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown.
+        """
         try:
             return await self._pin(servable, deadline_ns)
         except OutOfMemory:

@@ -1,7 +1,7 @@
 """The way of a predict request: media → tensors → engine → answer, with one deadline over all of it.
 
-Decoding and encoding run in the media threads. Models with a state run step by step; a sequence's requests follow one another, and
-its state is kept only when the whole request went well, so a request that failed can be sent again.
+Decoding and encoding run in the media threads. Models with a state run step by step; a sequence's requests follow one
+another, and its state is kept only when the whole request went well, so a request that failed can be sent again.
 """
 
 import json
@@ -106,7 +106,8 @@ class Predictor:
     async def predict(self, application: Application, media: Media, call: Call) -> bytes:
         """The answer as JSON bytes.
 
-        Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine raises.
+        Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine
+        raises.
         """
         run = _Run(
             call,

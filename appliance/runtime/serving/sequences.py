@@ -1,6 +1,7 @@
 """State that stateful models carry from request to request of one sequence: bounded, expiring, never mixed.
 
-A sequence belongs to an application; its requests run one after another in arrival order (each waits for the one before).
+A sequence belongs to an application; its requests run one after another in arrival order (each waits for the one
+before).
 """
 
 import asyncio
@@ -18,7 +19,10 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Sequence:
-    """`tensors` feed the model's state inputs, `carry` is the task's own (samples left over, context). `lock` orders the requests."""
+    """`tensors` feed the model's state inputs, `carry` is the task's own (samples left over, context).
+
+    `lock` orders the requests.
+    """
 
     used_ns: int
     tensors: Mapping[str, Any] = field(default_factory=dict)
@@ -41,8 +45,8 @@ class Sequences:
     def open(self, key: Key, *, start: bool) -> Sequence:
         """The sequence of `key`: new when `start`, else the one that goes on.
 
-        Raises: IllegalState when it goes on but is unknown or was forgotten (going on from zeros would give wrong answers in silence);
-        LimitReached when there are too many.
+        Raises: IllegalState when it goes on but is unknown or was forgotten (going on from zeros would give wrong
+        answers in silence); LimitReached when there are too many.
         """
         now_ns = self._clock.now_ns()
         self._expire(now_ns)

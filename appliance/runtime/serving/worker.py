@@ -1,4 +1,7 @@
-"""A worker drives one slot of a processor: takes the most urgent job, runs it, answers. Never more than one run at a time."""
+"""A worker drives one slot of a processor: takes the most urgent job, runs it, answers.
+
+Never more than one run at a time.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +48,10 @@ class Worker:
                 self._run.cancel()
 
     def _begin(self, job: Job) -> None:
-        """Hand a job to the processor. No task of the worker's own wakes in between: that would cost every request two turns of the loop."""
+        """Hand a job to the processor.
+
+        No task of the worker's own wakes in between: that would cost every request two turns of the loop.
+        """
         job.to(RequestState.RUNNING)
         job.started_ns = self._clock.now_ns()
         request = job.request

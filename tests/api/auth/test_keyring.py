@@ -97,7 +97,9 @@ def test_others_may_not_name_a_tenant(other: bytes) -> None:
 
 
 def test_wrong_keys_are_limited_by_address() -> None:
-    """The fourth within a minute is 429 and says how long; another address, a right key and the next minute are not concerned."""
+    """The fourth within a minute is 429 and says how long; another address, a right key and the next minute are not
+    concerned.
+    """
     clock, key = HandClock(), new_key()
     keys = ring(record(key), clock=clock)
     for _ in range(3):

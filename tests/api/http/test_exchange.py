@@ -129,7 +129,9 @@ async def test_the_next_request_of_a_connection() -> None:
 
 @pytest.mark.anyio
 async def test_a_caller_that_goes_away() -> None:
-    """A connection that ends inside a body is a disconnect, inside a small one nothing at all; nothing is written to it."""
+    """A connection that ends inside a body is a disconnect, inside a small one nothing at all; nothing is written to
+    it.
+    """
     for size, expected in ((5_000, []), (50_000, ["http.disconnect"])):
         seen = Seen()
         protocol, transport = connect(seen)

@@ -237,7 +237,9 @@ async def test_a_mistake_of_a_route_is_a_problem_too() -> None:
 
 
 async def test_half_an_answer_breaks_the_line() -> None:
-    """What fails after its answer has begun cannot be told in words: the exception goes up, and the server cuts the line."""
+    """What fails after its answer has begun cannot be told in words: the exception goes up, and the server cuts the
+    line.
+    """
 
     async def half(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

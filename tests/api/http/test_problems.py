@@ -99,7 +99,9 @@ def test_a_class_without_a_row_takes_its_parents() -> None:
 
 @pytest.mark.parametrize("tenant", [None, "harbour"])
 def test_what_can_never_fit_is_507(tenant: str | None) -> None:
-    """The type stays, so that one handler serves both; there is nothing to wait for, and the client raises the same class with the same facts."""
+    """The type stays, so that one handler serves both; there is nothing to wait for, and the client raises the same
+    class with the same facts.
+    """
     facts: Any = {
         "build_id": "b",
         "need_bytes": 9 * 10**6,

@@ -82,7 +82,9 @@ async def test_an_slo_is_the_deadline(stand: Stand) -> None:
 
 
 async def test_an_slo_that_no_variant_keeps_is_said(stand: Stand) -> None:
-    """POST, PATCH and GET name the fastest variant and its P99; `strict` refuses, and then nothing was made or changed."""
+    """POST, PATCH and GET name the fastest variant and its P99; `strict` refuses, and then nothing was made or
+    changed.
+    """
     harbour = stand.client("harbour")
     order = {"name": "hasty", "model": "digits", "latency_slo_ms": 0.0001}
     refused = await harbour.post("/v1/applications?strict=true", json=order)

@@ -70,7 +70,10 @@ async def test_admin_sees_all_and_can_replay(stand: Stand) -> None:
 
 
 async def test_tenants_see_their_own_part(stand: Stand) -> None:
-    """Harbour asked: its problem comes without the museum's application. Nothing in the answer names the other tenant."""
+    """Harbour asked: its problem comes without the museum's application.
+
+    Nothing in the answer names the other tenant.
+    """
     await decide(stand)
     harbour = stand.client("harbour")
     (item,) = await listed(harbour, limit=1)
@@ -96,7 +99,9 @@ async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
 
 
 async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
-    """Harbour's and the museum's applications use one model: the museum sees the decision as if it were about its own alone, and can replay it."""
+    """Harbour's and the museum's applications use one model: the museum sees the decision as if it were about its
+    own alone, and can replay it.
+    """
     told = replace(TAKEN, reason="int8 of harbour/face is loaded")
     await decide(stand, plan=told, sharing={"harbour/face": ["harbour/face", "museum/mask"]})
     (item,) = await listed(stand.client("museum"), limit=1)
@@ -223,7 +228,10 @@ async def stored(stand: Stand, kind: str, facts: dict[str, Any]) -> None:
 
 
 async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:
-    """Who asked sees the others' memory as a sum; who gave way sees that alone. `appliance plan` says why it has no answer."""
+    """Who asked sees the others' memory as a sum; who gave way sees that alone.
+
+    `appliance plan` says why it has no answer.
+    """
     await stored(stand, "residency", PLAIN)
     admin = await stand.client().get("/v1/decisions", params={"limit": 1})
     outcome = plan_text(admin.text)
@@ -244,7 +252,10 @@ async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:
 
 
 async def test_who_was_refused_sees_it_without_the_owner(stand: Stand) -> None:
-    """A guest's request of a shared application: the owner's name is no part of what the guest sees. The budget is the operator's."""
+    """A guest's request of a shared application: the owner's name is no part of what the guest sees.
+
+    The budget is the operator's.
+    """
     refused = {
         "application": "museum/sound",
         "concerned": (("museum/sound", "harbour"),),

@@ -92,7 +92,9 @@ async def _set(stand: Stand, tenant: str, **quota: float) -> httpx.Response:
 
 @pytest.mark.parametrize("guaranteed", [True, False])
 async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> None:
-    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then theirs make room."""
+    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then
+    theirs make room.
+    """
     assert (await _ask(pressed, "calm", "own")).status_code == 200
     held = (await _holding(pressed, "calm"))["held_bytes"]
     assert held > 0
@@ -122,7 +124,10 @@ async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> N
 
 
 async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
-    """To the tenant, over /v1 and /v2: what it holds, may hold and needs, and what to do. A guest of a shared model learns none of it."""
+    """To the tenant, over /v1 and /v2: what it holds, may hold and needs, and what to do.
+
+    A guest of a shared model learns none of it.
+    """
     assert (await _ask(pressed, "busy", "one")).status_code == 200
     held = (await _holding(pressed, "busy"))["held_bytes"]
     ceiling = int(1.5 * held)

@@ -23,7 +23,9 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
 
 
 async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:
-    """Loaded by harbour: harbour and admin see it with its application, museum does not; a shared one all see, by their own names."""
+    """Loaded by harbour: harbour and admin see it with its application, museum does not; a shared one all see, by
+    their own names.
+    """
     harbour, museum = stand.client("harbour"), stand.client("museum")
     await museum.post("/v1/applications", json={"name": "sums", "model": "adding"})
     assert (await harbour.post("/v2/repository/models/digits/load")).status_code == 200
@@ -60,7 +62,9 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 async def test_metrics_count_what_happened(stand: Stand) -> None:
-    """Two good requests and one refused by name: counters, a cold and a warm start, histograms whose buckets add up, loads."""
+    """Two good requests and one refused by name: counters, a cold and a warm start, histograms whose buckets add up,
+    loads.
+    """
     harbour, admin = stand.client("harbour"), stand.client()
     for _ in range(2):
         assert (await harbour.post("/v1/applications/adding/predict", json=TENSORS)).status_code == 200

@@ -1,6 +1,7 @@
 """What the field's load generator, `perf_analyzer`, asks of a server in one run, and the checks that it stops at.
 
-Read from its sources (`model_parser.cc`, `data_loader.cc`, `infer_data_manager.cc`, `inference_profiler.cc`, `triton_client_backend.cc`).
+Read from its sources (`model_parser.cc`, `data_loader.cc`, `infer_data_manager.cc`, `inference_profiler.cc`,
+`triton_client_backend.cc`).
 """
 
 import asyncio
@@ -43,7 +44,9 @@ class Parsed:
 
 
 def parsed(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> Parsed:
-    """`ModelParser::InitTriton`: shapes are those of the metadata, without their first axis where there is a largest batch."""
+    """`ModelParser::InitTriton`: shapes are those of the metadata, without their first axis where there is a largest
+    batch.
+    """
     largest = config["max_batch_size"]
     assert type(largest) is int
     for side in ("input", "output"):
@@ -65,7 +68,9 @@ def _tensor(described: Mapping[str, Any], largest: int) -> Tensor:
 
 
 def infer_body(model: Parsed, batch: int, parameters: Mapping[str, Any]) -> tuple[bytes, int]:
-    """`InferDataManager`: random bytes, the batch before the shape where there is a largest batch, outputs as binary."""
+    """`InferDataManager`: random bytes, the batch before the shape where there is a largest batch, outputs as
+    binary.
+    """
     described, chunks = [], []
     rng = np.random.default_rng(0)
     for tensor in model.inputs:
@@ -158,7 +163,9 @@ async def test_a_run(stand: Stand, version: str, batch: int) -> None:
 
 
 async def test_config_gives_the_largest_batch_measured(stand: Stand) -> None:
-    """A free first axis is the batch: it stands in the metadata and not in `dims`; what was profiled says how far it goes."""
+    """A free first axis is the batch: it stands in the metadata and not in `dims`; what was profiled says how far it
+    goes.
+    """
     client = stand.client("harbour")
     config = (await client.get("/v2/models/digits/config")).json()
     assert config["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [1, 8, 8]}]
@@ -170,7 +177,9 @@ async def test_config_gives_the_largest_batch_measured(stand: Stand) -> None:
 
 
 async def test_versions_are_numbers_everywhere(stand: Stand) -> None:
-    """Metadata, index, statistics and answers say the same number; paths take it as well as the name, and nothing else."""
+    """Metadata, index, statistics and answers say the same number; paths take it as well as the name, and nothing
+    else.
+    """
     client = stand.client("harbour")
     metadata = (await client.get("/v2/models/digits")).json()
     assert (metadata["versions"], metadata["variants"]) == (["1"], {"1": "fp32"})

@@ -1,4 +1,6 @@
-"""Tensors on the wire: every datatype both ways, as the official client writes and reads them, and nothing but BadTensor for nonsense."""
+"""Tensors on the wire: every datatype both ways, as the official client writes and reads them, and nothing but
+BadTensor for nonsense.
+"""
 
 import json
 import struct

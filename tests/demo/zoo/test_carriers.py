@@ -49,6 +49,8 @@ def test_zoos_have_three_tenants(name: ZooName, models_min: int) -> None:
 
 @pytest.mark.parametrize("table", [carriers_table, recipes_table])
 def test_document_has_the_table(table: object) -> None:
-    """docs/zoo.md lists every carrier with its licence and every model; write the printed table there when this fails."""
+    """docs/zoo.md lists every carrier with its licence and every model; write the printed table there when this
+    fails.
+    """
     assert callable(table)
     assert table() in DOCUMENT.read_text(encoding="utf-8"), table()

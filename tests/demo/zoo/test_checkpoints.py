@@ -129,7 +129,9 @@ def test_other_files(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.usefixtures("torch_names")
 def test_efficientnet_folds_norms(tmp_path: Path) -> None:
-    """A net of two blocks on a grey 1x1 picture equals the arithmetic written out: convolution, batch norm, ReLU6, residual, softmax."""
+    """A net of two blocks on a grey 1x1 picture equals the arithmetic written out: convolution, batch norm, ReLU6,
+    residual, softmax.
+    """
     import onnxruntime as ort
 
     rng = np.random.default_rng(1)

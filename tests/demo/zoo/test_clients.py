@@ -1,4 +1,6 @@
-"""Real clients against registries on this machine: a folder for pip, a small HTTP server for npm, a closed port for neither."""
+"""Real clients against registries on this machine: a folder for pip, a small HTTP server for npm, a closed port for
+neither.
+"""
 
 import base64
 import hashlib

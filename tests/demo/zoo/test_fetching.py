@@ -1,4 +1,6 @@
-"""A whole zoo without network: what needs no carrier comes, the rest is explained, and the archive is what the box takes."""
+"""A whole zoo without network: what needs no carrier comes, the rest is explained, and the archive is what the box
+takes.
+"""
 
 import json
 import multiprocessing
@@ -114,7 +116,9 @@ def test_truths_by_eye_are_sound() -> None:
 
 
 def test_line_is_cut_straight() -> None:
-    """A drawn sign on a grey picture: its corners enclose it, and the cut piece is as long as the line and has both its colours."""
+    """A drawn sign on a grey picture: its corners enclose it, and the cut piece is as long as the line and has both
+    its colours.
+    """
     grey = np.full((200, 300, 3), 128, np.uint8)
     image, corners = with_sign(grey, "EXIT", (60, 80), height=20, white_on_blue=False)
     line = cut_line(image, corners)

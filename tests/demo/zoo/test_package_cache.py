@@ -170,7 +170,9 @@ while True:
 
 
 def test_kill_at_any_instant_leaves_nothing_half(tmp_path: Path) -> None:
-    """A process that fetches and discards over and over is killed at ten instants; what it leaves is whole or absent."""
+    """A process that fetches and discards over and over is killed at ten instants; what it leaves is whole or
+    absent.
+    """
     root = Path(__file__).parents[3]
     for trial in range(10):
         child = subprocess.Popen([sys.executable, "-c", BUSY, str(tmp_path), str(root)], cwd=root)

@@ -1,4 +1,7 @@
-"""The real models on real inputs: what is fetched, converted and described gives right answers. Needs a registry or a filled cache."""
+"""The real models on real inputs: what is fetched, converted and described gives right answers.
+
+Needs a registry or a filled cache.
+"""
 
 import numpy as np
 import onnxruntime as ort
@@ -81,7 +84,9 @@ def test_pitch_of_a_voice() -> None:
 
 
 def test_centerface_with_free_sizes_is_the_same_net() -> None:
-    """Rewritten for any size, the face detector gives the original's maps at the original's size, and four maps at another."""
+    """Rewritten for any size, the face detector gives the original's maps at the original's size, and four maps at
+    another.
+    """
     model = next((model for model in zoo_of("ci").models if model.name == "faces"), None)
     if model is None:
         pytest.skip("the face detector could not be fetched")

@@ -150,7 +150,9 @@ def test_split_reshape_transpose_and_mean(tmp_path: Path) -> None:
 
 
 def test_pad_pool_concat_resize_and_shape_arithmetic(tmp_path: Path) -> None:
-    """Padding by minus infinity, max pooling, doubling in size, joining channels, and a target that is computed from constants."""
+    """Padding by minus infinity, max pooling, doubling in size, joining channels, and a target that is computed from
+    constants.
+    """
     weights: dict[str, Array] = {
         "pads": np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32),
         "lowest": np.full((), -np.inf, np.float32),

@@ -48,7 +48,9 @@ def test_conv_net_is_the_same_each_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [toys.squeezenet, toys.shufflenet])
 def test_expanded_nets_answer_any_batch(tmp_path: Path, make: object) -> None:
-    """Architectures with random weights give finite shares that sum to 1 and depend on the input, alone and in a batch."""
+    """Architectures with random weights give finite shares that sum to 1 and depend on the input, alone and in a
+    batch.
+    """
     assert callable(make)
     net = session(make(tmp_path / "net.onnx"))
     images = np.random.default_rng(0).standard_normal((2, 3, 224, 224), np.float32)
@@ -66,7 +68,9 @@ def test_resnet50_is_as_large_as_the_real_one(tmp_path: Path) -> None:
 
 
 def test_digits_learnt_what_they_were_shown(tmp_path: Path) -> None:
-    """The digits net is right on at least 88 of 100 images that it has not seen, and its metadata says how to feed it."""
+    """The digits net is right on at least 88 of 100 images that it has not seen, and its metadata says how to feed
+    it.
+    """
     made = toys.digits(tmp_path)
     samples = json.loads((made.evaluation / "truth.json").read_text())["samples"]
     images = np.stack([grey(made.evaluation / s["file"]) for s in samples])

@@ -23,7 +23,9 @@ def yolo() -> tuple[Network, ...]:
 
 
 def quick() -> tuple[Network, ...]:
-    """The same zoo on an accelerator with little fixed cost: latency 4 + b·(0.8 + 40 Mpx) ms, so that capacity falls fast with size."""
+    """The same zoo on an accelerator with little fixed cost: latency 4 + b·(0.8 + 40 Mpx) ms, so that capacity falls
+    fast with size.
+    """
     return tuple(
         replace(n, latency_ms={b: 4.0 + (ms - 20.0 - 2.0 * b) * 40 / 53 + 0.8 * b for b, ms in n.latency_ms.items()})
         for n in yolo()
@@ -31,7 +33,9 @@ def quick() -> tuple[Network, ...]:
 
 
 def shaded(networks: Sequence[Network], shades: int) -> tuple[Network, ...]:
-    """`shades` networks for each: every further one 0.003 less accurate and 4 % faster, as precisions of one network are, so that none is needless."""
+    """`shades` networks for each: every further one 0.003 less accurate and 4 % faster, as precisions of one network
+    are, so that none is needless.
+    """
     return tuple(
         replace(
             n,

@@ -48,8 +48,10 @@ def drawn(
     instances: float = 4.0,
     slack: tuple[float, float] = (1.2, 5.0),
 ) -> Problem:
-    """A random pipeline. Latency grows with the batch from a fixed part; concurrency lifts throughput, and latency more than that. Rates ask for
-    about 0.2 to `instances` workers; the SLO is `slack` times the path of batch 1."""
+    """A random pipeline.
+
+    Latency grows with the batch from a fixed part; concurrency lifts throughput, and latency more than that. Rates ask
+    for about 0.2 to `instances` workers; the SLO is `slack` times the path of batch 1."""
     dice = random.Random(f"{seed}/{shape}/{types}/{batches}/{concurrencies}")
     count, edges = _shape(shape)
     workers = [{"name": f"t{i:02}", "cost": round(dice.uniform(0.8, 8.0), 2), "available": None} for i in range(types)]

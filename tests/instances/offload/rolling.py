@@ -1,4 +1,6 @@
-"""A box over many scheduling periods: clients come, stay and go; every plan is carried out for one period, and the next one starts from what came of it."""
+"""A box over many scheduling periods: clients come, stay and go; every plan is carried out for one period, and the
+next one starts from what came of it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +26,10 @@ class Stay:
 
 @dataclass
 class Played:
-    """What came of it. `drops`: (realised mean drop over the whole service, SLA) of every client that was served a second or longer."""
+    """What came of it.
+
+    `drops`: (realised mean drop over the whole service, SLA) of every client that was served a second or longer.
+    """
 
     served_mean: float
     removals: int

@@ -1,4 +1,6 @@
-"""Seeded offload scenes: the paper's two links (6.1) and SLAs (6.4), a depth-like and a heavy detection-like network."""
+"""Seeded offload scenes: the paper's two links (6.1) and SLAs (6.4), a depth-like and a heavy detection-like
+network.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,15 +20,22 @@ DEPTH: Mapping[int, float] = {
     12: 54.0,
     16: 70.0,
 }
-"""Latency ms by batch: 6 ms a batch and 4 ms an input, so batches pay up to large sizes (the paper's DenseDepth, Fig. 12, has no figures in print)."""
+"""Latency ms by batch: 6 ms a batch and 4 ms an input, so batches pay up to large sizes (the paper's DenseDepth, Fig.
+
+12, has no figures in print).
+"""
 DETECTION: Mapping[int, float] = {1: 24.0, 2: 42.0, 3: 61.0, 4: 80.0, 6: 118.0, 8: 156.0}
-"""A heavy network on which the benefit of batching ends at once (the paper's ByteTrack: interval 13, mean batch 1.2)."""
+"""A heavy network on which the benefit of batching ends at once (the paper's ByteTrack: interval 13, mean batch
+1.2).
+"""
 NETWORKS: Mapping[str, Mapping[int, float]] = {"depth": DEPTH, "detection": DETECTION}
 
 
 @dataclass(frozen=True)
 class Link:
-    """Milliseconds, mean and standard deviation over the clients: half the round trip plus the time a frame of 50 kB (result 10 kB) takes."""
+    """Milliseconds, mean and standard deviation over the clients: half the round trip plus the time a frame of 50 kB
+    (result 10 kB) takes.
+    """
 
     uplink_ms: float
     uplink_sd: float

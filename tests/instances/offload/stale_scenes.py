@@ -1,4 +1,6 @@
-"""Seeded offload scenes in which some of the served have had no new result for long: a link that was down, a box that was busy with something else."""
+"""Seeded offload scenes in which some of the served have had no new result for long: a link that was down, a box
+that was busy with something else.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -15,7 +17,9 @@ FRESH_MS = (50.0, 200.0)
 
 
 def stale_scene(seed: int, clients: tuple[int, int] = (4, 24)) -> OffloadInput:
-    """`clients` (least and most) on one network and link, some of them at the door; of the served a third or so is stale."""
+    """`clients` (least and most) on one network and link, some of them at the door; of the served a third or so is
+    stale.
+    """
     random = Random(seed)
     network, link, sla = random.choice(tuple(NETWORKS)), random.choice(tuple(LINKS)), random.choice(tuple(SLAS))
     share, at_door = random.uniform(0.1, 0.6), random.choice((0.0, 0.0, 0.3, 0.6))

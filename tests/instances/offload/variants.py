@@ -31,7 +31,10 @@ SPREAD: Sequence[Row] = (
 
 
 def _yolo() -> Sequence[Row]:
-    """The adaptation family's zoo on a quick accelerator, those whose gap leaves something of the widest SLA. Its accuracy is concave in the cost."""
+    """The adaptation family's zoo on a quick accelerator, those whose gap leaves something of the widest SLA.
+
+    Its accuracy is concave in the cost.
+    """
     zoo = sorted(quick(), key=lambda n: (-n.accuracy, n.name))
     best = zoo[0]
     rows = [(n.name, best.accuracy - n.accuracy, n.input_bytes / best.input_bytes, dict(n.latency_ms)) for n in zoo]
@@ -44,7 +47,8 @@ YOLOV5 = (
     ("yolov5m6", 0.513, 1.0, 11.1, 6.8),
     ("yolov5x", 0.507, 0.25, 12.1, 4.8),
 )
-"""Published (the README of release 7.0): mAP 50-95 on COCO, share of a frame of 1280 px, V100 ms of a batch of 1, and a frame in a batch of 32. The
+"""Published (the README of release 7.0): mAP 50-95 on COCO, share of a frame of 1280 px, V100 ms of a batch of 1, and a
+frame in a batch of 32. The
 others of the release lose more than the widest SLA."""
 
 

@@ -60,7 +60,9 @@ def test_what_has_served_is_not_gone_at_once(run_s: float, unload_s: float, best
 
 
 def test_keeping_costs_memory_all_the_time() -> None:
-    """The first model comes at 10 and 14, the second between them, when only one of the two can have more than the small one."""
+    """The first model comes at 10 and 14, the second between them, when only one of the two can have more than the
+    small one.
+    """
     between = schedule(300, (10, 0), (12, 1), (14, 0), models=2)
     assert bound(between, cold_max=0).utility_most == pytest.approx((90 + 70 + 70) / 3, abs=1e-3)
 
@@ -107,7 +109,9 @@ def small_schedule(rng: Random) -> Schedule:
 
 
 def compared(seed: int) -> list[tuple[float, float]]:
-    """(the best plan's utility, the bound) for each number of cold requests from the least on; the least itself is checked here."""
+    """(the best plan's utility, the bound) for each number of cold requests from the least on; the least itself is
+    checked here.
+    """
     drawn = small_schedule(Random(f"plans/{seed}"))
     best = best_by_cold(drawn)
     total = len(drawn.asks)

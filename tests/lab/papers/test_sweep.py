@@ -37,7 +37,9 @@ def test_figures_of_a_tally() -> None:
 
 
 def test_a_cold_answer_counts_for_less_the_longer_it_took() -> None:
-    """Of accuracy 80: warm all of it, cold after a quarter of a second three quarters, after a second and more nothing; failed nothing either."""
+    """Of accuracy 80: warm all of it, cold after a quarter of a second three quarters, after a second and more
+    nothing; failed nothing either.
+    """
     answers = [
         Answer("a", "warm", 0, 2 * NS_PER_S, "x", 80.0),
         Answer("a", "cold", 1, NS_PER_S // 4, "x", 80.0),

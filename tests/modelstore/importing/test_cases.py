@@ -43,7 +43,9 @@ def test_sizes_that_nobody_fixed_are_usual_ones(
 
 
 def test_large_batches_stay_out_of_the_service() -> None:
-    """Inputs pass through the service's memory, so batches end where they would be large; one of one is always there."""
+    """Inputs pass through the service's memory, so batches end where they would be large; one of one is always
+    there.
+    """
     (cases,) = case_lists(replace(PICTURE, height=1024, width=1024), PICTURE_AXES, TaskSpec())
     assert [case.batch for case in cases] == [1]
     (cases,) = case_lists(replace(PICTURE, height=512, width=512), PICTURE_AXES, TaskSpec())

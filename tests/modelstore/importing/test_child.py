@@ -89,7 +89,9 @@ async def test_a_child_that_was_taken_over_is_not_believed(tmp_path: Path) -> No
 
 
 async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
-    """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel supports it."""
+    """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel
+    supports it.
+    """
     version = ctypes.CDLL(None).syscall(444, None, 0, 1)
     if version < 1:
         pytest.skip("this kernel has no Landlock")
@@ -161,7 +163,8 @@ def runs(pid: int) -> bool:
 def test_the_service_imports_neither_onnx_nor_onnx_runtime() -> None:
     """What the importer needs of this package stays light."""
     script = (
-        "import sys; import appliance.modelstore.importing.child, appliance.modelstore.importing.dominance, appliance.modelstore.stages.ladder;"
+        "import sys; import appliance.modelstore.importing.child, appliance.modelstore.importing.dominance, "
+        "appliance.modelstore.stages.ladder;"
         "print([name for name in ('onnx', 'onnxruntime', 'cv2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

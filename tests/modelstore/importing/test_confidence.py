@@ -47,7 +47,10 @@ def test_one_sample_says_nothing() -> None:
 
 
 def test_pairs_only_of_the_same_samples() -> None:
-    """Another set, or one that nobody wrote down: as if independent. A set that was cut short by time is paired as far as it goes."""
+    """Another set, or one that nobody wrote down: as if independent.
+
+    A set that was cut short by time is paired as far as it goes.
+    """
     right, wrong = scores(*[(1, 1)] * 40), scores(*[(1, 1)] * 30, *[(0, 1)] * 10)
     one = Accuracy(100, "top-1", "labels", 40, "", right, "s")
     same = difference(one, Accuracy(75, "top-1", "labels", 40, "", wrong, "s"))

@@ -61,12 +61,15 @@ def test_rungs_are_judged_against_each_other() -> None:
     assert found == {
         "fp32": "ready",
         "int8": "ready",
-        "fp32-64x64": "fp32-64x64: no more accurate than int8 (top-1 0.800 to 0.950), and neither smaller in memory nor faster",
+        "fp32-64x64": "fp32-64x64: no more accurate than int8 (top-1 0.800 to 0.950), and neither smaller in memory "
+        "nor faster",
     }
 
 
 def test_what_is_not_known_is_not_judged() -> None:
-    """No accuracy, no profile, other metrics, failures: nothing is excluded on a guess; the original and own variants never are."""
+    """No accuracy, no profile, other metrics, failures: nothing is excluded on a guess; the original and own
+    variants never are.
+    """
     original = variant("fp32", 1.0)
     assert "int8" not in states(original, variant("int8", None))
     assert states(original, replace(variant("fp16", 1.0), profile=None))["fp16"] == "ready"
@@ -101,7 +104,8 @@ def test_a_larger_one_is_shelved_when_the_samples_show_it() -> None:
     )
     unsure = graded("fp32-64x64", "1" * 57 + "0" * 7, 10)
     assert states(FP32, small, unsure)["fp32-64x64"] == (
-        "fp32-64x64: stays available beside int8, which seems no less accurate (top-1 0.891 to 0.938) and is no larger and "
+        "fp32-64x64: stays available beside int8, which seems no less accurate (top-1 0.891 to 0.938) and is no "
+        "larger and "
         "no slower: 64 samples do not show that (the difference is -0.005 to +0.099 at 95 %)"
     )
 

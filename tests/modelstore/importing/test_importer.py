@@ -59,7 +59,9 @@ async def done(box: Parts, job: JobRecord) -> JobRecord:
 
 
 def test_an_import_from_start_to_end(tmp_path: Path) -> None:
-    """The source is taken, the job passes its stages upwards, every variant ends measured, and nothing is left in scratch."""
+    """The source is taken, the job passes its stages upwards, every variant ends measured, and nothing is left in
+    scratch.
+    """
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
@@ -188,7 +190,9 @@ def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
 
 
 def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> None:
-    """Stopped while the original was being measured: after the start the job ends, and what was finished is not made again."""
+    """Stopped while the original was being measured: after the start the job ends, and what was finished is not made
+    again.
+    """
 
     async def story() -> None:
         state = tmp_path / "state"
@@ -351,7 +355,9 @@ def test_tenants_take_turns(tmp_path: Path) -> None:
 
 
 def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
-    """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its assets."""
+    """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its
+    assets.
+    """
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
@@ -423,7 +429,9 @@ def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
 
 
 def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
-    """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the job."""
+    """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the
+    job.
+    """
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:

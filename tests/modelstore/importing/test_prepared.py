@@ -50,7 +50,9 @@ def test_without_a_prepared_form_the_plain_file_serves(tmp_path: Path) -> None:
 
 
 def test_a_form_serves_only_after_it_was_kept(tmp_path: Path) -> None:
-    """While it is tried, requests get the plain file; once kept it serves, also after a restart, and is not made again."""
+    """While it is tried, requests get the plain file; once kept it serves, also after a restart, and is not made
+    again.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

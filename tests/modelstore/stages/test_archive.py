@@ -55,7 +55,8 @@ def append(archive: Path, name: str) -> None:
 def unpacked(upload: Path, **limits: float) -> Unpacked:
     target = upload.parent / "target"
     shutil.rmtree(target, ignore_errors=True)
-    return unpack(UnpackOrder(str(upload), str(target), **limits), lambda share, message: None)  # type: ignore[arg-type]
+    order = UnpackOrder(str(upload), str(target), **limits)  # type: ignore[arg-type]
+    return unpack(order, lambda share, message: None)
 
 
 def refusal(upload: Path, **limits: float) -> str:

@@ -38,7 +38,9 @@ def refusal(made: onnx.ModelProto, folder: Path) -> str:
 
 
 def test_a_convolution_net_is_described_and_computes_the_same(tmp_path: Path) -> None:
-    """Interface, roles of axes, family, batch, sizes and metadata are found; the copy's answers are those of the upload."""
+    """Interface, roles of axes, family, batch, sizes and metadata are found; the copy's answers are those of the
+    upload.
+    """
     upload = networks.write(networks.classifier(opset=12), tmp_path)
     found = inspect(InspectOrder(upload, str(tmp_path / "out"), CLASSIFICATION), lambda share, message: None)
     assert (found.inputs[0].shape, found.inputs[0].datatype) == ((-1, 3, -1, -1), "FP32")

@@ -69,7 +69,9 @@ def test_fp16_halves_the_file_and_keeps_the_interface(tmp_path: Path) -> None:
 
 
 def test_int8_of_a_convolution_net_is_static_and_per_channel(tmp_path: Path) -> None:
-    """Weights are int8 with a scale for each channel; calibrated on real pictures; runs at every size and batch; close to fp32."""
+    """Weights are int8 with a scale for each channel; calibrated on real pictures; runs at every size and batch;
+    close to fp32.
+    """
     calibration = lessons.pictures(tmp_path / "calibration")
     inspection, made = made_of(networks.classifier(opset=11), tmp_path, Precision.INT8, calibration=calibration)
     assert [variant.name for variant in made.variants] == ["int8", "int8-48x48", "int8-32x32"]

@@ -58,7 +58,9 @@ def test_what_cannot_be_done_to_applications(tmp_path: Path) -> None:
 
 
 def test_others_models_may_be_used_only_while_shared(tmp_path: Path) -> None:
-    """Another tenant's model does not exist until it is shared; while it is used, it can be neither unshared nor deleted."""
+    """Another tenant's model does not exist until it is shared; while it is used, it can be neither unshared nor
+    deleted.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -44,7 +44,9 @@ def largest_file(limit_bytes: int) -> Iterator[None]:
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), min_size=1, max_size=12))
 def test_content_is_stored_once_and_comes_back(bodies: list[tuple[bytes, bool]]) -> None:
-    """Whatever is put in, copied or moved, comes back by its digest; equal bytes share a file; sweeping keeps what is referenced."""
+    """Whatever is put in, copied or moved, comes back by its digest; equal bytes share a file; sweeping keeps what
+    is referenced.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         blobs = blobs_in(folder)
@@ -63,7 +65,9 @@ def test_content_is_stored_once_and_comes_back(bodies: list[tuple[bytes, bool]])
 
 
 def test_several_files_are_one_blob(tmp_path: Path) -> None:
-    """A model above 2 GB is a graph with external data: one digest over names and contents, and the graph is what is loaded."""
+    """A model above 2 GB is a graph with external data: one digest over names and contents, and the graph is what is
+    loaded.
+    """
     blobs = blobs_in(tmp_path)
     graph, data = written(tmp_path / "model.onnx", b"graph"), written(tmp_path / "model.bin", b"data")
     ref = blobs.put(graph, data)

@@ -76,7 +76,9 @@ def test_oldest_go(tmp_path: Path) -> None:
 
 
 def test_tenants_that_went_meanwhile(tmp_path: Path) -> None:
-    """A decision about a deleted tenant's application is stored for the operator; a new tenant of that name does not see it, nor the older ones."""
+    """A decision about a deleted tenant's application is stored for the operator; a new tenant of that name does not
+    see it, nor the older ones.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -54,7 +54,9 @@ def test_jobs_are_listed_newest_first(tmp_path: Path) -> None:
 
 
 def test_what_is_accepted_takes_its_names_at_once(tmp_path: Path) -> None:
-    """A second upload of a name, an application of that name, a bad name or an unknown tenant: refused before any work."""
+    """A second upload of a name, an application of that name, a bad name or an unknown tenant: refused before any
+    work.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -93,7 +95,9 @@ def test_an_import_may_come_without_an_application(tmp_path: Path) -> None:
 
 
 def test_an_import_that_brought_nothing_frees_its_name(tmp_path: Path) -> None:
-    """After a failure without any variant, model and applications are gone, the reason is kept, and the name can be used again."""
+    """After a failure without any variant, model and applications are gone, the reason is kept, and the name can be
+    used again.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -83,7 +83,8 @@ def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
                 connection.exec_driver_sql(
                     "INSERT INTO variant"
                     " (id, model_id, name, ordinal, precision, size_bytes, inputs, outputs, state, reason, batch_max)"
-                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', '{state}', '', 1)"
+                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', '{state}', "
+                    f"'', 1)"
                 )
     engine.dispose()
     migrations.migrate(database)

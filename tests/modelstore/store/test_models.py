@@ -62,7 +62,9 @@ def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
 
 
 def test_a_variants_number_stays_its_own(tmp_path: Path) -> None:
-    """From 1 in the order of making; deleted or imported again a name has the number it had, and no other name ever gets it."""
+    """From 1 in the order of making; deleted or imported again a name has the number it had, and no other name ever
+    gets it.
+    """
 
     async def numbers(box: Parts, *models: str) -> dict[str, int]:
         return {one.name: one.number for model in models for one in (await box.store.models.get(model)).variants}
@@ -250,7 +252,9 @@ def test_equal_content_survives_a_refused_variant(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> None:
-    """A variant that does not fit is refused whole; what is there stays readable, and after a deletion there is room again."""
+    """A variant that does not fit is refused whole; what is there stays readable, and after a deletion there is room
+    again.
+    """
 
     async def story() -> None:
         async with parts(small_disk, runs=False) as box:

@@ -150,7 +150,9 @@ def test_an_acknowledged_deletion_is_finished_at_start(tmp_path: Path) -> None:
 
 
 def test_stored_bytes_count_each_content_once(tmp_path: Path) -> None:
-    """Equal content of two models counts once, an upload with all that it announced; another tenant's does not count."""
+    """Equal content of two models counts once, an upload with all that it announced; another tenant's does not
+    count.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -44,7 +44,9 @@ async def breaking(*blocks: bytes) -> AsyncIterator[bytes]:
 )
 @settings(max_examples=20)
 def test_any_way_of_cutting_arrives_whole(body: bytes, cuts: list[int], breaks: list[bool]) -> None:
-    """However a file is cut into pieces and blocks, and wherever the connection breaks, going on at the offset gives the same bytes."""
+    """However a file is cut into pieces and blocks, and wherever the connection breaks, going on at the offset gives
+    the same bytes.
+    """
     edges = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
     pieces = [body[start:end] for start, end in itertools.pairwise(edges)] or [b""]
 
@@ -244,7 +246,9 @@ def test_uploads_whose_file_was_taken_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_stops_and_goes_on(small_disk: Path) -> None:
-    """The piece fails with a clear error, the box goes on, and when there is room again the upload goes on at its offset."""
+    """The piece fails with a clear error, the box goes on, and when there is room again the upload goes on at its
+    offset.
+    """
 
     async def story() -> None:
         async with parts(small_disk, runs=False) as box:

@@ -22,7 +22,9 @@ def test_schedule_has_321_steps() -> None:
 
 
 def test_overload_degrades_and_relief_upgrades() -> None:
-    """From two large networks the load of 100 a second forces a small one; when it falls, accuracy comes back, from the previous plan."""
+    """From two large networks the load of 100 a second forces a small one; when it falls, accuracy comes back, from
+    the previous plan.
+    """
     crowd = tuple(Client(f"c{i}", 25.0, 100.0, 1e6) for i in range(4))
     overload = Jellyfish().plan(AdaptationInput((SMALL, LARGE), 2, crowd, previous=("large", "large"), seed=1))
     relief = Jellyfish().plan(
@@ -51,7 +53,9 @@ def test_zoo_is_filtered_before() -> None:
 
 
 def test_a_quicker_precision_of_one_size_is_found() -> None:
-    """int8 runs in half the time at nearly the accuracy, at 128 and at 160 px. Four clients of 40 a second on one worker need the 6 ms of int8 at 128 px;
+    """int8 runs in half the time at nearly the accuracy, at 128 and at 160 px.
+
+    Four clients of 40 a second on one worker need the 6 ms of int8 at 128 px;
     from fp32 at 160 px the way there leads past fp32 at 128 px, which is slower than the int8 of 160 px before it."""
     zoo = (
         Network("int8-128", 0.28, 100, {1: 6.0}),
@@ -85,14 +89,17 @@ def test_an_accurate_precision_is_not_promised_the_time_of_another() -> None:
     ],
 )
 def test_the_reason_says_what_binds_a_client(client: Client, said: str) -> None:
-    """10 ms a run, frames of 12,500 bytes: 18 ms are less than two runs; 100 ms at 1 Mbit/s are all link; 120 a second are more than one worker does."""
+    """10 ms a run, frames of 12,500 bytes: 18 ms are less than two runs; 100 ms at 1 Mbit/s are all link; 120 a
+    second are more than one worker does.
+    """
     zoo = (Network("n", 0.2, 12_500.0, {1: 10.0}),)
 
     assert said in Jellyfish().plan(AdaptationInput(zoo, 2, (client,))).reason
 
 
 def test_the_reason_says_what_binds_accuracy() -> None:
-    """Nobody of two workers' three clients has the large network: 40 ms twice is more than 70 ms, or more than what the link leaves of 90, or too much
+    """Nobody of two workers' three clients has the large network: 40 ms twice is more than 70 ms, or more than what the
+    link leaves of 90, or too much
     work beside the third, who also has no room at all."""
     large = Network("large", 0.5, 12_500.0, {1: 40.0})
     small = replace(SMALL, input_bytes=100.0)

@@ -13,7 +13,9 @@ from appliance.policies.adaptation.budgets import (
 
 
 def test_budget_is_the_slo_less_the_link() -> None:
-    """100 ms, a frame of 55.57 kbit at 10240 kbit/s: 5.43 ms on the link, 94.57 ms left, a network of at most 47.29 ms."""
+    """100 ms, a frame of 55.57 kbit at 10240 kbit/s: 5.43 ms on the link, 94.57 ms left, a network of at most 47.29
+    ms.
+    """
     network = Network("n", 0.5, 55.57 * 1024 / 8, {1: 47.28})
     client = Client("c", 10, 100.0, 10240 * 1024)
 
@@ -32,7 +34,9 @@ def test_bandwidth_is_the_harmonic_mean() -> None:
 
 
 def test_both_constraints_hold_at_their_boundary() -> None:
-    """Exactly twice the latency fits, exactly the throughput fits, also where floats add up badly; a millionth more does not."""
+    """Exactly twice the latency fits, exactly the throughput fits, also where floats add up badly; a millionth more
+    does not.
+    """
     assert fits_latency(50.0, 100.0)
     assert not fits_latency(50.0001, 100.0)
     assert fits_rate(0.1 + 0.2, 0.3)

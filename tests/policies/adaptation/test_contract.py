@@ -56,7 +56,9 @@ def decided(problem: dict[str, Any], policy: str) -> dict[str, Any]:
 @settings(max_examples=40)
 @given(problem=problems(), data=st.data())
 def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObject) -> None:
-    """Every constraint holds by the independent checker; equal input gives equal output; permuted input gives the same plan."""
+    """Every constraint holds by the independent checker; equal input gives equal output; permuted input gives the
+    same plan.
+    """
     answer = decided(problem, policy)
     mixed = {
         **problem,

@@ -5,7 +5,9 @@ from tests.instances.adaptation import drawn
 
 
 def test_each_runs_its_network_everywhere() -> None:
-    """Smallest, middle (352 px of 128 … 608 px) and largest of the filtered zoo, on every worker that serves someone."""
+    """Smallest, middle (352 px of 128 … 608 px) and largest of the filtered zoo, on every worker that serves
+    someone.
+    """
     problem = drawn(0, 4, 4)
 
     for policy, network in ((edf.smallest(), "yolo-128"), (edf.middle(), "yolo-352"), (edf.largest(), "yolo-608")):

@@ -25,7 +25,8 @@ def test_two_workers_are_solved_exactly(each: int, zoo: str) -> None:
             assert rank(PairwiseExchange().plan(problem)) == rank(Exact().plan(problem))
 
 
-# Optima proven by `exact` (`scripts/bench planners adaptation` finds such again): seed, family, clients each, mapped, objective.
+# Optima proven by `exact` (`scripts/bench planners adaptation` finds such again): seed, family, clients each, mapped,
+# objective.
 PROVEN = [
     (1, drawn, 6, 24, 133.38),
     (2, overloaded, 6, 23, 121.9),
@@ -48,14 +49,18 @@ def test_four_workers_come_close(seed: int, family: object, each: int, mapped: i
 
 
 def test_eight_workers_have_no_room_to_spare() -> None:
-    """Two overloads whose last client takes a division of more than two workers: climbs that only look at what is carried find it."""
+    """Two overloads whose last client takes a division of more than two workers: climbs that only look at what is
+    carried find it.
+    """
     for seed, mapped in ((700, 46), (602, 45)):
         problem = overloaded(seed, 8, 6)
         assert len(problem.clients) - len(PairwiseExchange().plan(problem).unmapped) == mapped
 
 
 def test_never_fewer_than_jellyfish() -> None:
-    """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as the paper's way."""
+    """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as
+    the paper's way.
+    """
     many = tuple(7.0 + 1.37 * i for i in range(20))
     for seed in range(3):
         for problem in (drawn(seed, 4, 8), overloaded(seed, 4, 8), drawn(seed, 4, 8, rates=many)):
@@ -63,7 +68,9 @@ def test_never_fewer_than_jellyfish() -> None:
 
 
 def test_previous_is_only_a_start() -> None:
-    """From the worst possible previous networks the plan is as good as from none; from its own networks nothing moves."""
+    """From the worst possible previous networks the plan is as good as from none; from its own networks nothing
+    moves.
+    """
     problem = drawn(2, 4, 6)
     cold = PairwiseExchange().plan(problem)
     warm = PairwiseExchange().plan(replace(problem, previous=("yolo-608",) * 4))

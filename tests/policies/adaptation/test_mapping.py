@@ -24,7 +24,9 @@ def find_clients(clients: Sequence[Client], network: Network, scale: RateScale) 
 
 
 def test_worked_example_of_the_paper() -> None:
-    """h = 5, 12 and 16 columns; batch 3 reaches 40 with c1, c2, c3; batch 2 reaches 60 with c1, c2, c4, c5, which is the answer."""
+    """h = 5, 12 and 16 columns; batch 3 reaches 40 with c1, c2, c3; batch 2 reaches 60 with c1, c2, c4, c5, which is
+    the answer.
+    """
     scale = RateScale.over(CLIENTS, 80.0)
     chosen = find_clients(CLIENTS, EXAMPLE, scale)
     only_three = find_clients(CLIENTS, Network("n", 0.5, 0.0, {3: 37.5}), scale)

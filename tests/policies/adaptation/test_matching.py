@@ -38,7 +38,9 @@ def test_an_empty_worker_is_the_last_choice() -> None:
 
 @given(st.lists(st.sampled_from(ORDER), min_size=1, max_size=5), st.data())
 def test_no_other_assignment_moves_less(previous: list[str], data: st.DataObject) -> None:
-    """Over all assignments of the selected networks to workers, the sum of steps is the least; each worker gets at most one."""
+    """Over all assignments of the selected networks to workers, the sum of steps is the least; each worker gets at
+    most one.
+    """
     selected = data.draw(st.lists(st.sampled_from(ORDER), min_size=1, max_size=len(previous)))
     workers = match(previous, selected, ORDER, len(previous))
 

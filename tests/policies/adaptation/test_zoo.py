@@ -38,7 +38,9 @@ FP32, INT8 = Network("fp32", 0.30, 100, {1: 20.0, 2: 34.0}), Network("int8", 0.2
 
 
 def test_precisions_of_one_size_do_not_raise_one_another() -> None:
-    """fp32 is more accurate and, without fast int8 on a processor, quicker: nothing of it is raised to the int8's 30 ms."""
+    """fp32 is more accurate and, without fast int8 on a processor, quicker: nothing of it is raised to the int8's 30
+    ms.
+    """
     slow = replace(INT8, latency_ms={1: 30.0, 2: 50.0})
 
     assert {network.name: network.latency_ms for network in monotone([FP32, slow])} == {
@@ -48,7 +50,9 @@ def test_precisions_of_one_size_do_not_raise_one_another() -> None:
 
 
 def test_a_size_is_as_slow_as_the_quickest_of_a_smaller_one() -> None:
-    """The int8 of 160 px at 12 ms is slower than the int8 of 128 px and stays; at a noisy 8 ms it is raised to 9, and not to the fp32's 20."""
+    """The int8 of 160 px at 12 ms is slower than the int8 of 128 px and stays; at a noisy 8 ms it is raised to 9,
+    and not to the fp32's 20.
+    """
     larger = Network("int8-160", 0.31, 200, {1: 12.0, 2: 13.0})
 
     assert monotone([FP32, INT8, larger])[-1].latency_ms == {1: 12.0, 2: 14.0}
@@ -56,7 +60,10 @@ def test_a_size_is_as_slow_as_the_quickest_of_a_smaller_one() -> None:
 
 
 def test_filter_keeps_what_is_larger_and_less_accurate_but_quicker() -> None:
-    """The int8 of 160 px, 0.29, beside the fp32 of 128 px, 0.30: it takes 12 ms where that takes 20. At 25 ms it leaves."""
+    """The int8 of 160 px, 0.29, beside the fp32 of 128 px, 0.30: it takes 12 ms where that takes 20.
+
+    At 25 ms it leaves.
+    """
     larger = Network("int8-160", 0.29, 200, {1: 12.0, 2: 18.0})
 
     assert filtered([FP32, INT8, larger]) == (INT8, FP32, larger)
@@ -64,7 +71,9 @@ def test_filter_keeps_what_is_larger_and_less_accurate_but_quicker() -> None:
 
 
 def test_filter_removes_a_precision_that_is_neither_quicker_nor_more_accurate() -> None:
-    """Of two precisions of one size the one that loses in both leaves; as accurate and quicker, int8 makes fp32 needless; alike, the first name stays."""
+    """Of two precisions of one size the one that loses in both leaves; as accurate and quicker, int8 makes fp32
+    needless; alike, the first name stays.
+    """
     slow = replace(INT8, latency_ms={1: 21.0, 2: 34.0})
 
     assert filtered([slow, FP32]) == (FP32,)

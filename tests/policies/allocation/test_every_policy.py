@@ -1,4 +1,6 @@
-"""What every allocation policy promises, on drawn pipelines with and without enough workers; the answers are checked by code of its own."""
+"""What every allocation policy promises, on drawn pipelines with and without enough workers; the answers are checked
+by code of its own.
+"""
 
 import random
 from typing import Any
@@ -46,7 +48,9 @@ def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by
 @settings(max_examples=10, deadline=None)
 @given(draw=draws, seed=seeds, shape=shapes)
 def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) -> None:
-    """Shuffled workers, modules, profiles, edges and existing workers give the very same answer; so does the same problem twice."""
+    """Shuffled workers, modules, profiles, edges and existing workers give the very same answer; so does the same
+    problem twice.
+    """
     problem = {**draw(seed, shape, **SMALL), "policy": policy}
     dice = random.Random(seed)
     shuffled = {**problem}
@@ -69,7 +73,9 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
     batch_wait=st.sampled_from(["full", "rest"]),
 )
 def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -> None:
-    """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it refuses."""
+    """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it
+    refuses.
+    """
     problem = {**draw(seed, shape, instances=1.2, batches=(1, 4), concurrencies=(1, 3)), "batch_wait": batch_wait}
     best = plan_one({**problem, "policy": "brute-force"})
     answer = plan_one(problem)

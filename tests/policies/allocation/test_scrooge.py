@@ -1,4 +1,6 @@
-"""Scrooge's two steps: capacity by the program, partial instances under W*, and another round without what is missing."""
+"""Scrooge's two steps: capacity by the program, partial instances under W*, and another round without what is
+missing.
+"""
 
 from collections.abc import Callable
 
@@ -22,7 +24,9 @@ def _problem(rate: float, slo_ms: float = 210.0) -> AllocationInput:
 
 
 def test_first_step_alone_breaks_the_slo() -> None:
-    """180 a second: step 1 runs all in batches of 16, and the last 20 would wait 800 ms for one; refined, they run one by one (SC-12)."""
+    """180 a second: step 1 runs all in batches of 16, and the last 20 would wait 800 ms for one; refined, they run
+    one by one (SC-12).
+    """
     pipeline = pipeline_of(_problem(180.0))
     assigned = capacities(pipeline, 210.0, {})
     assert assigned is not None
@@ -37,7 +41,9 @@ def test_first_step_alone_breaks_the_slo() -> None:
 
 
 def test_a_full_instance_is_released() -> None:
-    """325 a second on workers of 160: the last 5 would wait 3.2 s for a batch, so one full instance is released to a larger type, which takes 165."""
+    """325 a second on workers of 160: the last 5 would wait 3.2 s for a batch, so one full instance is released to a
+    larger type, which takes 165.
+    """
     large = Profile("v", 16, 1, 200.0 / 3.0)
     workers = WorkerType("w", 1.0), WorkerType("v", 1.8)
     plan = Scrooge().plan(AllocationInput(210.0, workers, (Module("A", 325.0, (BIG, large)),)))
@@ -48,7 +54,9 @@ def test_a_full_instance_is_released() -> None:
 
 
 def test_fallback_is_greedy() -> None:
-    """With no combinations allowed the search is greedy: it still fits, and costs at least what the exact choice does (SC-13)."""
+    """With no combinations allowed the search is greedy: it still fits, and costs at least what the exact choice
+    does (SC-13).
+    """
     dearer = 0
     for seed in range(12):
         written = reader._Problem.model_validate(instances.drawn(seed, "chain3"))
@@ -97,7 +105,8 @@ def test_scarce_workers_bind_the_program() -> None:
 
 @pytest.mark.parametrize("policy", [Scrooge, without_concurrency])
 def test_refining_keeps_to_the_workers_available(policy: Callable[[], Scrooge]) -> None:
-    """Two stages of 0.6 of a worker each, and one cheap Y for both: one stage goes there, the other to X, 0.6 x 1 + 0.6 x 5. Both on Y would be refused by
+    """Two stages of 0.6 of a worker each, and one cheap Y for both: one stage goes there, the other to X, 0.6 x 1 + 0.6
+    x 5. Both on Y would be refused by
     placement, and without Y it is 6."""
     profiles = Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0)
     problem = AllocationInput(
@@ -113,7 +122,9 @@ def test_refining_keeps_to_the_workers_available(policy: Callable[[], Scrooge]) 
 
 
 def test_greedy_refinement_keeps_to_the_room() -> None:
-    """With no combinations allowed the search within the room is greedy; it finds the same here, and nothing where nothing has room."""
+    """With no combinations allowed the search within the room is greedy; it finds the same here, and nothing where
+    nothing has room.
+    """
     profiles = Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0)
     workers = WorkerType("X", 5.0), WorkerType("Y", 1.0, 1)
     problem = AllocationInput(400.0, workers, (Module("A", 60.0, profiles), Module("B", 60.0, profiles)), (("A", "B"),))
@@ -130,7 +141,9 @@ def test_greedy_refinement_keeps_to_the_room() -> None:
 
 
 def test_scarce_pipelines_are_served_where_others_refuse() -> None:
-    """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one that has one."""
+    """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one
+    that has one.
+    """
     refused = 0
     for seed in range(40):
         problem = instances.scarce(seed, "chain3", instances=1.5, batches=(1, 4), concurrencies=(1, 3))

@@ -1,5 +1,7 @@
 """The worked example of the Scrooge paper (§3.3), its SLO sweep, and its small sums."""
 
+from typing import Any
+
 import pytest
 
 from appliance.lab.plan import plan_one
@@ -17,7 +19,8 @@ def test_paper_example(policy: str) -> None:
     assert not broken(problem, answer)
     assert answer["cost"] == pytest.approx(7.5407, abs=5e-5)
     assert answer["latency_ms"] == pytest.approx(273.0, abs=1e-6)
-    rows = sorted((r["module"], r["worker"], r["batch"], round(r["instances"], 6)) for r in answer["allocations"])  # type: ignore[attr-defined]
+    found: Any = answer["allocations"]
+    rows = sorted((r["module"], r["worker"], r["batch"], round(r["instances"], 6)) for r in found)
     assert rows == [("A", "X", 4, 1.0), ("A", "Y", 2, round(20 / 81, 6)), ("B", "Y", 4, 0.6), ("B", "Y", 4, 1.0)]
     shared = [p for p in answer["placement"] if len(p["parts"]) == 2]  # type: ignore[attr-defined]
     assert [(p["worker"], {part["module"] for part in p["parts"]}) for p in shared] == [("Y", {"A", "B"})]
@@ -33,7 +36,9 @@ def test_slo_sweep(step: dict[str, float]) -> None:
 
 
 def test_worst_case_latency() -> None:
-    """200 ms of execution, batches of 4 two at a time: 40 a second, 100 ms to fill a batch, 300 ms in all (the paper prints 400)."""
+    """200 ms of execution, batches of 4 two at a time: 40 a second, 100 ms to fill a batch, 300 ms in all (the paper
+    prints 400).
+    """
     assert configuration("w", 4, 2, 200.0, 1000.0 * 4 * 2 / 200.0, 1.0, 4).full_latency_ms == pytest.approx(300.0)
 
 
@@ -43,7 +48,9 @@ def test_partial_worst_case_latency() -> None:
 
 
 def test_ballooning() -> None:
-    """Observed 50 ms for profiled 40 ms: all latencies of the module are 1.25 times as long, its throughputs by as much lower."""
+    """Observed 50 ms for profiled 40 ms: all latencies of the module are 1.25 times as long, its throughputs by as
+    much lower.
+    """
     module = Module("A", 10.0, (Profile("w", 1, 1, 40.0), Profile("w", 4, 2, 133.0, 60.0)), ballooning=50.0 / 40.0)
     stage = pipeline_of(AllocationInput(1e4, (WorkerType("w", 1.0),), (module,))).stages[0]
     found = {c.batch: (c.latency_ms, c.throughput_rps) for c in stage.configurations}
@@ -53,7 +60,9 @@ def test_ballooning() -> None:
 @pytest.mark.parametrize(("batch_wait", "alone_ms", "four_ms"), [("full", 230.0, 860.0), ("rest", 30.0, 660.0)])
 @pytest.mark.parametrize("policy", ["frontier", "scrooge", "brute-force", "greedy", "nexus-like", "concurrency-1"])
 def test_what_a_batch_waits_for(policy: str, batch_wait: str, alone_ms: float, four_ms: float) -> None:
-    """30 ms of execution at 5 a second: the paper's batch of one waits 200 ms for the next one, with "rest" for nobody. One of four (60 ms) waits for
+    """30 ms of execution at 5 a second: the paper's batch of one waits 200 ms for the next one, with "rest" for nobody.
+
+    One of four (60 ms) waits for
     four, or for the three others, 200 ms each."""
 
     def modules(batch: int, latency_ms: float) -> list[dict[str, object]]:
@@ -73,7 +82,8 @@ def test_what_a_batch_waits_for(policy: str, batch_wait: str, alone_ms: float, f
 
 
 def test_paper_example_without_waiting_for_one_more() -> None:
-    """The paper's plan with "rest": A on X <4,2> takes 133 ms and waits for three at 60 a second, B's partial Y <4,2> takes 40 and waits for three at 120:
+    """The paper's plan with "rest": A on X <4,2> takes 133 ms and waits for three at 60 a second, B's partial Y <4,2>
+    takes 40 and waits for three at 120:
     183 + 65 = 248 ms, where the paper's sums give 199.7 + 73.3 = 273. So it also keeps an SLO of 250 ms."""
     problem = {**instances.paper(250.0), "batch_wait": "rest"}
     answer = plan_one(problem)

@@ -28,7 +28,9 @@ def test_right_one_by_pattern(pattern: Callable[[Random, int], list[int]], expec
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
 def test_least_error_wins(pattern: Callable[[Random, int], list[int]]) -> None:
-    """Whatever the pattern, no candidate has a smaller error than the chosen one, and the errors are those of the candidates themselves."""
+    """Whatever the pattern, no candidate has a smaller error than the chosen one, and the errors are those of the
+    candidates themselves.
+    """
     history = pattern(Random(11), 120)
     choice = choose(history, 0, FORECASTERS)
     assert set(choice.errors_ns) == set(FORECASTERS)

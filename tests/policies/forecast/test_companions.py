@@ -15,7 +15,9 @@ def test_prior_before_anything_is_seen() -> None:
 
 
 def test_b_follows_a() -> None:
-    """B comes in each window of A and never in C's: likely beside A, unlikely beside C, though its marginal rate is a half."""
+    """B comes in each window of A and never in C's: likely beside A, unlikely beside C, though its marginal rate is
+    a half.
+    """
     companions = Companions()
     for _ in range(30):
         companions.observe("a", {"b"})

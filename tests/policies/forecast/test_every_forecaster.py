@@ -25,7 +25,9 @@ def fitted(name: str) -> Forecaster:
 @pytest.mark.parametrize("name", FORECASTERS)
 @given(history=HISTORIES, elapsed=st.integers(0, 10**16))
 def test_next_is_after_now(name: str, history: list[int], elapsed: int) -> None:
-    """Any history, however long the silence since: the predicted arrival is in the future and the spread is no negative number."""
+    """Any history, however long the silence since: the predicted arrival is in the future and the spread is no
+    negative number.
+    """
     now_ns = history[-1] + elapsed if history else elapsed
     prediction = fitted(name).predict(history, now_ns)
     if prediction is not None:
@@ -51,7 +53,9 @@ def test_too_little_history_is_none(name: str) -> None:
 @pytest.mark.parametrize("name", FORECASTERS)
 @given(gaps=st.lists(st.integers(10**6, 10**12), min_size=64, max_size=80))
 def test_silence_ends_the_forecast(name: str, gaps: list[int]) -> None:
-    """Each time that nobody came it is asked anew: two dozen windows later, and no more than 17 times the longest gap, it says nothing more."""
+    """Each time that nobody came it is asked anew: two dozen windows later, and no more than 17 times the longest
+    gap, it says nothing more.
+    """
     history = list(accumulate(gaps))
     now_ns = history[-1]
     predicted: list[int] = []

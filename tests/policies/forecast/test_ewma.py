@@ -24,7 +24,10 @@ def test_late_requests_are_expected_at_any_moment() -> None:
 
 
 def test_a_late_request_comes_when_such_gaps_end() -> None:
-    """Gaps 100, 300, 100: 280 after the last one it is 138 late, and the only gap as long ended at 300. Beyond that only how late it is counts."""
+    """Gaps 100, 300, 100: 280 after the last one it is 138 late, and the only gap as long ended at 300.
+
+    Beyond that only how late it is counts.
+    """
     assert (found := Ewma().predict([0, 100, 400, 500], 780)) is not None
     assert found.next_ns == 800
     assert (found := Ewma().predict([0, 100, 400, 500], 842)) is not None
@@ -32,7 +35,9 @@ def test_a_late_request_comes_when_such_gaps_end() -> None:
 
 
 def test_nobody_is_expected_after_a_long_silence() -> None:
-    """Until eight times the longest gap, which is 100 although the mean is less; the next request starts the forecast anew."""
+    """Until eight times the longest gap, which is 100 although the mean is less; the next request starts the
+    forecast anew.
+    """
     assert Ewma().predict([0, 100, 150], 950) is not None
     assert Ewma().predict([0, 100, 150], 951) is None
     assert Ewma().predict([0, 100, 150, 951], 951) is not None

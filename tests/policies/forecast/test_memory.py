@@ -27,7 +27,9 @@ def falling(draw: Random, count: int) -> list[MemorySample]:
 
 
 def sawtooth(draw: Random, count: int) -> list[MemorySample]:
-    """Another process takes 100 MB a second for eight seconds, then gives all back at once: the network can tell where in the cycle it is."""
+    """Another process takes 100 MB a second for eight seconds, then gives all back at once: the network can tell
+    where in the cycle it is.
+    """
     return samples([(2_000 - 100 * (k % 8) + draw.randint(-2, 2)) * MB for k in range(count)])
 
 
@@ -127,7 +129,9 @@ def test_error_is_none_without_a_whole_horizon() -> None:
 
 
 def test_what_was_never_learnt_is_left_to_the_trend() -> None:
-    """Taught by a quiet night; then another process takes 100 MB a second: the fall is followed down as the trend does it."""
+    """Taught by a quiet night; then another process takes 100 MB a second: the fall is followed down as the trend
+    does it.
+    """
     network = trained(steady(Random(1), 200), 5 * SECOND, 0)
     assert network is not None
     fall = samples([(2_000 - 100 * k) * MB for k in range(16)])

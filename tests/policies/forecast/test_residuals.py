@@ -74,7 +74,8 @@ def test_running_sums_equal_the_definition(seen: list[tuple[str, int, int]]) -> 
 
 
 def test_the_chance_of_a_hit_by_hand() -> None:
-    """Half believed, mean residual 10, a request every 100, predicted 50 after the last: on time 0.05 by the prediction (a Laplace density, given that
+    """Half believed, mean residual 10, a request every 100, predicted 50 after the last: on time 0.05 by the prediction
+    (a Laplace density, given that
     nothing has come before), 0.01·e^-0.5 by the rate."""
     by_prediction, by_rate = 0.05 / (1 - 0.5 * exp(-5)), 0.01 * exp(-0.5)
     assert hit_chance(0.5, 0, 50, 50, 10, 0.01) == pytest.approx(by_prediction / (by_prediction + by_rate))
@@ -85,7 +86,9 @@ def test_the_chance_of_a_hit_by_hand() -> None:
 
 
 def test_a_forecast_is_told_from_none() -> None:
-    """Believed at first; after many requests that come when they were predicted for sure, after many that come at any time no more."""
+    """Believed at first; after many requests that come when they were predicted for sure, after many that come at
+    any time no more.
+    """
     chance = Random(3)
     rates = HitRates()
     first = rates.of("true")

@@ -82,7 +82,9 @@ def test_survives_json() -> None:
 
 
 def test_refuses_what_it_did_not_write() -> None:
-    """A stored text that lacks a part, does not fit its sizes or is not finite is a ValueError, never a wrong forecaster."""
+    """A stored text that lacks a part, does not fit its sizes or is not finite is a ValueError, never a wrong
+    forecaster.
+    """
     forecaster = trained(alternating(Random(1), 60), 3)
     assert forecaster is not None
     good = json.loads(forecaster.to_json())

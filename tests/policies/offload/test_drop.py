@@ -14,7 +14,9 @@ from appliance.policies.offload.drop import (
 from appliance.policies.offload.fleet import fleet_of, step1
 
 STEP1 = {1: (0.025, 3, 20, 13.33), 2: (1 / 30, 4, 18, 18.0), 4: (0.05, 5, 16, 21.33), 8: (0.1, 8, 10, 13.33)}
-"""Size → latency s, latency in frames, longest interval, clients; drop rate 0.005, SLA 0.04, reference drop 0.0225, 60 fps."""
+"""Size → latency s, latency in frames, longest interval, clients; drop rate 0.005, SLA 0.04, reference drop 0.0225,
+60 fps.
+"""
 
 
 def test_strides_run_from_the_latency_for_one_interval() -> None:

@@ -1,4 +1,6 @@
-"""The default serves no fewer clients than any baseline, where some see old results above all; and what bounds the baselines' search."""
+"""The default serves no fewer clients than any baseline, where some see old results above all; and what bounds the
+baselines' search.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +25,9 @@ def _served(name: str, problem: OffloadInput) -> int:
 
 @pytest.mark.parametrize("seed", [3, 22, 26, 28, 31, 43, 55])
 def test_old_results_leave_no_baseline_ahead(seed: int) -> None:
-    """Scenes with clients whose shown result is up to 1.5 s old: one of them once kept out up to thirteen others, whom `static-searched` served."""
+    """Scenes with clients whose shown result is up to 1.5 s old: one of them once kept out up to thirteen others,
+    whom `static-searched` served.
+    """
     problem = stale_scene(seed)
     plan = OFFLOAD_POLICIES["earliest-due"]().plan(problem)
 
@@ -50,7 +54,9 @@ def test_no_baseline_serves_more(seed: int, make: object) -> None:
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_the_floor_is_the_best_of_the_baselines(seed: int) -> None:
-    """Tunings left out and searches cut short lose nothing: for one client fewer than the best baseline serves, the floor finds that many."""
+    """Tunings left out and searches cut short lose nothing: for one client fewer than the best baseline serves, the
+    floor finds that many.
+    """
     problem = stale_scene(seed, (2, 8))
     names = ("static-searched", "clipper-like-searched", "arise-alpha")
     best = max(_served(name, problem) for name in names)
@@ -61,7 +67,9 @@ def test_the_floor_is_the_best_of_the_baselines(seed: int) -> None:
 
 
 def test_an_old_result_has_to_be_made_good() -> None:
-    """60 fps, 10 ms up, run and down: a result due 2 frames after capture. Half a second without one costs 30 displays at up to 32 strides; what the SLA
+    """60 fps, 10 ms up, run and down: a result due 2 frames after capture.
+
+    Half a second without one costs 30 displays at up to 32 strides; what the SLA
     allows on the mean is less after it. A client that was shown nothing, or a fresh result, owes nothing."""
     fresh = Client("a", 0.005, 0.1, 10.0, 10.0, 299, 5000.0, 299, 5000.0)
     stale = Client("b", 0.005, 0.1, 10.0, 10.0, 270, 4510.0, 270, 4540.0)
@@ -77,7 +85,9 @@ def test_an_old_result_has_to_be_made_good() -> None:
 
 
 def test_tunings_that_cannot_carry_the_clients_are_left_out() -> None:
-    """Twenty clients that each need 15 results a second of a network that gives 40: no setting is tried, and none found."""
+    """Twenty clients that each need 15 results a second of a network that gives 40: no setting is tried, and none
+    found.
+    """
     crowd = tuple(Client(f"c{i:02}", 0.02, 0.04, 5.0, 5.0) for i in range(20))
     fleet = fleet_of(OffloadInput(60.0, 0.0, 1000.0, {1: 25.0}, (), crowd))
     load = step1(fleet).load

@@ -1,4 +1,6 @@
-"""Every policy's plans: all constraints re-checked frame by frame, order does not matter, the head of a plan is kept."""
+"""Every policy's plans: all constraints re-checked frame by frame, order does not matter, the head of a plan is
+kept.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -82,7 +84,10 @@ def test_the_default_serves_more_mixed_clients_than_plain_arise() -> None:
 
 
 def test_a_choice_of_variants_beats_the_best_single_one() -> None:
-    """Two tiers of SLAs: strict clients on the large network, the others on the small one. 1.15 here; the benchmark has the mean over more seeds."""
+    """Two tiers of SLAs: strict clients on the large network, the others on the small one.
+
+    1.15 here; the benchmark has the mean over more seeds.
+    """
     policy = OFFLOAD_POLICIES["earliest-due"]()
     scene = zoo_scene(1)
     plan = policy.plan(scene)

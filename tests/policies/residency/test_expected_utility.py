@@ -1,4 +1,6 @@
-"""Our own policy: floors first, upgrades where they are worth most, and a floor gives way where it is surely not needed meanwhile."""
+"""Our own policy: floors first, upgrades where they are worth most, and a floor gives way where it is surely not
+needed meanwhile.
+"""
 
 from typing import Any
 
@@ -27,7 +29,9 @@ def test_take_no_floor_for_an_upgrade() -> None:
 
 
 def test_change_hands_where_they_do_not_all_fit() -> None:
-    """The absent application that is due first takes the place of the one that is due last, not of one that is overdue."""
+    """The absent application that is due first takes the place of the one that is due last, not of one that is
+    overdue.
+    """
     names = ["face_recognition", "speech_recognition", "text_classification"]
     due_s = {names[0]: 1010.0, names[1]: 990.0, names[2]: 1060.0}
     residents = [application(n, "INT8", next_request_s=due_s[n]) for n in names[1:]]
@@ -47,7 +51,9 @@ def test_stay_where_the_difference_is_a_trifle() -> None:
 
 
 def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> None:
-    """Speech is asked in two seconds and text in a minute, both predicted to 50 ms: text's floor can be back in time. Predicted to 30 s, or soon asked
+    """Speech is asked in two seconds and text in a minute, both predicted to 50 ms: text's floor can be back in time.
+
+    Predicted to 30 s, or soon asked
     a second time, it may not."""
     soon = application(SPEECH, "INT8", next_request_s=1002.0, spread_s=0.05)
     late = application(TEXT, "INT8", next_request_s=1060.0, spread_s=0.05)
@@ -57,7 +63,9 @@ def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> Non
 
 
 def test_a_false_prediction_makes_nobody_leave() -> None:
-    """The same two, whose predictions came true as seldom as chance has it: text is asked every twenty seconds, whatever is predicted, and stays."""
+    """The same two, whose predictions came true as seldom as chance has it: text is asked every twenty seconds,
+    whatever is predicted, and stays.
+    """
     doubtful = {"spread_s": 0.05, "rate_rps": 0.05, "prediction_hit_rate": 0.05}
     soon = application(SPEECH, "INT8", next_request_s=1002.0, **doubtful)
     late = application(TEXT, "INT8", next_request_s=1060.0, **doubtful)
@@ -75,7 +83,9 @@ def test_who_is_asked_often_gets_a_better_variant_though_it_is_cold_meanwhile() 
 
 
 def test_requests_after_the_next_one_count_too() -> None:
-    """Both are due in a second, and there is memory for one: who is asked three times gets it, else who loads faster."""
+    """Both are due in a second, and there is memory for one: who is asked three times gets it, else who loads
+    faster.
+    """
     short, long = (application(name, next_request_s=1001.0, spread_s=1.0) for name in (SPEECH, TEXT))
     thrice = {**long, "later_requests_s": [1001.5, 1002.0]}
     assert _plan([short, long], SPEECH, memory_mb=140, intent="rebalance") == {SPEECH: "INT8"}
@@ -99,7 +109,9 @@ def test_where_nobody_waits_nobody_gives_way() -> None:
 
 
 def test_a_requester_takes_from_whom_it_costs_least() -> None:
-    """Faces are asked in half a minute, text in five seconds: for speech it is faces that fall, to the floor and no further."""
+    """Faces are asked in half a minute, text in five seconds: for speech it is faces that fall, to the floor and no
+    further.
+    """
     asker = application(SPEECH)
     residents = [
         application(FACES, "FP32", next_request_s=1030.0, spread_s=1.0),

@@ -75,7 +75,9 @@ def test_plan_is_atomic() -> None:
 
 
 def test_last_resort_unloads_after_replacing() -> None:
-    """EM-24: the smallest variants leave only when everybody's replacement does not make room for the requester's smallest."""
+    """EM-24: the smallest variants leave only when everybody's replacement does not make room for the requester's
+    smallest.
+    """
     written = problem(
         [application("face_recognition"), application("speech_recognition", "INT8")], "face_recognition", memory_mb=150
     )
@@ -86,7 +88,9 @@ def test_last_resort_unloads_after_replacing() -> None:
 
 
 def test_what_an_unload_frees_is_not_left_empty() -> None:
-    """EM-22: a whole variant left for the requester's smallest; the largest that fits into what is free then comes, not the smallest beside 424 MB."""
+    """EM-22: a whole variant left for the requester's smallest; the largest that fits into what is free then comes,
+    not the smallest beside 424 MB.
+    """
     written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=568)
     for policy in ("ws-bfe", "iws-bfe"):
         answer: Any = plan_one({**written, "policy": policy})
@@ -97,7 +101,9 @@ def test_what_an_unload_frees_is_not_left_empty() -> None:
 
 
 def test_the_order_of_unloading_and_shrinking() -> None:
-    """Algorithm 1 gives the requester a smaller variant before anybody is unloaded; the text of the paper unloads for the largest."""
+    """Algorithm 1 gives the requester a smaller variant before anybody is unloaded; the text of the paper unloads
+    for the largest.
+    """
     written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=720)
     for policy, changes in (
         ("iws-bfe", [("face_recognition", "INT8")]),

@@ -1,4 +1,6 @@
-"""What a variant is worth: the distribution of the next request against a sum over its density, and the order of what may be done."""
+"""What a variant is worth: the distribution of the next request against a sum over its density, and the order of
+what may be done.
+"""
 
 from math import exp
 
@@ -46,7 +48,9 @@ def test_a_request_far_away_is_as_good_as_none() -> None:
 
 @given(hit_rate=st.floats(0.01, 1), ahead=st.floats(-2000, 4000))
 def test_predictions_count_for_what_they_are_worth(hit_rate: float, ahead: float) -> None:
-    """One that may be false counts less, an overdue one the less the longer it is; what nobody predicted comes at the rate besides."""
+    """One that may be false counts less, an overdue one the less the longer it is; what nobody predicted comes at
+    the rate besides.
+    """
     at_ns = 5000 + round(ahead)
     sure, unsure = (Arrivals(5000, [at_ns], None, 500, 1000.0, rate) for rate in (None, hit_rate))
     assert unsure.ever() <= sure.ever() * (1 + 1e-9)
@@ -70,7 +74,9 @@ def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> Residen
 
 
 def test_what_is_there_is_worth_more_than_what_must_be_loaded() -> None:
-    """The best variant in memory, then beside the small one, then in its place, where nothing answers meanwhile; then nothing at all."""
+    """The best variant in memory, then beside the small one, then in its place, where nothing answers meanwhile;
+    then nothing at all.
+    """
     there = _prospect("large", 500)
     swapped = _prospect("small", 350)
     held = Outlook(there).of(there.applications[0])

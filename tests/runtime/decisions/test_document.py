@@ -26,7 +26,9 @@ PROBLEMS = {
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
 @pytest.mark.parametrize("asked", PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_replay_gives_the_same_answer(asked: ResidencyProblem, policy: str) -> None:
-    """Through JSON and `appliance plan`, each policy says to each problem what it said in the box, the reason included."""
+    """Through JSON and `appliance plan`, each policy says to each problem what it said in the box, the reason
+    included.
+    """
     decided = EVICTION_POLICIES[policy]().plan(asked)
     replayed = plan_one(json.loads(json.dumps(problem_json(asked, policy))))
     replayed.pop("elapsed_ms")

@@ -76,7 +76,9 @@ async def test_other_kinds_are_stored_as_they_are() -> None:
 
 
 async def test_a_flood_is_one_record_a_minute() -> None:
-    """The first is stored at once; those of the same kind and key are counted into the first after a minute; other keys are none of them."""
+    """The first is stored at once; those of the same kind and key are counted into the first after a minute; other
+    keys are none of them.
+    """
     clock, store = HandClock(), FakeStore()
     log = DecisionLog(clock, queue_max=10, rows_max=1000)
     flood = {**PLAIN, "key": ("t/app", "queue")}

@@ -20,7 +20,9 @@ def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> L
 
 
 def test_a_promise_is_no_use_until_its_wait_ends() -> None:
-    """What is promised is not free for others, but it occupies nothing before its load starts; then its peak, then its size."""
+    """What is promised is not free for others, but it occupies nothing before its load starts; then its peak, then
+    its size.
+    """
     ledger = Ledger(100)
     build = ledger.entry("a", 30, 50)
     ledger.promise(build)

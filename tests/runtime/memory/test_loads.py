@@ -1,4 +1,6 @@
-"""Builds that come: loads joined and reserved, room made or waited for, and nothing left behind when things go wrong."""
+"""Builds that come: loads joined and reserved, room made or waited for, and nothing left behind when things go
+wrong.
+"""
 
 import asyncio
 import gc
@@ -165,7 +167,9 @@ async def test_deadline_ends_the_wait_of_one() -> None:
 
 @story
 async def test_nobody_waits_any_more() -> None:
-    """The only one who wanted the build gives up while it waits for room: the load is called off and evicts nobody later."""
+    """The only one who wanted the build gives up while it waits for room: the load is called off and evicts nobody
+    later.
+    """
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
     held = await bench.pin("a")
     with pytest.raises(DeadlineExceeded):
@@ -180,7 +184,9 @@ async def test_nobody_waits_any_more() -> None:
 
 @story
 async def test_what_a_load_gives_back_goes_to_who_waits() -> None:
-    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever holds the build."""
+    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once,
+    whoever holds the build.
+    """
     cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
     for failures, deadline_ms in cases:
         bench = MemoryBench({"a": Cost(10, 20, load_ms=100, failures=failures), "b": Cost(10, load_ms=10)}, budget=20)
@@ -252,7 +258,9 @@ async def test_used_bytes_never_count_a_promise() -> None:
 
 @story
 async def test_load_that_everybody_gave_up_on() -> None:
-    """It arrives all the same and is as good as used just now; if it fails, nobody complains about an error that nobody waits for."""
+    """It arrives all the same and is as good as used just now; if it fails, nobody complains about an error that
+    nobody waits for.
+    """
     bench = MemoryBench({"a": Cost(10, load_ms=100), "b": Cost(10, load_ms=100, failures=[ValueError()])}, budget=20)
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))

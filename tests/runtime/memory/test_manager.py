@@ -165,7 +165,9 @@ async def test_unload_forgets() -> None:
 
 @story
 async def test_unload_that_fails_is_told() -> None:
-    """The device could not unload properly: the build is gone all the same, the event has the reason, and nobody hangs."""
+    """The device could not unload properly: the build is gone all the same, the event has the reason, and nobody
+    hangs.
+    """
     bench = MemoryBench({"a": Cost()}, budget=10)
     residency = await bench.pin("a")
     bench.memory.unpin(residency)
@@ -255,7 +257,9 @@ async def test_growing_figures_of_a_load_that_nobody_waits_for() -> None:
 
 @story
 async def test_growth_during_a_swap_does_not_hang() -> None:
-    """The ledger goes over the budget while a load waits for a victim to leave: the load gives up in the end, the next goes well."""
+    """The ledger goes over the budget while a load waits for a victim to leave: the load gives up in the end, the
+    next goes well.
+    """
     bench = MemoryBench(
         {"a": Cost(5), "b": Cost(5, unload_ms=50), "c": Cost(5)}, budget=10, watched=False, wait_ms_max=500
     )

@@ -1,4 +1,6 @@
-"""Whatever happens in whatever order: the budget holds, pins hold, everybody gets an answer, and the books balance in the end."""
+"""Whatever happens in whatever order: the budget holds, pins hold, everybody gets an answer, and the books balance
+in the end.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -120,7 +122,9 @@ def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]
 @settings(max_examples=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads | figures, max_size=25))
 def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -> None:
-    """New figures at any moment, even wrong ones: all settles, the books balance, and memory gets below the budget again."""
+    """New figures at any moment, even wrong ones: all settles, the books balance, and memory gets below the budget
+    again.
+    """
 
     async def story() -> None:
         bench = MemoryBench(costs, BUDGET, wait_ms_max=300, watched=False)
@@ -159,7 +163,9 @@ def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: 
 @settings(max_examples=MAX_EXAMPLES // 4)
 @given(order=st.lists(st.sampled_from(BUILDS), min_size=1, max_size=30), hold_ms=st.sampled_from([0, 1, 20]))
 def test_patient_requests_all_succeed(order: list[str], hold_ms: int) -> None:
-    """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends well."""
+    """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends
+    well.
+    """
 
     async def story() -> None:
         bench = MemoryBench(

@@ -10,7 +10,9 @@ MIB = 2**20
 
 
 def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
-    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then grows to what it had."""
+    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then
+    grows to what it had.
+    """
 
     async def story() -> None:
         bench = MemoryBench(

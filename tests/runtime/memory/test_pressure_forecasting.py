@@ -17,7 +17,9 @@ MB = 10**6
 
 
 class Box:
-    """A machine on which another process takes 100 MB a second for eight seconds, then gives all back; quiet where `is_busy` is false."""
+    """A machine on which another process takes 100 MB a second for eight seconds, then gives all back; quiet where
+    `is_busy` is false.
+    """
 
     def __init__(self) -> None:
         self.bench = MemoryBench({}, 1000 * MB)
@@ -92,7 +94,9 @@ def test_it_is_chosen_once_without_waiting_for_the_night() -> None:
 
 
 def test_the_night_learns_from_the_liveliest_samples() -> None:
-    """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is what is learnt."""
+    """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is what is
+    learnt.
+    """
 
     async def story() -> None:
         box = Box()

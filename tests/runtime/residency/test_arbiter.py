@@ -14,7 +14,9 @@ from tests.fakes.sinks import Decisions
 
 
 def test_what_an_application_falls_to_stays_where_it_is_there_already() -> None:
-    """While the large variant came a request loaded the small one: the large one leaves for the newcomer, the small one is neither loaded again nor lost."""
+    """While the large variant came a request loaded the small one: the large one leaves for the newcomer, the small
+    one is neither loaded again nor lost.
+    """
 
     async def story() -> None:
         bench = EngineBench(100)

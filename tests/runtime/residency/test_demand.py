@@ -87,7 +87,9 @@ def test_delta_follows_how_far_predictions_were_off() -> None:
 
 
 def test_windows_stay_narrow_where_a_share_is_set() -> None:
-    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and what predictions are off by is still known."""
+    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and what predictions are off by is still
+    known.
+    """
     all_ = Expectations(
         lambda name: At(tuple(range(0, 300 * S, 10 * S))), alpha=1.0, delta_ns=S, history_ns=S, delta_share_max=0.1
     )
@@ -110,7 +112,9 @@ def test_a_late_request_stays_due_for_when_it_was() -> None:
 
 
 def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
-    """Asked twice, 50 ms apart: a window for each doubling of its lateness, none once the forecast has ended, and nothing is due then."""
+    """Asked twice, 50 ms apart: a window for each doubling of its lateness, none once the forecast has ended, and
+    nothing is due then.
+    """
     all_ = Expectations(lambda name: Ewma(), alpha=1.0, delta_ns=S // 100, history_ns=S, delta_share_max=0.01)
     all_.arrived("a", S)
     all_.arrived("a", S + S // 20)
@@ -154,7 +158,9 @@ def test_a_window_knows_whether_somebody_came() -> None:
 
 
 def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
-    """A forecast that has ended says never: a request all the same is a miss, not a prediction that was off by years."""
+    """A forecast that has ended says never: a request all the same is a miss, not a prediction that was off by
+    years.
+    """
     all_ = Expectations(lambda name: At((10 * S, 20 * S, 10**6 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
     for at_s in (9, 21, 30, 41):
         all_.arrived("a", at_s * S)
@@ -163,7 +169,9 @@ def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
 
 
 def test_predictions_that_come_true_are_told_from_those_that_do_not() -> None:
-    """One application is asked when it is predicted, every ten seconds; the other between, with predictions for any time."""
+    """One application is asked when it is predicted, every ten seconds; the other between, with predictions for any
+    time.
+    """
     chance = Random(1)
     false = tuple(round(chance.uniform(0, 2000) * S) for _ in range(200))
     times = {"true": tuple(range(10 * S, 2000 * S, 10 * S)), "false": tuple(sorted(false))}

@@ -55,7 +55,9 @@ def problems(draw: st.DrawFn) -> RoomProblem:
 
 @given(problem=problems())
 def test_plan_is_honest(problem: RoomProblem) -> None:
-    """Victims are unpinned and named once, and none leaves for what fits; it says no only where all of them together would not do."""
+    """Victims are unpinned and named once, and none leaves for what fits; it says no only where all of them together
+    would not do.
+    """
     answer = least_recently_used(problem)
     by_id = {build.build_id: build for build in problem.resident}
     assert len(set(answer.victims)) == len(answer.victims)

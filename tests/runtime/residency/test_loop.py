@@ -58,7 +58,9 @@ def test_the_other_variants_leave_when_a_better_one_has_come(eviction: str) -> N
 
 @story
 async def test_the_end_of_one_change_does_not_end_the_next() -> None:
-    """A change that begins in the very turn in which the first one ends is under way until it is over itself: no third joins it."""
+    """A change that begins in the very turn in which the first one ends is under way until it is over itself: no
+    third joins it.
+    """
     bench = EngineBench(100)
     bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
     loop = bench.core.residency

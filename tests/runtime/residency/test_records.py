@@ -92,7 +92,9 @@ async def test_a_refusal_is_one_decision_however_often_memory_asks() -> None:
 
 @story
 async def test_patience_and_the_last_resort_are_decisions() -> None:
-    """A request waits for a window to close, and then the expected one leaves: both are told, and plan says that no policy made them."""
+    """A request waits for a window to close, and then the expected one leaves: both are told, and plan says that no
+    policy made them.
+    """
     bench = EngineBench(20, patience_ms=50)
     bench.add({"v": Cost(20, load_ms=300)}, name="other")
     bench.add({"v": Cost(5)})

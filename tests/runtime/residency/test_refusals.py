@@ -28,14 +28,17 @@ async def test_the_least_need_is_named_and_that_it_can_never_fit() -> None:
     error = await refused(bench)
     assert (error.variant, error.need_bytes, error.can_fit, error.retry_after_s) == ("int8", 15 * MB, False, None)
     assert str(error) == (
-        "no room in memory, ever: at the least int8 needs 15.0 MB, models may take 10.0 MB, or the part of it that the model's owner may take; "
+        "no room in memory, ever: at the least int8 needs 15.0 MB, models may take 10.0 MB, or the part of it that "
+        "the model's owner may take; "
         "raise the memory budget, or upload a smaller variant"
     )
 
 
 @story
 async def test_whoever_uses_memory_is_named_and_strangers_are_not() -> None:
-    """One's own application by its id, another tenant's without a name; both are in use, which may be over at any moment."""
+    """One's own application by its id, another tenant's without a name; both are in use, which may be over at any
+    moment.
+    """
     bench = EngineBench(20 * MB, workers=2, wait_ms_max=50)
     bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
     bench.add({"v": Cost(8 * MB, load_ms=0, run_ms=5000)}, name="foreign", tenant="u")
@@ -52,7 +55,8 @@ async def test_whoever_uses_memory_is_named_and_strangers_are_not() -> None:
             {"application": None, "mb": 8.0, "why": "pinned", "until_s": None},
         ]
         assert str(error) == (
-            "no room in memory now: at the least int8 needs 5.0 MB, and 2.0 MB of 20.0 MB are free; t/own 10 MB (pinned); "
+            "no room in memory now: at the least int8 needs 5.0 MB, and 2.0 MB of 20.0 MB are free; t/own 10 MB "
+            "(pinned); "
             "another's application 8 MB (pinned); try again in 1 s"
         )
         assert "u/foreign" not in repr(error)
@@ -124,7 +128,10 @@ async def test_other_programs_are_in_the_way() -> None:
 
 @story
 async def test_a_ceiling_in_the_way_is_named_to_its_tenant_alone() -> None:
-    """What the tenant holds, may hold and needs; a guest of the shared model learns none of it. Below the ceiling for ever: it says so."""
+    """What the tenant holds, may hold and needs; a guest of the shared model learns none of it.
+
+    Below the ceiling for ever: it says so.
+    """
     bench = EngineBench(100 * MB, workers=2, wait_ms_max=50)
     quota = Quota(memory_ceiling_bytes=15 * MB)
     bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own", quota=quota)
@@ -138,7 +145,8 @@ async def test_a_ceiling_in_the_way_is_named_to_its_tenant_alone() -> None:
         assert isinstance(error, CeilingReached)
         assert (error.tenant, error.held_bytes, error.ceiling_bytes, error.retry_after_s) == ("t", 10 * MB, 15 * MB, 1)
         assert str(error) == (
-            "no room in memory now: at the least int8 needs 8.0 MB, tenant 't' holds 10.0 MB and may hold 15.0 MB; t/own 10 MB (pinned); "
+            "no room in memory now: at the least int8 needs 8.0 MB, tenant 't' holds 10.0 MB and may hold 15.0 MB; "
+            "t/own 10 MB (pinned); "
             "try again in 1 s, or unload another of its models, upload a smaller variant, or have the ceiling raised"
         )
         guest = await refused(bench, tenant="u")
@@ -162,7 +170,8 @@ async def test_a_deadline_says_what_it_went_by() -> None:
         error = caught.value
         assert (error.waited_ms, error.expected_ms, error.decoded_ms) == pytest.approx((40, 30, 20))
         assert str(error) == (
-            "the deadline cannot be kept: 40.0 ms have passed (20.0 ms of them to read and decode the input), and a run is expected to take 30.0 ms; "
+            "the deadline cannot be kept: 40.0 ms have passed (20.0 ms of them to read and decode the input), and a "
+            "run is expected to take 30.0 ms; "
             "allow more time, or take a faster variant"
         )
         await bench.infer()

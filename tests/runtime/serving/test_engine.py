@@ -324,7 +324,9 @@ async def test_drain_answers_those_inside() -> None:
 
 @story
 async def test_drain_that_runs_out_of_time() -> None:
-    """After the time allowed, those that wait are told, and the one that runs when its worker is stopped: nobody hangs."""
+    """After the time allowed, those that wait are told, and the one that runs when its worker is stopped: nobody
+    hangs.
+    """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10_000)})
     async with bench.working():

@@ -50,7 +50,10 @@ async def test_quick_run_waits_for_nobody() -> None:
 
 @story
 async def test_quick_runs_that_overrun_take_a_worker_from_then_on() -> None:
-    """Three in a row took a hundred times as long as the profile said: the next no longer holds everybody up. One alone is a hiccup."""
+    """Three in a row took a hundred times as long as the profile said: the next no longer holds everybody up.
+
+    One alone is a hiccup.
+    """
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
     cost = bench.processor.costs[bench.build("v")]

@@ -1,4 +1,6 @@
-"""Random traffic with faults, deadlines, cancellations and commands: one answer each, no late run, no lost pin, no mixed sequence."""
+"""Random traffic with faults, deadlines, cancellations and commands: one answer each, no late run, no lost pin, no
+mixed sequence.
+"""
 
 import asyncio
 from collections import Counter
@@ -83,7 +85,9 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
     story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
 )
 def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]) -> None:
-    """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at rest and works."""
+    """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is
+    at rest and works.
+    """
 
     async def play() -> None:
         bench = EngineBench(
@@ -203,7 +207,9 @@ talks = st.lists(
 @settings(max_examples=150)
 @given(talks=talks, workers=st.integers(1, 3))
 def test_sequences_add_up(talks: list[Talk], workers: int) -> None:
-    """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own that were answered."""
+    """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own
+    that were answered.
+    """
 
     async def play() -> None:
         bench = EngineBench(workers=workers, model=summing)

@@ -63,7 +63,9 @@ async def test_without_a_sequence_nothing_is_remembered() -> None:
 
 @story
 async def test_sequences_are_not_mixed() -> None:
-    """Many sequences at once over several workers, equal ids of two tenants among them: each adds up its own only, in order."""
+    """Many sequences at once over several workers, equal ids of two tenants among them: each adds up its own only,
+    in order.
+    """
     bench = summing_bench(workers=3)
     bench.catalogue.put_tenant(Tenant("u"))
 

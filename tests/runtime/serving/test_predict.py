@@ -40,7 +40,9 @@ class _Desk:
 
 @story
 async def test_every_part_takes_its_time() -> None:
-    """Decoding 3 ms, loading 100, computing 10, encoding 3; two at once share the one thread, and the second waits for it."""
+    """Decoding 3 ms, loading 100, computing 10, encoding 3; two at once share the one thread, and the second waits
+    for it.
+    """
     bench = EngineBench(workers=2)
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=100, run_ms=10)})
@@ -57,7 +59,9 @@ async def test_every_part_takes_its_time() -> None:
 
 @story
 async def test_one_deadline_over_all() -> None:
-    """It may pass while decoding, before computing or while encoding: the answer is the same, and not a moment later than that."""
+    """It may pass while decoding, before computing or while encoding: the answer is the same, and not a moment later
+    than that.
+    """
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=0, run_ms=10)})

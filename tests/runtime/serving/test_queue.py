@@ -122,7 +122,9 @@ def test_abandoned_is_passed_over() -> None:
 
 
 def test_idle_workers_begin_one_by_one() -> None:
-    """Each job goes to one idle worker, at once; one that has withdrawn is passed over; a worker that comes late takes what waits."""
+    """Each job goes to one idle worker, at once; one that has withdrawn is passed over; a worker that comes late
+    takes what waits.
+    """
 
     async def story() -> None:
         queue = Queue(HandClock(), 10, 10)

@@ -16,8 +16,8 @@ HEAD = "0004"
 def migrate(database: Path) -> None:
     """Bring a database to the head in one transaction; does nothing, quickly, when it is there already.
 
-    A new one gets the newest tables directly: Alembic costs 12 MB that would stay for the life of the process. A test shows that both
-    ways end in the same tables. Raises: IllegalState for the database of a newer version, StorageFull.
+    A new one gets the newest tables directly: Alembic costs 12 MB that would stay for the life of the process. A test
+    shows that both ways end in the same tables. Raises: IllegalState for the database of a newer version, StorageFull.
     """
     revision = current_revision(database)
     if revision == HEAD:

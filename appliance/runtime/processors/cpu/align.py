@@ -1,8 +1,8 @@
 """Moves the weights of a prepared form to addresses that the kernels can read.
 
-ONNX Runtime (1.31) saves prepacked weights one after the other, at any offset of the file. The file is mapped when it is loaded, so an offset
-that is no multiple of 64 is an address that is none either, and matrix kernels that load whole vector registers end the process with
-SIGSEGV. Runs in the measuring child, which may import onnx.
+ONNX Runtime (1.31) saves prepacked weights one after the other, at any offset of the file. The file is mapped when it
+is loaded, so an offset that is no multiple of 64 is an address that is none either, and matrix kernels that load whole
+vector registers end the process with SIGSEGV. Runs in the measuring child, which may import onnx.
 """
 
 import mmap
@@ -21,9 +21,11 @@ _PREPACKED = "prepacked"
 
 
 def align(model: Path, weights: Path) -> None:
-    """Rewrite `weights`, and the offsets in `model` that point into it, so that everything starts at a multiple of 64 bytes.
+    """Rewrite `weights`, and the offsets in `model` that point into it, so that everything starts at a multiple of 64
+    bytes.
 
-    Raises: ValueError when the model names its weights in a way that is not understood; then neither file is to be used.
+    Raises: ValueError when the model names its weights in a way that is not understood; then neither file is to be
+    used.
     """
     import onnx
 

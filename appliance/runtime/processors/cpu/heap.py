@@ -8,11 +8,16 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _BLOCK_BYTES_MAX = 32 << 20
 """Larger blocks come from the system one by one; glibc takes no larger limit."""
 _KEPT_BYTES = 128 << 20
-"""Free bytes at the end of the heap that stay for the next run. With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md."""
+"""Free bytes at the end of the heap that stay for the next run.
+
+With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md.
+"""
 _REST_S, _QUIET_S, _PATIENCE_S = 10.0, 0.5, 60.0
-"""Between two trims; without a run before one; how long that is waited for. A trim also takes the pages between runs from whatever else is serving: its
-next run gets them back one page fault at a time. After every load and unload that doubled a busy application's run times, and once in ten seconds
-it still was what one run in a hundred takes."""
+"""Between two trims; without a run before one; how long that is waited for.
+
+A trim also takes the pages between runs from whatever else is serving: its
+next run gets them back one page fault at a time. After every load and unload that doubled a busy application's run
+times, and once in ten seconds it still was what one run in a hundred takes."""
 
 
 def trim() -> None:
@@ -22,7 +27,10 @@ def trim() -> None:
 
 
 class Trimmer:
-    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon. Unloading a lot in a row is one trim."""
+    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon.
+
+    Unloading a lot in a row is one trim.
+    """
 
     def __init__(
         self,
@@ -69,12 +77,14 @@ class Trimmer:
 def set_up() -> None:
     """Let the threads made from now on share one heap, and let that keep what a run frees for the next run.
 
-    One heap: the ends of the threads' own ones are out of `trim`'s reach. Measured over loads and runs of four networks on four threads: 5-8 MB stay
-    behind instead of 15-43, at the same CPU time per run. (Taking large blocks from the system instead of the heap keeps 13 MB, but costs 35 % CPU.)
+    One heap: the ends of the threads' own ones are out of `trim`'s reach. Measured over loads and runs of four networks
+    on four threads: 5-8 MB stay behind instead of 15-43, at the same CPU time per run. (Taking large blocks from the
+    system instead of the heap keeps 13 MB, but costs 35 % CPU.)
 
-    Keep: by itself glibc gives the free end back as soon as it is twice as large as the largest block it has seen. With networks of several sizes
-    that was at the end of most runs, and the next one got 30 MB back in 7800 page faults: more than half of the runs of `faces` took 30-40 ms in
-    place of 17-20. Now only `trim` gives back what is below `_KEPT_BYTES`; it comes with every unload, so also when memory gets scarce.
+    Keep: by itself glibc gives the free end back as soon as it is twice as large as the largest block it has seen. With
+    networks of several sizes that was at the end of most runs, and the next one got 30 MB back in 7800 page faults:
+    more than half of the runs of `faces` took 30-40 ms in place of 17-20. Now only `trim` gives back what is below
+    `_KEPT_BYTES`; it comes with every unload, so also when memory gets scarce.
     """
     if _LIBC is not None:
         _LIBC.mallopt(_M_ARENA_MAX, 1)

@@ -1,4 +1,6 @@
-"""Touch the pages of a mapped weights file before the first run does, in one system call instead of thousands of page faults."""
+"""Touch the pages of a mapped weights file before the first run does, in one system call instead of thousands of
+page faults.
+"""
 
 import ctypes
 import re
@@ -9,7 +11,9 @@ _MADV_POPULATE_READ = 22  # Linux 5.14
 
 
 def populate(path: Path) -> int:
-    """Map in every page of this process's read-only mappings of `path`; returns the bytes covered (0 where the kernel cannot)."""
+    """Map in every page of this process's read-only mappings of `path`; returns the bytes covered (0 where the
+    kernel cannot).
+    """
     done = 0
     with suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None, use_errno=True).madvise

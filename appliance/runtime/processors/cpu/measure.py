@@ -1,7 +1,7 @@
 """Port `Measure`: prepares and profiles builds in a child process, with the very sessions of serving.
 
-The parent half is `ChildMeasure`; the child half is this module run as a program: one JSON order on standard input, one JSON answer on standard
-output. Sizes are ΔPss (mapped weights make RSS lie), the peak is the high-water mark of a load.
+The parent half is `ChildMeasure`; the child half is this module run as a program: one JSON order on standard input, one
+JSON answer on standard output. Sizes are ΔPss (mapped weights make RSS lie), the peak is the high-water mark of a load.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
 
 _SIZES = 3
-"""Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is the build's own."""
+"""Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
+the build's own.
+"""
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
 _CLOCK = SystemClock()
 
@@ -92,7 +94,9 @@ class ChildMeasure:
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
-    """Arrays by number beside the list of their names, which may be anything; text as fixed-width text, so that nothing is pickled."""
+    """Arrays by number beside the list of their names, which may be anything; text as fixed-width text, so that
+    nothing is pickled.
+    """
     arrays = [np.asarray(value) for value in inputs.values()]
     plain = [array.astype(np.str_) if array.dtype.kind == "O" else array for array in arrays]
     np.savez(path, np.array(list(inputs), np.str_), *plain)
@@ -140,7 +144,8 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
 def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap.
 
-    Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before other inputs are dropped or made.
+    Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before
+    other inputs are dropped or made.
     """
     gc.collect()
     trim()

@@ -1,6 +1,7 @@
 """ONNX Runtime on the CPU: the one place that knows how a session is made.
 
-Serving, the trial runs of an import and the measuring child all go through `OnnxSessions`, so what is measured is what serves.
+Serving, the trial runs of an import and the measuring child all go through `OnnxSessions`, so what is measured is what
+serves.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
 _ERROR_ONLY = 3
 _LOAD_NICE = 5
-"""Where cores are short, loading gets a quarter of one that a run wants, too. Dropping a session is not that patient: it holds the interpreter's
+"""Where cores are short, loading gets a quarter of one that a run wants, too.
+
+Dropping a session is not that patient: it holds the interpreter's
 lock, and whoever holds that and does not get a core stops everybody."""
 
 
@@ -48,8 +51,9 @@ class OnnxSessions:
     def options(self, *, optimised: bool) -> ort.SessionOptions:
         """Session options of serving.
 
-        No spinning: it burns six times the CPU at low load and 40 % of the throughput under contention. No arena: an evicted build must leave
-        nothing behind, and outputs must not pin it. A prepared form is not optimised again: that is where the load time would go.
+        No spinning: it burns six times the CPU at low load and 40 % of the throughput under contention. No arena: an
+        evicted build must leave nothing behind, and outputs must not pin it. A prepared form is not optimised again:
+        that is where the load time would go.
         """
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.threads_per_run
@@ -90,7 +94,8 @@ class OnnxSessions:
         del loaded.session
 
     def prepare(self, source: Path, target_dir: Path) -> bool:
-        """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; False when there can be none.
+        """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; False when
+        there can be none.
 
         Such a ResNet-50 loads in about 15 ms instead of 215 and maps its weights instead of copying them.
         """
@@ -113,9 +118,11 @@ class OnnxSessions:
 
 
 class OnnxProcessor:
-    """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither waits for the other.
+    """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither
+    waits for the other.
 
-    Unloads have one of their own: a load often waits for the memory that one gives back, and would wait for the loads before it, too.
+    Unloads have one of their own: a load often waits for the memory that one gives back, and would wait for the loads
+    before it, too.
     """
 
     def __init__(self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int) -> None:

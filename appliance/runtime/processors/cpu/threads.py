@@ -12,7 +12,10 @@ _Call = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, as
 
 
 class WorkerThreads:
-    """`count` daemon threads over one queue. About half the overhead of `run_in_executor`, which wraps every call in two futures."""
+    """`count` daemon threads over one queue.
+
+    About half the overhead of `run_in_executor`, which wraps every call in two futures.
+    """
 
     def __init__(self, name: str, count: int, nice: int = 0) -> None:
         """`nice`: how much the threads step back behind the others of the process where cores are short."""
@@ -52,7 +55,9 @@ class WorkerThreads:
 
 
 def _step_back(nice: int) -> None:
-    """Lower the priority of the calling thread: on Linux a priority is a thread's, elsewhere it would be the whole process's."""
+    """Lower the priority of the calling thread: on Linux a priority is a thread's, elsewhere it would be the whole
+    process's.
+    """
     if nice and sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
 

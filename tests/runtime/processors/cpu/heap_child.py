@@ -1,4 +1,7 @@
-"""Frees the blocks of a run and takes them again; prints the page faults of the later rounds. A program of its own: the heap is the process's."""
+"""Frees the blocks of a run and takes them again; prints the page faults of the later rounds.
+
+A program of its own: the heap is the process's.
+"""
 
 import ctypes
 import resource

@@ -1,6 +1,8 @@
-"""Run as a program: loads, runs and unloads models with the real processor and prints this process's memory after each step.
+"""Run as a program: loads, runs and unloads models with the real processor and prints this process's memory after each
+step.
 
-Arguments: PLAIN.onnx and the folder of its prepared form. A process of its own, because a test run's memory is full of other things.
+Arguments: PLAIN.onnx and the folder of its prepared form. A process of its own, because a test run's memory is full of
+other things.
 """
 
 import asyncio

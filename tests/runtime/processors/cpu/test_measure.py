@@ -1,4 +1,6 @@
-"""Measuring in a child process: plausible figures of real networks, and every way of failing ends in an error of ours."""
+"""Measuring in a child process: plausible figures of real networks, and every way of failing ends in an error of
+ours.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,6 @@
-"""The CPU processor over ONNX Runtime, on real networks: right answers, memory given back, and damaged files refused."""
+"""The CPU processor over ONNX Runtime, on real networks: right answers, memory given back, and damaged files
+refused.
+"""
 
 import asyncio
 import json
@@ -130,7 +132,9 @@ async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm) -> None:
 
 
 def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
-    """After unloading, plain or mapped, five times each and with the outputs still held, the process is as small as before."""
+    """After unloading, plain or mapped, five times each and with the outputs still held, the process is as small as
+    before.
+    """
     command = [
         sys.executable,
         "-m",
