@@ -28,6 +28,8 @@ ROUNDS = 1
 half a percent of clients and a
 quarter of the time of a search."""
 SLACK_FRAMES_MAX = 10.0
+FULL = 0.93
+"""Share of the expected load from which on a box is full, even if clients have to go."""
 RELEASED = (1.5, 1.1)
 """Times its usual load from which on a client that has to make good an old result gives way to those that wait;
 tried in turn.
@@ -98,26 +100,29 @@ class EarliestDue:
         """The best of what further searches find, while somebody is left out whom a plan could serve; the first of
         equals.
         """
-        if option.served == len(option.fleet.clients) or self._is_full(option):
+        if option.served == len(option.fleet.clients) or (not option.decision.removed and self._is_full(option, ROOMY)):
             return option
         state = opening(option.fleet)
         able = sum(not is_hopeless(option.fleet, state, i) for i in range(len(option.fleet.clients)))
-        for search in (*self._paying_debts(option, state), self._in_order, *([] if self._margin else [_floor])):
+        for search in (*self._paying_debts(option, state), self._in_order, _floor):
             if option.served >= able and not option.fleet.problem.has_variants:
+                break
+            if search is _floor and (self._margin or self._is_full(option, FULL)):
                 break
             found = search(option)
             option = found if found and found.served > option.served else option
         return option
 
-    def _is_full(self, option: "_Option") -> bool:
-        """Whether many are served, nobody has to go, and the processor is about as busy as plans make it: what is left
-        out there is the usual crowd at the
-        door, of which no baseline was seen to serve more (docs/benchmarks/offload.md), and every period asks anew."""
+    def _is_full(self, option: "_Option", share: float) -> bool:
+        """Whether many are served, and take this share of what plans usually carry.
+
+        No baseline was seen to serve more there, at `ROOMY` if nobody has to
+        go and else at `FULL` (docs/benchmarks/offload.md), and every period asks anew."""
         members = option.decision.verified.members
-        if option.decision.removed or len(members) < SMALL:
+        if len(members) < SMALL:
             return False
         load = pace(option.fleet).load
-        return sum(load[i] for i in members) >= ROOMY * EXPECTED_LOAD
+        return sum(load[i] for i in members) >= share * EXPECTED_LOAD
 
     def _paying_debts(self, option: "_Option", state: Opening) -> list["_Search"]:
         """Searches in which whoever was shown an old result runs more often until it is made good; then without

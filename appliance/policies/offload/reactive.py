@@ -124,16 +124,20 @@ class Reactive:
         decision, settings = found
         return assemble(fleet, decision, settings.interval, settings.batch, self.name)
 
-    def best(self, fleet: Fleet, load: Sequence[float], beat: int = 0) -> Found | None:
+    def best(
+        self, fleet: Fleet, load: Sequence[float], beat: int = 0, trials_max: float = float("inf")
+    ) -> Found | None:
         """What serves the most, the first of equals.
 
-        With `beat`, tunings are left out, and searches end, where they will not serve more than that.
-        """
+        With `beat`, tunings are left out, and searches end, where they will not serve more than that, and
+        the most promising come first. None is begun after `trials_max` plans."""
         found: tuple[Decision, Tuning] | None = None
-        for tuning in self.tunings(fleet.problem):
-            if beat and isinstance(tuning, _OneForAll) and not tuning.may_carry(fleet, beat + 1):
-                continue
+        trials = 0
+        for tuning in _promising(fleet, self.tunings(fleet.problem), beat + 1) if beat else self.tunings(fleet.problem):
+            if trials >= trials_max:
+                break
             decision = Admission(fleet, load, [self._packer(tuning)], EXPECTED_LOAD, beat=beat).decide()
+            trials += decision.trials
             if found is None or len(decision.verified.members) > len(found[0].verified.members):
                 found = decision, tuning
                 beat = beat and max(beat, len(decision.verified.members))
@@ -184,19 +188,28 @@ class _OneForAll:
                 batch[i] = max(allowed, default=network.sizes[0])
         return Settings(batch, [interval] * len(batch), [0.0] * len(batch))
 
-    def may_carry(self, fleet: Fleet, count: int) -> bool:
-        """Whether the processor has time for `count` clients, were they the laxest, batches as full as can be, and
-        every first frame an interval late.
-        """
-        longest = sorted((_longest(fleet, i, fleet.networks[k], self.batch) for i, k in enumerate(fleet.network)))
+    def least_load(self, fleet: Fleet, count: int) -> float:
+        """Share of the processor's time that `count` clients take at least: were they the laxest, batches as full as
+        can be, and every first frame an
+        interval late; in units of what a plan can have. Infinite without so many clients."""
+        longest = sorted(_longest(fleet, i, fleet.networks[k], self.batch) for i, k in enumerate(fleet.network))
         if count > len(longest):
-            return False
+            return float("inf")
         interval = max(1, int(longest[-count] * self.share))
         most = min(count, self.batch) if self.is_capped else count
         each_ms = [ms / size for network in fleet.networks for size, ms in network.latency_ms.items() if size <= most]
         horizon_ms = fleet.problem.horizon_ms
         requests = count * (horizon_ms * fleet.frames_per_ms / interval - 1.0)
-        return requests * min(each_ms, default=0.0) <= (OVERFULL if self.is_capped else FULL) * horizon_ms
+        return requests * min(each_ms, default=0.0) / horizon_ms / (OVERFULL if self.is_capped else FULL)
+
+
+def _promising(fleet: Fleet, tunings: Sequence[Tuning], count: int) -> list[Tuning]:
+    """Those that may carry `count` clients, by the load that this is at least; of equals the first.
+
+    Without a bound: the first place.
+    """
+    loads = [t.least_load(fleet, count) if isinstance(t, _OneForAll) else 0.0 for t in tunings]
+    return [tunings[k] for k in sorted(range(len(tunings)), key=lambda k: loads[k]) if loads[k] <= 1.0]
 
 
 def _longest(fleet: Fleet, i: int, network: Network, size: int) -> int:
@@ -268,14 +281,16 @@ def arise_alpha() -> Reactive:
 
 FLOOR = (static, clipper_like, chameleon_like, arise_alpha, static_searched, clipper_searched)
 """All baselines, the quick ones first."""
+FLOOR_TRIALS_MAX = 300
+"""Plans tried of one baseline in the floor: bounds a decision."""
 
 
-def floor(fleet: Fleet, beat: int) -> Found | None:
+def floor(fleet: Fleet, beat: int, trials_max: int = FLOOR_TRIALS_MAX) -> Found | None:
     """What the best of the baselines decides; None where none may serve more than `beat` clients."""
     load = step1(fleet).load
     best: Found | None = None
     for baseline in FLOOR:
-        found = baseline().best(fleet, load, beat)
+        found = baseline().best(fleet, load, beat, trials_max)
         if found is not None and len(found[0].verified.members) > beat:
             best, beat = found, len(found[0].verified.members)
     return best
