@@ -34,8 +34,7 @@ NOISE = 1.2
 """By how much of a mean client's rate the patterns of another climb are made to look larger."""
 WORK_FEW, WORK_MIN, WORK_EACH, WORK_MAX = 6_000_000, 2_500_000, 10_000, 25_000_000
 """The bound on work, 10 ns or so each: for few workers, where each kick may reach the optimum; beyond, the least; by
-workers^2.5: 10 million for 16; the
-most."""
+workers^2.5: 10 million for 16; the most."""
 ANNEALED_MAX = 4_000
 """Clients × workers up to which an overloaded problem is also annealed for a start: about 15 ms for 16 × 160, then
 more than the rest.

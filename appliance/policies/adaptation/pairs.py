@@ -18,8 +18,7 @@ from appliance.policies.adaptation.patterns import Ints, Patterns
 
 BOUND_WORK, SIDE_WORK, SINGLE_WORK, SORT_WORK = 8_000, 12_000, 5_000, 600
 """What the bounds of a division cost, what it costs beyond when they hold something out (and a unit each pair of
-patterns), a worker alone, and an
-exchange, in about 10 ns: so that `work` is proportional to time."""
+patterns), a worker alone, and an exchange, in about 10 ns: so that `work` is proportional to time."""
 ROWS_AT_ONCE = 32
 PRODUCT_MAX = 1 << 17
 """Multiplications in one matrix product, half of what OpenBLAS computes on one core."""

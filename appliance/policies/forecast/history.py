@@ -10,9 +10,9 @@ LOOKBACK = 64
 ENDED_AFTER = 8
 """A forecast ends when the silence is this many times as long as the longest of the latest gaps.
 
-The next gap is longer than the longest of n once in n + 1
-times, and where long gaps are as frequent as in the heaviest tails (1 / length) eight times as long once in 8n + 1.
-Whoever comes back after that starts cold once, as it did at first."""
+The next gap is longer than the longest of n once in n + 1 times, and where long gaps are as frequent as in the
+heaviest tails (1 / length) eight times as long once in 8n + 1. Whoever comes back after that starts cold once, as it
+did at first."""
 
 
 def latest_gaps(arrivals_ns: Sequence[int], count: int = LOOKBACK - 1) -> list[int]:

@@ -24,9 +24,8 @@ PATIENT = Patience(join=0.65, lead=0.8)
 EAGER = Patience(join=0.5, lead=0.5)
 """Mending: the processor rests only where nobody could use it."""
 ROUNDS = 1
-"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time adds
-half a percent of clients and a
-quarter of the time of a search."""
+"""Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time
+adds half a percent of clients and a quarter of the time of a search."""
 SLACK_FRAMES_MAX = 10.0
 FULL = 0.93
 """Share of the expected load from which on a box is full, even if clients have to go."""

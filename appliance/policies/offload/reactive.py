@@ -22,9 +22,8 @@ from appliance.policies.offload.verify import Verified, verified
 
 EXPECTED_LOAD = 0.5
 FULL, OVERFULL = 1.1, 2.0
-"""Of the processor's time within a horizon: more than a baseline can use where no request may slip a batch (a batch may
-pass the end), and more than any
-was seen to use where queues grow for as long as SLAs hold."""
+"""Of the processor's time within a horizon: more than a baseline can use where no request may slip a batch (a batch
+may pass the end), and more than any was seen to use where queues grow for as long as SLAs hold."""
 SHARES = (1.0, 0.8, 0.6, 0.4)
 """Intervals tried for a fixed one, as shares of the longest that the SLA allows without queueing."""
 

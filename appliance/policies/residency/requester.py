@@ -27,8 +27,8 @@ LastResort = Callable[[ApplicationState, Option, float], list[Change] | None]
 """The same by unloading others (EM-24), breaking wishes up to that priority."""
 Order = Literal["shrink-first", "unload-first"]
 """What comes before the other where replacement alone does not make room: a smaller variant for the requester, as in
-Algorithm 1, where nobody is unloaded
-before the requester's smallest has failed; or the last resort for each variant, as in the text of §III-A and III-B1."""
+Algorithm 1, where nobody is unloaded before the requester's smallest has failed; or the last resort for each
+variant, as in the text of §III-A and III-B1."""
 
 
 def answer(

@@ -28,19 +28,17 @@ _COLD_POINTS_UNPREDICTED = 200.0
 out of it for good, and cold each time.
 """
 _STEADY = 16.0
-"""Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts so
-many times less, for what it is loaded
-for goes on after it."""
+"""Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts
+so many times less, for what it is loaded for goes on after it."""
 _WIDER = 1.5
 """Predictions are taken to be so much further off than they were in the mean.
 
-Those that were furthest off answered for no request, so they are not in it; and
-to take somebody's variant away for a prediction that is wrong costs more than to leave it for one that is right."""
+Those that were furthest off answered for no request, so they are not in it; and to take somebody's variant away for
+a prediction that is wrong costs more than to leave it for one that is right."""
 _LOADS = 2
 _SPREADS = 0.4
 """A request counts 1/e less for every time that this many of the slowest loads and this many mean residuals take
-together by which it comes later: long
-enough that a change can pay."""
+together by which it comes later: long enough that a change can pay."""
 _WAITS = 1.25
 """A load takes this much longer than alone: on the box and in the lab loads take their turns with those of others."""
 _LEAST_RATE = 1e-15

@@ -1,6 +1,5 @@
 """What the arbiter decided, told to the decision sink once: a question is often asked twice, for all variants of an
-application and then for the one that
-is loaded, and again whenever something changes while a load waits for room.
+application and then for the one that is loaded, and again whenever something changes while a load waits for room.
 """
 
 from collections.abc import Mapping

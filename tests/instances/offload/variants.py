@@ -47,9 +47,8 @@ YOLOV5 = (
     ("yolov5m6", 0.513, 1.0, 11.1, 6.8),
     ("yolov5x", 0.507, 0.25, 12.1, 4.8),
 )
-"""Published (the README of release 7.0): mAP 50-95 on COCO, share of a frame of 1280 px, V100 ms of a batch of 1, and a
-frame in a batch of 32. The
-others of the release lose more than the widest SLA."""
+"""Published (the README of release 7.0): mAP 50-95 on COCO, share of a frame of 1280 px, V100 ms of a batch of 1,
+and a frame in a batch of 32. The others of the release lose more than the widest SLA."""
 
 
 def _yolov5(speed: float) -> Sequence[Row]:

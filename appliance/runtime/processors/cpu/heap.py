@@ -15,9 +15,9 @@ With 64 MiB two workers still lost them; what they cost in memory: docs/benchmar
 _REST_S, _QUIET_S, _PATIENCE_S = 10.0, 0.5, 60.0
 """Between two trims; without a run before one; how long that is waited for.
 
-A trim also takes the pages between runs from whatever else is serving: its
-next run gets them back one page fault at a time. After every load and unload that doubled a busy application's run
-times, and once in ten seconds it still was what one run in a hundred takes."""
+A trim also takes the pages between runs from whatever else is serving: its next run gets them back one page fault at
+a time. After every load and unload that doubled a busy application's run times, and once in ten seconds it still was
+what one run in a hundred takes."""
 
 
 def trim() -> None:
