@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from appliance.lab.baselines import ADAPTATION
+from appliance.lab.baselines.exact import model_of
 from appliance.lab.problems import adaptation
-from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
-from appliance.policies.adaptation.exact import model_of
 from appliance.policies.adaptation.matching import names, prefetch
 from appliance.policies.adaptation.options import options_of
 from appliance.policies.adaptation.zoo import by_size
@@ -26,7 +26,7 @@ from tests.checkers.adaptation import faults
 from tests.instances.adaptation import ZOOS, drawn, overloaded, shaded, yolo
 from tests.instances.adaptation.written import written
 
-FAST = tuple(name for name in ADAPTATION_POLICIES if name != "exact")
+FAST = tuple(name for name in ADAPTATION if name != "exact")
 EACH = (4, 6, 8, 10)
 """Clients a worker in the problems that `exact` solves."""
 LINKS_BPS = (20e6, 15e6, 10e6, 7.5e6)

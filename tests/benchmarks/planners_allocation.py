@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from appliance.lab.baselines import ALLOCATION
 from appliance.lab.problems import pipeline
-from appliance.policies.allocation import ALLOCATION_POLICIES
 from appliance.policies.allocation.base import AllocationPlan
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
@@ -107,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a quarter of the seeds")
     share = 4 if parser.parse_args().quick else 1
-    assert set(YARDSTICKS) < set(ALLOCATION_POLICIES)
+    assert set(YARDSTICKS) < set(ALLOCATION)
     decide(instances.paper(), "scrooge")  # imports numpy and HiGHS
     paper()
     small = [p for shape in SHAPES for p in many(instances.drawn, shape, 20 // share, instances=2.0)]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from appliance.lab.baselines import ADAPTATION
 from appliance.lab.problems.base import (
     LatencyByBatch,
     Name,
@@ -15,7 +16,7 @@ from appliance.lab.problems.base import (
     refuse_duplicates,
     shaped,
 )
-from appliance.policies.adaptation import ADAPTATION_POLICIES, DEFAULT
+from appliance.policies.adaptation import DEFAULT
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 
 WORKERS_MAX = 256
@@ -51,7 +52,7 @@ class _Problem(Shape):
 def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
     """The problem as a question to its policy. Raises: Malformed."""
     written = shaped(_Problem, document)
-    known(written.policy, ADAPTATION_POLICIES, "policy")
+    known(written.policy, ADAPTATION, "policy")
     refuse_duplicates((network.name for network in written.models), "models")
     refuse_duplicates((client.name for client in written.clients), "clients")
     names = [network.name for network in written.models]
@@ -59,7 +60,7 @@ def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
         if name is not None:
             known(name, names, f"previous[{index}]")
     problem = _input(written)
-    policy = ADAPTATION_POLICIES[written.policy]()
+    policy = ADAPTATION[written.policy]()
     return Question(lambda: policy.plan(problem), _answer)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from appliance.lab.baselines import ALLOCATION
 from appliance.lab.problems.base import (
     BATCH_MAX,
     Malformed,
@@ -18,7 +19,7 @@ from appliance.lab.problems.base import (
     refuse_duplicates,
     shaped,
 )
-from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
+from appliance.policies.allocation import DEFAULT
 from appliance.policies.allocation.base import (
     TOLERANCE,
     AllocationInput,
@@ -93,7 +94,7 @@ class _Problem(Shape):
 def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     """The problem as a question to its policy. Raises: Malformed."""
     written = shaped(_Problem, document)
-    known(written.policy, ALLOCATION_POLICIES, "policy")
+    known(written.policy, ALLOCATION, "policy")
     refuse_duplicates((worker.name for worker in written.workers), "workers")
     refuse_duplicates((module.name for module in written.modules), "modules")
     kinds = {worker.name: worker.kind for worker in written.workers}
@@ -102,7 +103,7 @@ def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     _check_edges(written.edges, [module.name for module in written.modules])
     _check_existing(written.existing, kinds)
     problem = _input(written)
-    policy = ALLOCATION_POLICIES[written.policy]()
+    policy = ALLOCATION[written.policy]()
     return Question(lambda: policy.plan(problem), lambda plan: _answer(plan, written.cost_by))
 
 

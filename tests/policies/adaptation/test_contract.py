@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.lab.baselines import ADAPTATION
 from appliance.lab.plan import plan_one
-from appliance.policies.adaptation import ADAPTATION_POLICIES
 from tests.checkers.adaptation import faults
 
 latencies = st.dictionaries(
@@ -52,7 +52,7 @@ def decided(problem: dict[str, Any], policy: str) -> dict[str, Any]:
     return {key: value for key, value in answer.items() if key != "elapsed_ms"}
 
 
-@pytest.mark.parametrize("policy", ADAPTATION_POLICIES)
+@pytest.mark.parametrize("policy", ADAPTATION)
 @settings(max_examples=40)
 @given(problem=problems(), data=st.data())
 def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObject) -> None:
@@ -71,7 +71,7 @@ def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObj
     assert decided(mixed, policy) == answer
 
 
-@pytest.mark.parametrize("policy", ADAPTATION_POLICIES)
+@pytest.mark.parametrize("policy", ADAPTATION)
 def test_nobody_to_serve(policy: str) -> None:
     """No clients, and clients that no network can serve, are states and no faults; the reason says which."""
     zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 60}}]
@@ -85,7 +85,7 @@ def test_nobody_to_serve(policy: str) -> None:
     assert "no network meets the SLO of 1" in unmapped["reason"]
 
 
-@pytest.mark.parametrize("policy", ADAPTATION_POLICIES)
+@pytest.mark.parametrize("policy", ADAPTATION)
 def test_two_workers_may_carry_the_same_network(policy: str) -> None:
     """Four clients, of whom two fill a worker: the only network runs twice, and every client is on one worker."""
     zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 25}}]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.lab.baselines.exact import Exact
 from appliance.policies.adaptation.annealing import Jellyfish
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
-from appliance.policies.adaptation.exact import Exact
 from appliance.policies.adaptation.exchange import PairwiseExchange
 from tests.instances.adaptation import drawn, overloaded
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.lab.baselines import ALLOCATION
 from appliance.lab.plan import plan_one
-from appliance.policies.allocation import ALLOCATION_POLICIES
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 
@@ -24,7 +24,7 @@ def _plain(answer: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in answer.items() if key != "elapsed_ms"}
 
 
-@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force"}))
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force"}))
 @settings(max_examples=25, deadline=None)
 @given(
     draw=draws,
@@ -44,7 +44,7 @@ def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by
         assert answer["allocations"] == answer["placement"] == []
 
 
-@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force"}))
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force"}))
 @settings(max_examples=10, deadline=None)
 @given(draw=draws, seed=seeds, shape=shapes)
 def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) -> None:
@@ -100,7 +100,7 @@ def test_more_is_never_dearer(seed: int, shape: str) -> None:
             assert after["cost"] <= before["cost"] * (1 + 1e-7)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("policy", sorted(set(ALLOCATION_POLICIES) - {"brute-force", "frontier"}))
+@pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force", "frontier"}))
 def test_default_is_never_dearer(policy: str) -> None:
     """No yardstick finds something cheaper than the default policy, and most of them something dearer somewhere."""
     dearer = 0

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.lab.baselines import exact
+from appliance.lab.baselines.exact import Exact
 from appliance.lab.plan import plan_one
-from appliance.policies.adaptation import exact
 from appliance.policies.adaptation.base import AdaptationInput
-from appliance.policies.adaptation.exact import Exact
 from tests.checkers.adaptation import faults, optimum
 from tests.instances.adaptation import drawn, overloaded
 from tests.instances.adaptation.written import written

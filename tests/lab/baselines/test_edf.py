@@ -1,6 +1,6 @@
 """The baselines with one fixed network."""
 
-from appliance.policies.adaptation import edf
+from appliance.lab.baselines import edf
 from tests.instances.adaptation import drawn
 
 

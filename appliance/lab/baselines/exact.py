@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from appliance.lab.baselines.slots import fill
 from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.exchange import PairwiseExchange
 from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.options import Options, options_of
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
-from appliance.policies.adaptation.slots import fill
 from appliance.policies.milp import Program
 
 PATTERNS_MAX = 30_000

@@ -1,0 +1,32 @@
+"""Policies that exist only to be compared with, beside those that a box may choose: what `appliance plan` may name.
+
+Those of residency a box may choose, and those of offload are a floor of its default: they stand with the policies.
+"""
+
+from collections.abc import Callable, Mapping
+
+from appliance.lab.baselines import edf
+from appliance.lab.baselines.brute_force import BruteForce
+from appliance.lab.baselines.exact import Exact
+from appliance.lab.baselines.greedy import Greedy
+from appliance.lab.baselines.nexus import NexusLike
+from appliance.policies.adaptation import ADAPTATION_POLICIES
+from appliance.policies.adaptation.base import AdaptationPolicy
+from appliance.policies.allocation import ALLOCATION_POLICIES
+from appliance.policies.allocation.base import AllocationPolicy
+from appliance.policies.allocation.scrooge import without_concurrency
+
+ALLOCATION: Mapping[str, Callable[[], AllocationPolicy]] = {
+    **ALLOCATION_POLICIES,
+    "nexus-like": NexusLike,
+    "greedy": Greedy,
+    "concurrency-1": without_concurrency,
+    "brute-force": BruteForce,
+}
+ADAPTATION: Mapping[str, Callable[[], AdaptationPolicy]] = {
+    **ADAPTATION_POLICIES,
+    "exact": Exact,
+    "edf-smallest": edf.smallest,
+    "edf-middle": edf.middle,
+    "edf-largest": edf.largest,
+}
