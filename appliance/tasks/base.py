@@ -6,6 +6,7 @@ model). The offline loop (`run_steps`) and the online path share `step_inputs` a
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -125,12 +126,18 @@ def zero_state(state: StateSpec) -> np.ndarray:
     return np.zeros([size if size > 0 else 1 for size in state.shape], dtype_of(state.datatype))
 
 
-def step_inputs(step: Arrays, spec: TaskSpec, state: Arrays) -> dict[str, np.ndarray]:
-    """All inputs of one run: the step's own, constants that it lacks, and the state (zeros where there is none yet)."""
+def step_inputs(
+    step: Arrays, spec: TaskSpec, state: Arrays, dtypes: Mapping[str, np.dtype[Any]] = MappingProxyType({})
+) -> dict[str, np.ndarray]:
+    """All inputs of one run: the step's own, constants that it lacks, and the state (zeros where there is none yet).
+
+    `dtypes` of the network's inputs; a constant without one is an integer where its value is.
+    """
     inputs = dict(step)
     for name, value in spec.constants.items():
         if name not in inputs:
-            inputs[name] = np.array(int(value) if float(value).is_integer() else np.float32(value))
+            dtype = dtypes.get(name) or (np.int64 if float(value).is_integer() else np.float32)
+            inputs[name] = np.array(value, dtype)
     for pair in spec.state:
         known = state.get(pair.input)
         inputs[pair.input] = zero_state(pair) if known is None else known

@@ -222,12 +222,13 @@ class Engine:
         self._queue.check_room(request.application_id)
         spec = entry.model.task
         if request.sequence_id is None or not spec.state:
-            request.inputs = step_inputs(request.inputs, spec, request.inputs)
+            request.inputs = step_inputs(request.inputs, spec, request.inputs, _dtypes(request, entry))
             return await self._infer(request, entry)
         key: Key = (request.application_id, f"{request.tenant}/{request.sequence_id}")
         sequence = self._sequences.open(key, start=request.sequence_start)
         async with sequence.lock:
-            request.inputs = step_inputs(request.inputs, spec, {**sequence.tensors, **_given(request, entry)})
+            known = {**sequence.tensors, **_given(request, entry)}
+            request.inputs = step_inputs(request.inputs, spec, known, _dtypes(request, entry))
             wanted = request.outputs
             if wanted is not None:
                 request.outputs = list(dict.fromkeys([*wanted, *(pair.output for pair in spec.state)]))
@@ -269,3 +270,10 @@ def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> boo
 def _given(request: Request, entry: Entry) -> dict[str, Any]:
     """State tensors that the caller sends itself win over the kept ones."""
     return {pair.input: request.inputs[pair.input] for pair in entry.model.task.state if pair.input in request.inputs}
+
+
+def _dtypes(request: Request, entry: Entry) -> dict[str, Any]:
+    """Of the inputs of the variant that is named, else of the one that would be chosen first."""
+    servable = entry.servables.get(request.variant or "") or next(iter(entry.order), None)
+    slots = {} if servable is None else servable.inputs
+    return {name: slot.dtype for name, slot in slots.items() if slot.dtype is not None}

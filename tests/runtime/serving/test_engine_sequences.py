@@ -134,9 +134,13 @@ async def test_outputs_of_a_sequence() -> None:
 
 @story
 async def test_constants_are_filled_in() -> None:
-    """A scalar input with a fixed value needs no caller; a sequence id means nothing to a model without state."""
-    bench = EngineBench(model=lambda inputs: {"y": inputs["x"] * inputs["rate"]})
-    bench.add({"v": Cost()}, task=TaskSpec(constants={"rate": 16}), inputs=[*X, TensorSpec("rate", "INT64", ())])
-    async with bench.working():
-        assert y_of(await bench.infer(2)) == 32
-        assert y_of(await bench.infer(2, sequence_id="s")) == 32
+    """A scalar input with a fixed value needs no caller; a sequence id means nothing to a model without state.
+
+    A whole number is given as what the input is, an integer or a float.
+    """
+    for datatype in ("INT64", "FP32"):
+        bench = EngineBench(model=lambda inputs: {"y": inputs["x"] * inputs["rate"]})
+        bench.add({"v": Cost()}, task=TaskSpec(constants={"rate": 16}), inputs=[*X, TensorSpec("rate", datatype, ())])
+        async with bench.working():
+            assert y_of(await bench.infer(2)) == 32
+            assert y_of(await bench.infer(2, sequence_id="s")) == 32
