@@ -60,7 +60,6 @@ def list_applications(box: Connection) -> None:
 def show_application(box: Connection, name: str) -> None:
     """Show an application: its promises, whether they are kept, and the variants that would serve it.
 
-    \b
     [dim]$[/dim] appliance applications show door --tenant harbour
     """
     with box.client() as client:

@@ -28,7 +28,7 @@ def _build(size: int, *applications: str, **changed: Any) -> dict[str, Any]:
 def _memory(*builds: dict[str, Any], budget: int = 100_000_000) -> MemoryShape:
     def place(name: str, set_: str, expected_in_ms: float | None) -> dict[str, Any]:
         facts = {"application": name, "set": set_, "resident": None, "variants": ["int8"], "forecaster": "ewma"}
-        return facts | {"expected_in_ms": expected_in_ms, "reloads_per_min": 0}
+        return facts | {"expected_in_ms": expected_in_ms, "reloads_per_min": 0, "thrashes": 0}
 
     places = [place("harbour/face", "maximalist", 320.0), place("museum/sound", "minimalist", None)]
     residency = {"delta_ms": 5.0, "history_window_ms": 9.0, "transitions": 0, "applications": places}
@@ -36,7 +36,7 @@ def _memory(*builds: dict[str, Any], budget: int = 100_000_000) -> MemoryShape:
         {
             "budget_bytes": budget,
             "used_bytes": sum(one["bytes"] for one in builds),
-            **{"loads": 3, "load_failures": 0, "evictions": 2, "replacements": 1},
+            **{"loads": 3, "load_failures": 0, "evictions": 2, "replacements": 1, "loads_skipped": 0},
             "builds": builds,
             "tenants": [
                 {"tenant": "harbour", "held_bytes": 50_000_000, "guarantee_bytes": 0, "ceiling_bytes": 60_000_000}

@@ -92,11 +92,11 @@ def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_p
     assert answer["outputs"]["SUM"]["data"] == [11, 12, 13, 14]
 
 
-def test_events_are_followed_until_ctrl_c(server: Server) -> None:
+def test_events_are_followed_until_ctrl_c(appliance: Run, server: Server, tmp_path: Path) -> None:
     """What happened before comes first; one JSON object a line; Ctrl-C is a normal end."""
     command = [sys.executable, "-m", "appliance", "events", "--after", "0", "--json", "--state", str(server.state_dir)]
-    with server.client() as client:
-        client.create_tenant("events-tenant")
+    (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
+    appliance("import", str(tmp_path / "broken.onnx"), "--task", "tensor", "--no-wait")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
         first = json.loads(follower.stdout.readline())
