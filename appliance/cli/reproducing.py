@@ -164,7 +164,7 @@ def _gap_text(gap: "Gap") -> str:
     return (
         "## Our policy between iws-bfe and the clairvoyant\n\n"
         f"Over {gap.runs} runs iws-bfe's utility is {gap.utility_open / gap.runs:.2f} below the bound "
-        f"and {gap.utility_reached / gap.runs:.2f} below the plan of a clairvoyant; floors closes {utility:.0%} of "
-        f"the way to the bound. "
+        f"and {gap.utility_reached / gap.runs:.2f} below the plan of a clairvoyant; expected-utility closes "
+        f"{utility:.0%} of the way to the bound. "
         f"Of {100 * gap.cold_open / gap.runs:.2f} points of avoidable cold starts it closes {cold:.0%}."
     )

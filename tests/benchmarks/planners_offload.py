@@ -267,7 +267,7 @@ TABLES = {
     "variants": variants,
     "capacity": capacity,
     "following": following,
-    "expected-utility": floors,
+    "floors": floors,
 }
 
 
