@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.decisions import DecisionKind
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
@@ -27,7 +28,7 @@ DecisionId = Annotated[int, typer.Argument(metavar="ID", help="Number of the dec
 @connected
 def list_decisions(
     box: Connection,
-    kind: Annotated[str | None, typer.Option(help="Only decisions of this kind, for example residency.")] = None,
+    kind: Annotated[DecisionKind | None, typer.Option(help="Only decisions of this kind.")] = None,
     application: Annotated[
         str | None, typer.Option(help="Only those that concerned this application (name, or tenant/name).")
     ] = None,

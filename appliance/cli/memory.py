@@ -22,8 +22,8 @@ def memory(
     """Show the memory budget with who holds what of it, and why.
 
     A row is a build that an application uses; its letter stands for it in the bar. An application inside its window is
-    expected soon and keeps its place; one outside may have to make room, unless requests use it (pins). With --json and
-    --watch one JSON object a line.
+    expected soon and keeps its place; one outside may have to make room, unless requests use it (pins). A time below
+    zero in `expected` is overdue. With --json and --watch one JSON object a line.
 
     [dim]$[/dim] appliance memory
     [dim]$[/dim] appliance memory --watch

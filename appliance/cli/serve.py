@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,6 +57,7 @@ def serve(
     settings = _settings({"state_dir": state, "http": _given(http), "log": _given({"level": log_level})})
 
     _require_free(settings.http.host, settings.http.port)
+    _require_folder(settings.state_dir)
 
     from appliance.domain.errors import InUse
     from appliance.server import serve as run
@@ -100,6 +102,17 @@ def _require_free(host: str, port: int) -> None:
             else:
                 reason = f"cannot be listened on ({error.strerror}); see --host and --port"
             raise CommandFailed(f"port {port} of {host} {reason}") from error
+
+
+def _require_folder(path: Path) -> None:
+    """Make the state folder where it is missing. Raises: CommandFailed when it cannot be made or written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        reason = f"the state folder {path} cannot be used ({error.strerror}); name another with --state"
+        raise CommandFailed(reason) from error
 
 
 def _greet(url: str, state_dir: Path) -> None:

@@ -3,7 +3,10 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+DecisionKind = Literal["residency", "admission", "drop", "budget"]
+"""What a decision is about: docs/operations.md has a line for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +15,7 @@ class DecisionRecord:
 
     at: datetime.datetime
     kind: str
-    """As in the problem: `residency`."""
+    """One of `DecisionKind`."""
     application: str | None
     """Id of the application that asked; None when the box decided for itself."""
     concerned: tuple[tuple[str, str], ...]

@@ -219,6 +219,18 @@ def test_a_port_that_is_taken_is_a_sentence(server: Server, tmp_path: Path) -> N
     )
 
 
+def test_a_state_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
+    """A file in its place: the person is told which folder, and what to do."""
+    place = tmp_path / "state"
+    place.touch()
+    command = [sys.executable, "-m", "appliance", "serve", "--state", str(place), "--port", "0"]
+    box = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert box.returncode == 1
+    assert (
+        box.stderr == f"appliance: the state folder {place} cannot be used (File exists); name another with --state\n"
+    )
+
+
 def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
