@@ -13,9 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from appliance.api.http.problems import CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
+from appliance.api.http.problems import CAN_NEVER_FIT, CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
 from appliance.api.v2.documented import V2_PATHS
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, OutOfMemory
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
 
 ASSETS = {"swagger-ui.js": "swagger-ui-bundle.js", "swagger-ui.css": "swagger-ui.css"}
@@ -128,7 +128,7 @@ async def _problem(slug: str, request: Request) -> Response:
     if not _wants_html(request):
         return JSONResponse(known)
     facts = ", ".join(f"<code>{name}</code>" for name in known["facts"]) or "none"
-    status = f"<p>Status {row.status}. Facts beside the standard members: {facts}.</p>"
+    status = f"<p>Status {_statuses(slug, row)}. Facts beside the standard members: {facts}.</p>"
     text = f"<p>{html.escape(known['description'])}</p>{status}"
     return _html(row.title, text)
 
@@ -145,11 +145,16 @@ def _explained(slug: str, row: Row) -> dict[str, Any]:
 
 
 def _description(error: type[ApplianceError] | None) -> str:
-    """The first paragraph of the class's own docstring; a dataclass without one has its signature there, which says
-    nothing.
-    """
+    """The class's own docstring on one line; a dataclass without one has its signature there, which says nothing."""
     text = (error.__doc__ or "") if error is not None else ""
-    return "" if error is None or text.startswith(f"{error.__name__}(") else " ".join(text.split("\n\n")[0].split())
+    return "" if error is None or text.startswith(f"{error.__name__}(") else " ".join(text.split())
+
+
+def _statuses(slug: str, row: Row) -> str:
+    """The status of a kind of error, with the other one that some of them have."""
+    if any(slug_of(error) == slug for error in (OutOfMemory, *OutOfMemory.__subclasses__())):
+        return f"{row.status}, or {CAN_NEVER_FIT.status} where waiting is of no use (<code>can_fit</code> is false)"
+    return str(row.status)
 
 
 def _wants_html(request: Request) -> bool:

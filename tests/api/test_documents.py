@@ -137,6 +137,9 @@ async def test_every_problem_has_a_page(stand: Stand) -> None:
     page = await nobody.get("/problems/queue-full", headers={"Accept": "text/html"})
     assert "429" in page.text
     assert "retry_after_s" in page.text
+    page = await nobody.get("/problems/out-of-memory", headers={"Accept": "text/html"})
+    assert "503, or 507" in page.text
+    assert "what its load needs" in page.text
     assert (await nobody.get("/problems/nothing")).status_code == 404
 
 
