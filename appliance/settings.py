@@ -151,7 +151,7 @@ class ResidencySettings(Section):
 
 class PolicySettings(Section):
     eviction: str = "expected-utility"
-    """Registry name in `policies.eviction`."""
+    """Registry name in `policies.residency`."""
     selection: str = "most-accurate"
     """Registry name in `policies.selection`: the variant that answers a request which names none."""
 

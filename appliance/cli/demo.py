@@ -11,7 +11,7 @@ import typer
 def demo(
     zoo: Annotated[
         str,
-        typer.Option(help="demo: eleven networks, about 280 MB to download; small: five, under 30 MB; ci: the tests'."),
+        typer.Option(help="demo: eleven networks, about 390 MB to download; small: five, under 30 MB; ci: the tests'."),
     ] = "demo",
     once: Annotated[
         bool, typer.Option("--once", help="End by itself: after every application has answered, and some traffic.")
