@@ -196,7 +196,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A task-level network with its zoo of variants."""
+    """A task-level network with its variants."""
 
     id: str
     tenant: str

@@ -137,9 +137,9 @@ async def _inline(compute: Callable[[], T]) -> T:
 
 
 def _forecaster_of(scenario: Scenario, given: Mapping[str, Given]) -> Callable[[str], Forecaster]:
-    """What a zoo begins with; a forecast in the scenario takes the place of the box's own."""
+    """What a group begins with; a forecast in the scenario takes the place of the box's own."""
     (_, first), *_ = _candidates(scenario).items()
-    return lambda zoo: given.get(zoo) or first.fit((), scenario.seed) or Ewma()
+    return lambda group: given.get(group) or first.fit((), scenario.seed) or Ewma()
 
 
 def _candidates(scenario: Scenario) -> Mapping[str, Kind[Fit, Forecaster]]:

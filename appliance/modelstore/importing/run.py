@@ -43,7 +43,7 @@ class ImportRun:
         """
         unpacked = await self._unpack()
         if self._request.variant is None:
-            await self._whole_zoo(unpacked)
+            await self._whole_model(unpacked)
         else:
             await self._own_variant(unpacked, self._request.variant)
         model = await self._store.models.get(self._model_id)
@@ -60,7 +60,7 @@ class ImportRun:
 
     # -- the two kinds of import ---------------------------------------------------------------------------------------
 
-    async def _whole_zoo(self, unpacked: Unpacked) -> None:
+    async def _whole_model(self, unpacked: Unpacked) -> None:
         precisions = settled_precisions(self._request, unpacked)
         inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
         task = settled_task(self._request, unpacked, inspection)

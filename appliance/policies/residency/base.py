@@ -16,7 +16,7 @@ Intent = Literal["serve", "procure", "rebalance"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A variant in an application's zoo."""
+    """A variant of an application's group."""
 
     name: str
     bytes: int
@@ -66,7 +66,7 @@ class ApplicationState:
     tenant: str = "default"
     weight: float = 1.0
     accuracy_min: float = 0.0
-    """No variant below this accuracy will do, where the zoo has one that reaches it."""
+    """No variant below this accuracy will do, where the group has one that reaches it."""
     wishes: tuple[Wish, ...] = ()
 
 

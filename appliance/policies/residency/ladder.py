@@ -1,4 +1,4 @@
-"""An application's zoo as a ladder: which variants will do, from the most accurate down, and which one is resident."""
+"""An application's group as a ladder: which variants will do, the most accurate first, and which one is resident."""
 
 from operator import attrgetter
 

@@ -53,8 +53,7 @@ class EvictionArbiter:
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._changing: set[str] = set()
 
-    # -- what the loop says of groups, by name
-    # ---------------------------------------------------------------------------
+    # -- what the loop says of groups, by name -------------------------------------------------------------------------
 
     def begin_change(self, name: str) -> None:
         """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
