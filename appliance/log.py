@@ -6,8 +6,6 @@ from typing import Any
 
 import structlog
 
-Log = structlog.stdlib.BoundLogger
-
 
 def configure(level: str, style: str) -> None:
     """Set up structlog once per process; writes to standard error. `style`: auto, json or console."""

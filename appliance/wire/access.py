@@ -1,7 +1,6 @@
 """Tenants, their quotas, and keys."""
 
 import datetime
-from typing import Any
 
 from pydantic import ConfigDict, Field
 
@@ -101,8 +100,3 @@ class NewKeyShape(KeyShape):
 
     key: str = Field(examples=["ea_H0wLdS9tqZb1mJk4xVnC7rYf2uPgA6eTiWsQoBzM3Ec"])
     """Send it as `Authorization: Bearer KEY`. It cannot be shown again."""
-
-
-def example_of(shape: type[Shape] | type[Order]) -> Any:
-    """The first example of a shape, for documents and tests."""
-    return shape.model_json_schema().get("examples", [None])[0]

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
 from appliance.domain.catalogue import Precision, TaskKind
 from appliance.domain.states import VariantState
@@ -38,37 +38,6 @@ class StateShape(Order):
     output: str
     shape: tuple[int, ...]
     datatype: str = "FP32"
-
-
-class ModelMetadata(BaseModel):
-    """The `metadata` of an upload. Everything is optional; unknown keys are kept and named in the job's notes."""
-
-    model_config = ConfigDict(
-        extra="allow",
-        use_attribute_docstrings=True,
-        json_schema_extra={
-            "examples": [{"labels": ["cat", "dog"], "image": {"mean": [127], "std": [128]}, "precisions": ["int8"]}]
-        },
-    )
-
-    labels: tuple[str, ...] = ()
-    """Class names in output order."""
-    image: ImageShape | None = Field(None, validation_alias=AliasChoices("image", "preprocessing"))
-    decoder: str = ""
-    """How outputs are read (`softmax`, `nanodet`, `centerface`, `db`, `ctc` ...); empty: inferred from task and
-    graph.
-    """
-    params: dict[str, float | str] = Field(default_factory=dict)
-    """Numbers of the decoder or encoder: score_min, iou_max, sample_rate_hz, tokens_max ..."""
-    state: tuple[StateShape, ...] = ()
-    constants: dict[str, float] = Field(default_factory=dict)
-    """Scalar inputs that always get the same value."""
-    precisions: tuple[Precision, ...] | None = None
-    """Which variants to make beside fp32; null: all."""
-    application: str | None = None
-    """Name of the application made with the model; null: the model's own name; empty: none."""
-    shared: bool = False
-    """Readable by every tenant."""
 
 
 class TensorShape(Shape):

@@ -51,10 +51,3 @@ class JobShape(Shape):
     """Why it failed, or what single variants failed of; empty when all is well."""
     created_at: datetime.datetime
     updated_at: datetime.datetime
-
-
-class AcceptedShape(JobShape):
-    """The import was accepted; follow it at `/v1/jobs/{id}`."""
-
-    notes: list[str] = Field(default_factory=list)
-    """What was odd about the order, for a person."""

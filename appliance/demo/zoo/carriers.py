@@ -85,9 +85,6 @@ CARRIERS: tuple[Carrier, ...] = (
         "rapidocr/models/",
         (
             Taken(
-                "PP-OCRv6_det_small.onnx", 9_929_594, "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f"
-            ),
-            Taken(
                 "PP-OCRv6_rec_small.onnx",
                 21_234_383,
                 "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",

@@ -21,11 +21,6 @@ def read_v4(kitchen: RecipeContext) -> None:
     _read(kitchen, "ppocr4", "ch_PP-OCRv4_rec_infer.onnx")
 
 
-def find_v6(kitchen: RecipeContext) -> None:
-    """PP-OCRv6 detection."""
-    _find(kitchen, "ppocr6", "PP-OCRv6_det_small.onnx")
-
-
 def read_v6(kitchen: RecipeContext) -> None:
     """PP-OCRv6 recognition: 50 languages."""
     _read(kitchen, "ppocr6", "PP-OCRv6_rec_small.onnx")

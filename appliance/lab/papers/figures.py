@@ -69,10 +69,6 @@ def figures(results: Results) -> list[Figure]:
     ]
 
 
-def _percent(metric: Callable[[Tally], float]) -> Metric:
-    return lambda tally: 100 * metric(tally)
-
-
 def _usual(cell: Cell) -> bool:
     return cell.gap_s == GAP_S and cell.alpha == ALPHA
 
