@@ -20,7 +20,7 @@ class ForecasterFile(Generic[ForecasterT]):
         self._texts: dict[str, str] = {}
         try:
             document = json.loads(path.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return
         if isinstance(document, dict):
             self._texts = {key: text for key, text in document.items() if isinstance(text, str)}

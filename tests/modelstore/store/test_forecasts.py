@@ -35,7 +35,7 @@ def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
     assert names == ["rnn", "renewal", "ewma"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"t/door": 7}', '{"t/door": "rnn {}"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"t/door": 7}', '{"t/door": "rnn {}"}', "[" * 100_000])
 def test_a_damaged_file_is_an_empty_one(tmp_path: Path, text: str) -> None:
     path = tmp_path / "forecasters.json"
     path.write_text(text)

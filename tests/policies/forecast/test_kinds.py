@@ -30,7 +30,15 @@ def test_a_memory_forecaster_survives(name: str) -> None:
     assert copy.predict(SERIES, 5 * SECOND) == forecaster.predict(SERIES, 5 * SECOND)
 
 
-@pytest.mark.parametrize("text", ["", "unheard-of", "unheard-of {}", "rnn", "rnn {}", 'rnn {"net": 3}', "rnn ]["])
+ENDLESS = 'rnn {"net": {"hidden": 1e999, "steps": 1, "weights": []}, "steps": 1e999, '
+ENDLESS += '"mean": 1, "deviation": 1, "error": 1, "low": 1, "high": 1, '
+ENDLESS += '"scale_bytes": 1, "error_bytes": 1, "largest_bytes": 1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "unheard-of", "unheard-of {}", "rnn", "rnn {}", 'rnn {"net": 3}', "rnn ][", "rnn " + "[" * 100_000, ENDLESS],
+)
 def test_a_damaged_text_is_the_first_kind(text: str) -> None:
     assert read(text, FORECASTERS).name == "ewma"
     assert read(text, MEMORY_FORECASTERS).name == "trend"
