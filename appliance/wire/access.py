@@ -7,29 +7,32 @@ from pydantic import ConfigDict, Field
 from appliance.domain.access import Role
 from appliance.wire.shape import Order, Shape
 
+INTEGER_MAX = 2**53
+"""Beyond it not every reader of JSON keeps an integer, nor can the decision log write all of them."""
+
 
 class QuotaShape(Order):
     """What a tenant may use; null = no limit."""
 
     model_config = ConfigDict(from_attributes=True)
 
-    requests_per_s: float | None = Field(None, gt=0, examples=[50])
+    requests_per_s: float | None = Field(None, gt=0, le=1e9, examples=[50])
     """Requests a second, with bursts of one second's worth; more get 429."""
-    concurrent_requests: int | None = Field(None, ge=1, examples=[16])
+    concurrent_requests: int | None = Field(None, ge=1, le=INTEGER_MAX, examples=[16])
     """Requests under way at once; more get 429."""
-    memory_guarantee_bytes: int | None = Field(None, ge=0, examples=[100_000_000])
+    memory_guarantee_bytes: int | None = Field(None, ge=0, le=INTEGER_MAX, examples=[100_000_000])
     """Memory that the tenant's models can count on: what of it they hold is not taken for other tenants.
 
     All guarantees together fit the budget.
     """
-    memory_ceiling_bytes: int | None = Field(None, ge=1, examples=[400_000_000])
+    memory_ceiling_bytes: int | None = Field(None, ge=1, le=INTEGER_MAX, examples=[400_000_000])
     """The most memory that the tenant's models take: beyond it, they make room for one another.
 
     Not below the guarantee.
     """
     memory_share: float | None = Field(None, gt=0, le=1, examples=[0.5])
     """The same as a share of the box's memory budget; where both are set, the lower one holds."""
-    stored_bytes: int | None = Field(None, ge=0, examples=[2_000_000_000])
+    stored_bytes: int | None = Field(None, ge=0, le=INTEGER_MAX, examples=[2_000_000_000])
     """Bytes of models and uploads on disk; more get 429."""
 
 

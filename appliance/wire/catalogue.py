@@ -8,6 +8,11 @@ from appliance.domain.catalogue import Precision, TaskKind
 from appliance.domain.states import VariantState
 from appliance.wire.shape import Order, Shape
 
+SLO_MS_MAX = 3_600_000.0
+"""An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
+WEIGHT_MAX = 1e6
+"""Sums and products of weights stay finite."""
+
 
 class ImageShape(Order):
     """How a picture becomes a tensor: resize, reorder channels, (pixel - mean) / std with pixels in 0..255."""
@@ -152,11 +157,11 @@ class ApplicationOrder(Order):
     name: str = Field(examples=["door"])
     model: str = Field(examples=["centerface"])
     """Name of one of the tenant's models, or of a shared one."""
-    latency_slo_ms: float | None = Field(None, gt=0, examples=[100])
+    latency_slo_ms: float | None = Field(None, gt=0, le=SLO_MS_MAX, examples=[100])
     """Promised latency; also the deadline of a request that states none."""
     accuracy_min: float = Field(0.0, ge=0, le=1, examples=[0.9])
     """Variants below this are not chosen by the box."""
-    weight: float = Field(1.0, gt=0, examples=[1.0])
+    weight: float = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[1.0])
     """Share of the box relative to other applications."""
     shared: bool = False
     """Callable by every tenant."""
@@ -168,10 +173,10 @@ class ApplicationChange(Order):
     model_config = ConfigDict(json_schema_extra={"examples": [{"latency_slo_ms": 50, "weight": 2}]})
 
     model: str | None = None
-    latency_slo_ms: float | None = Field(None, gt=0)
+    latency_slo_ms: float | None = Field(None, gt=0, le=SLO_MS_MAX)
     """null takes the promise away."""
     accuracy_min: float | None = Field(None, ge=0, le=1)
-    weight: float | None = Field(None, gt=0)
+    weight: float | None = Field(None, gt=0, le=WEIGHT_MAX)
     shared: bool | None = None
 
 

@@ -13,6 +13,8 @@ from appliance.domain import errors as e
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
 
 CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_S_MAX = 86_400
+"""A day: with the smallest of rates the time until the next request has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def headers_of(exc: BaseException) -> dict[str, str]:
     headers = {}
     retry_after_s = getattr(exc, "retry_after_s", None)
     if retry_after_s is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+        headers["Retry-After"] = str(max(1, math.ceil(min(retry_after_s, RETRY_AFTER_S_MAX))))
     if status_of(exc) == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return headers

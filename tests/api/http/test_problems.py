@@ -136,6 +136,8 @@ def test_headers() -> None:
     assert headers_of(e.OutOfMemory(build_id="b", need_bytes=1, budget_bytes=1, retry_after_s=2.1)) == {
         "Retry-After": "3"
     }
+    never = e.QuotaExceeded(tenant="t", quota="q", retry_after_s=float("inf"))
+    assert headers_of(never) == {"Retry-After": "86400"}
     assert headers_of(e.MissingKey()) == {"WWW-Authenticate": "Bearer"}
     assert headers_of(e.UnknownModel(name="x")) == {}
 

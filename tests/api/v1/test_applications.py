@@ -147,6 +147,8 @@ async def test_how_much_of_the_slo_was_kept(stand: Stand) -> None:
         ({"name": "x", "model": "nothing"}, 404, "unknown-model"),
         ({"name": "x", "model": "digits", "accuracy_min": 2}, 422, "invalid-request"),
         ({"name": "x", "model": "digits", "latency_slo_ms": 0}, 422, "invalid-request"),
+        ({"name": "x", "model": "digits", "latency_slo_ms": 1e303}, 422, "invalid-request"),
+        ({"name": "x", "model": "digits", "weight": 1e308}, 422, "invalid-request"),
         ({"name": "x", "model": "digits", "latency_slo": 5}, 422, "invalid-request"),
         ({"name": "x"}, 422, "invalid-request"),
     ],
@@ -156,7 +158,21 @@ async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int,
     answer = await stand.client("harbour").post("/v1/applications", json=order)
     assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
     if kind == "invalid-request":
-        assert answer.json()["errors"][0]["field"] in {"accuracy_min", "latency_slo_ms", "latency_slo", "model"}
+        assert answer.json()["errors"][0]["field"] in {
+            *("accuracy_min", "latency_slo_ms", "latency_slo", "model", "weight")
+        }
+
+
+@pytest.mark.parametrize("field", ["latency_slo_ms", "weight"])
+async def test_a_number_without_end_is_no_promise(stand: Stand, field: str) -> None:
+    """Python's JSON reads `Infinity`; no deadline could be computed from it, and no client could read the answer."""
+    harbour = stand.client("harbour", **{"Content-Type": "application/json"})
+    order = f'{{"name": "x", "model": "digits", "{field}": Infinity}}'
+    for answer in (
+        await harbour.post("/v1/applications", content=order),
+        await harbour.patch("/v1/applications/digits", content=f'{{"{field}": Infinity}}'),
+    ):
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
 
 
 async def test_a_devices_view(stand: Stand) -> None:
