@@ -180,10 +180,10 @@ class Loads:
         """
         if self.is_closed:
             raise ShuttingDown()
-        if build.need_bytes > self._ledger.budget_bytes:
-            raise self._out_of_memory(build)
         plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
         if not plan.sufficient:
+            if build.need_bytes > self._ledger.budget_bytes:  # no change can help; asked above, so that it is recorded
+                raise self._out_of_memory(build)
             if plan.again_ns is not None:
                 return plan.again_ns
             if build.is_urgent and self._ledger.will_change(apart_from=build):
@@ -235,7 +235,14 @@ class Loads:
 
     def _out_of_memory(self, build: LoadedBuild) -> OutOfMemory:
         """The bare fact; who asked is told more by `residency.refusals`."""
-        return OutOfMemory(build_id=build.build_id, need_bytes=build.need_bytes, budget_bytes=self._ledger.budget_bytes)
+        return OutOfMemory(
+            build_id=build.build_id,
+            need_bytes=build.need_bytes,
+            budget_bytes=self._ledger.budget_bytes,
+            free_bytes=max(0, self._ledger.free_bytes),
+            can_fit=build.need_bytes <= self._ledger.budget_bytes,
+            retry_after_s=None,
+        )
 
 
 def _nothing(build_id: str) -> None:

@@ -38,6 +38,8 @@ async def test_too_large_for_the_budget() -> None:
     assert bench.elapsed_ms(start_ns) == 0
     bench.memory.unpin(held)
     assert (caught.value.need_bytes, caught.value.budget_bytes) == (21, 20)
+    assert "ever" in bench.events.of("variant load failed")[0]["reason"]
+    assert "try again" not in bench.events.of("variant load failed")[0]["reason"]
     assert bench.resident() == ["a"]
     bench.assert_quiet()
 

@@ -90,6 +90,29 @@ async def test_a_refusal_is_one_decision_however_often_memory_asks() -> None:
         await asyncio.gather(asked, *running)
 
 
+@pytest.mark.parametrize("costs", [{"v": Cost(30)}, {"v": Cost(40), "w": Cost(30)}])
+def test_what_can_never_fit_is_one_decision(costs: dict[str, Cost]) -> None:
+    """To wait is of no use, so the request is refused at once; it is recorded like any other refusal."""
+
+    async def story() -> None:
+        bench = EngineBench(20)
+        bench.add(costs)
+        bench.add({"v": Cost(5, load_ms=300)}, name="other")
+        async with bench.working():
+            other = asyncio.create_task(bench.infer(application="t/other", within_ms=60_000))  # memory changes soon
+            await bench.pause(1)
+            before, start_ns = len(bench.decisions.told), bench.clock.now_ns()
+            with pytest.raises(OutOfMemory):
+                await bench.infer(within_ms=60_000)
+            assert bench.clock.now_ns() == start_ns
+            assert len(bench.decisions.told) == before + 1
+            assert plans(bench)[-1].outcome == "failed"
+            assert "too large" in plans(bench)[-1].reason
+            await other
+
+    run_virtual(story)
+
+
 @story
 async def test_patience_and_the_last_resort_are_decisions() -> None:
     """A request waits for a window to close, and then the expected one leaves: both are told, and plan says that no
