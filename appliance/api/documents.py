@@ -152,7 +152,8 @@ def _description(error: type[ApplianceError] | None) -> str:
 
 def _statuses(slug: str, row: Row) -> str:
     """The status of a kind of error, with the other one that some of them have."""
-    if any(slug_of(error) == slug for error in (OutOfMemory, *OutOfMemory.__subclasses__())):
+    kinds: list[type[ApplianceError]] = [OutOfMemory, *OutOfMemory.__subclasses__()]
+    if slug in map(slug_of, kinds):
         return f"{row.status}, or {CAN_NEVER_FIT.status} where waiting is of no use (<code>can_fit</code> is false)"
     return str(row.status)
 

@@ -1,11 +1,11 @@
 """How sure a difference of two accuracies is, given how few samples they were measured on: an interval at 95 %. Pure.
 
-Where both were measured on the same samples, of these in pairs. Samples that are right or wrong: the interval of Agresti
-and Min (2005) for matched proportions, Wald's with half a pair more of each of the four kinds, without which a handful
-of samples on which the two differ, or none, would show too much. Others: the standard error of a difference of ratio
-estimates, each sample's part of the error being (score - accuracy * weight) / mean weight. Else Newcombe's interval
-for two independent proportions (1998, method 10, made of Wilson's). That holds for every figure of 0 to 1, for none
-varies more than a proportion of the same mean does; it is only wider than need be.
+Where both were measured on the same samples, of these in pairs. Samples that are right or wrong: the interval of
+Agresti and Min (2005) for matched proportions, Wald's with half a pair more of each of the four kinds, without which a
+handful of samples on which the two differ, or none, would show too much. Others: the standard error of a difference of
+ratio estimates, each sample's part of the error being (score - accuracy * weight) / mean weight. Else Newcombe's
+interval for two independent proportions (1998, method 10, made of Wilson's). That holds for every figure of 0 to 1, for
+none varies more than a proportion of the same mean does; it is only wider than need be.
 """
 
 from collections.abc import Sequence
