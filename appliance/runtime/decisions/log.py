@@ -4,7 +4,9 @@ On the inference path a decision costs an append. When decisions come faster tha
 dropped and counted; the loop never waits for the disk. A decision with a `key` may come in floods (a request refused,
 dropped or left without memory): the first is stored, and then one a minute of the same kind and key, whose `times`
 counts those since the one before, itself included. So a tenant that is refused a thousand times a second makes one row
-a minute for each application and cause.
+a minute for each application and cause. The applications of one tenant make at most `TENANT_ROWS_MAX` such rows a
+minute, and beyond it one of each kind, which names the first of the rest and counts all: however many they are, they do
+not push other tenants' decisions out.
 """
 
 import asyncio
@@ -31,6 +33,10 @@ RETRY_S = 10.0
 """Pause after a failed write (a full disk is not free again at once)."""
 HOLD_S = 60.0
 """Of decisions with one key, one in so long is stored."""
+TENANT_ROWS_MAX = 32
+"""Of decisions with a key and the same `asker` (a tenant), so many in `HOLD_S` are stored one by one: the 20 000 rows
+that are kept last for ten hours of a flood.
+"""
 KEYS_MAX = 1000
 """Keys that are remembered; then those whose time is over are forgotten."""
 log = get_log("decisions")
@@ -67,6 +73,8 @@ class DecisionLog:
         self._queue: deque[Decision] = deque()
         self._held: dict[object, tuple[int, int]] = {}
         """Kind and key → when one of them was stored last, and how many have come since."""
+        self._stored: dict[object, tuple[int, int]] = {}
+        """Tenant → when its present minute began, and how many of its decisions with a key were stored in it."""
         self._arrived = asyncio.Event()
         self._writing: asyncio.Task[bool] | None = None
         self.written = self.dropped = 0
@@ -75,7 +83,7 @@ class DecisionLog:
         """Remember a decision until it is written; `document` says what it holds."""
         now_ns = self._clock.now_ns()
         key = decision.get("key")
-        times = 1 if key is None else self._times((kind, key), now_ns)
+        times = 1 if key is None else self._times(kind, key, decision.get("asker"), now_ns)
         if not times:
             return
         if len(self._queue) >= self._queue_max:
@@ -84,13 +92,30 @@ class DecisionLog:
         self._queue.append(Decision(now_ns, kind, decision, times))
         self._arrived.set()
 
-    def _times(self, key: object, now_ns: int) -> int:
+    def _times(self, kind: str, key: object, tenant: object, now_ns: int) -> int:
         """How many decisions a record made now stands for; 0: none is made, it is counted into a later one."""
+        own = (kind, key)
+        if tenant is None or self._is_held(own, now_ns):
+            return self._taken(own, now_ns)
+        began_ns, stored = self._stored.get(tenant, (now_ns, 0))
+        if now_ns - began_ns >= HOLD_S * NS_PER_S:
+            began_ns, stored = now_ns, 0
+        if stored >= TENANT_ROWS_MAX:
+            return self._taken((kind, None, tenant), now_ns)
+        self._stored[tenant] = (began_ns, stored + 1)
+        return self._taken(own, now_ns)
+
+    def _is_held(self, key: object, now_ns: int) -> bool:
+        held = self._held.get(key)
+        return held is not None and now_ns - held[0] < HOLD_S * NS_PER_S
+
+    def _taken(self, key: object, now_ns: int) -> int:
+        """Count a decision under a key; what `_times` answers."""
         if key not in self._held and len(self._held) >= KEYS_MAX:
             since_ns = now_ns - int(HOLD_S * NS_PER_S)
             self._held = {k: held for k, held in self._held.items() if held[0] > since_ns}
-        at_ns, more = self._held.get(key, (None, 0))
-        if at_ns is not None and now_ns - at_ns < HOLD_S * NS_PER_S:
+        at_ns, more = self._held.get(key, (now_ns, 0))
+        if self._is_held(key, now_ns):
             self._held[key] = (at_ns, more + 1)
             return 0
         self._held[key] = (now_ns, 0)

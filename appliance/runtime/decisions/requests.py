@@ -30,6 +30,7 @@ def drop(request: Request, error: DeadlineExceeded) -> dict[str, object]:
 def _facts(request: Request, problem: dict[str, Any], outcome: str, error: Exception) -> dict[str, object]:
     problem |= {"request": request.application_id, "tenant": request.tenant, "variant": request.variant}
     return {
+        "asker": request.tenant,
         "key": (request.application_id, request.tenant, getattr(error, "quota", type(error).__name__)),
         "application": request.application_id,
         "concerned": ((request.application_id, request.tenant),),

@@ -114,6 +114,7 @@ class Records:
         sharing = {group.name: group.applications for group in self._groups.all() if len(group.applications) > 1}
         facts: dict[str, object] = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
         if not plan.changes:
+            facts["asker"] = _tenant_of(problem.request)
             facts["key"] = (problem.request, plan.outcome)
         self._decisions.record("residency", facts)
 
@@ -144,6 +145,7 @@ class Records:
             "answer": answer,
         }
         if not plan.sufficient:
+            facts["asker"] = _tenant_of(name)
             facts["key"] = (name or problem.build_id, rule)
         return facts
 
@@ -164,3 +166,7 @@ class Records:
         group = self._groups.of_build(build.build_id)
         option = None if group is None else group.option(build.build_id)
         return None if option is None else option.name
+
+
+def _tenant_of(application: str | None) -> str | None:
+    return None if application is None else application.partition("/")[0]

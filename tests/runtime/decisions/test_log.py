@@ -10,7 +10,7 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import StorageFull
-from appliance.runtime.decisions.log import BATCH_MAX, DecisionLog
+from appliance.runtime.decisions.log import BATCH_MAX, HOLD_S, TENANT_ROWS_MAX, DecisionLog
 from tests.fakes.hand_clock import HandClock
 from tests.runtime.residency.residency_problems import plan, problem
 
@@ -156,3 +156,21 @@ async def test_times_are_civil_ones() -> None:
     await log.close(store)
     slack = datetime.timedelta(milliseconds=50)
     assert before - slack <= store.batches[0][0].at <= clock.wall_now() + slack
+
+
+async def test_a_tenants_many_applications_leave_room_for_others() -> None:
+    """However many of its applications are refused, a tenant makes so many rows a minute; none of them is uncounted."""
+    clock, store = HandClock(), FakeStore()
+    log = DecisionLog(clock, queue_max=1000, rows_max=1000)
+    for _ in range(2):
+        for number in range(500):
+            log.record("admission", {**PLAIN, "asker": "t", "key": (f"t/{number}", "queue")})
+    log.record("admission", {**PLAIN, "asker": "other", "key": ("other/app", "queue")})
+    assert log.waiting == TENANT_ROWS_MAX + 1 + 1
+    clock.pass_s(HOLD_S)
+    for number in range(500):
+        log.record("admission", {**PLAIN, "asker": "t", "key": (f"t/{number}", "queue")})
+    assert log.waiting == 2 * (TENANT_ROWS_MAX + 1) + 1
+    await log.close(store)
+    times = sum(record.answer.get("times", 1) for batch in store.batches for record in batch)
+    assert times == 1 + 1500 - (500 - TENANT_ROWS_MAX - 1)  # the others wait for the next row of their kind
