@@ -195,6 +195,14 @@ class EvictionArbiter:
         self._records.ruled("last use", name, problem, plan)
         return plan
 
+    def surplus(self, resident: tuple[ResidentBuild, ...], free_bytes: int, now_ns: int) -> list[str]:
+        """Builds that must go, and their record, after a tenant's ceiling was lowered."""
+        going = self._shares.surplus(resident)
+        freed = sum(b.bytes for b in resident if b.build_id in going)
+        plan = RoomPlan(tuple(going), freed, True, "a tenant has more than its ceiling")
+        self._records.ruled("ceiling", None, RoomProblem(now_ns, "", 0, free_bytes, resident), plan)
+        return going
+
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def problem(

@@ -80,6 +80,8 @@ class Records:
         said = self._of_load(asker, problem.now_ns, problem.since_ns)
         if said is not None and said.rule == rule:
             return
+        if not plan.sufficient and plan.again_ns is None and self._is_refused(asker, problem.now_ns):
+            return
         if asker:
             self._said[asker] = _Said(problem.now_ns, not plan.sufficient, frozenset(), problem.since_ns, rule)
         self._decisions.record("residency", self._facts(rule, name, problem, plan))
@@ -100,6 +102,13 @@ class Records:
             for change in said.changes
         }
         return bool(plan.changes) and known.issuperset(plan.changes)
+
+    def _is_refused(self, name: str, now_ns: int) -> bool:
+        """Whether the policy refused a moment ago: a variant that it does not know is tried after those that it does,
+        for the same request.
+        """
+        said = self._said.get(name)
+        return said is not None and said.is_refusal and not said.rule and now_ns - said.at_ns <= _SAME_NS
 
     def _of_load(self, name: str, now_ns: int, since_ns: int | None) -> _Said | None:
         """What was said of the load that began at `since_ns`, or of the plan that led to it."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.catalogue import Quota
-from appliance.domain.errors import DeadlineExceeded, OutOfMemory, QuotaExceeded
+from appliance.domain.catalogue import Quota, Tenant
+from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemory, QuotaExceeded
 from appliance.lab.plan import plan_one
 from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
 from tests.fakes.clock import run_virtual, story
@@ -111,6 +111,38 @@ def test_what_can_never_fit_is_one_decision(costs: dict[str, Cost]) -> None:
             await other
 
     run_virtual(story)
+
+
+@story
+async def test_a_variant_that_the_policy_does_not_know_is_no_second_refusal() -> None:
+    """`dear` is larger and no more accurate, so it is tried last, and the policy has no say in it."""
+    bench = EngineBench(100)
+    bench.add({"v": Cost(30), "dear": Cost(60)}, quota=Quota(memory_ceiling_bytes=10))
+    async with bench.working():
+        with pytest.raises(CeilingReached):
+            await bench.infer()
+    assert [plan.outcome for plan in plans(bench)] == ["failed"]
+    assert len(bench.decisions.told) == 1
+
+
+@story
+async def test_who_leaves_for_a_lowered_ceiling_is_recorded() -> None:
+    """Nobody asked for room, and no policy was asked."""
+    bench = EngineBench(100)
+    bench.add({"v": Cost(30)})
+    async with bench.working(residency=True):
+        await bench.infer()
+        bench.catalogue.put_tenant(Tenant("t", Quota(memory_ceiling_bytes=10)))
+        bench.core.residency.look_again()
+        await bench.pause(100)
+        assert not bench.memory.is_resident(bench.build("v"))
+    told = [d for _, d in bench.decisions.told if isinstance(p := d["problem"], dict) and p.get("rule") == "ceiling"]
+    assert len(told) == 1
+    assert told[0]["answer"] == {
+        "outcome": "shrunk",
+        "actions": [{"application": "t/app", "from": "v", "to": None}],
+        "reason": "a tenant has more than its ceiling",
+    }
 
 
 @story
