@@ -256,7 +256,7 @@ class ResidencyLoop:
         is_making_room = False
         for change in plan.changes:
             group = self._groups.of_application(change.application)
-            if group is None or group.name in self._busy:
+            if group is None or group.name in self._busy or self._is_coming(group):
                 continue
             if change.after is None:
                 self._memory.release(group.servable(change.before or "").build_id)
@@ -267,6 +267,13 @@ class ResidencyLoop:
                 self._bring(group, change.after)
             elif change.before is not None and not is_making_room and not self._is_thrashing(group):
                 self._replace(group, change)
+
+    def _is_coming(self, group: VariantGroup) -> bool:
+        """A variant of a group that is absent is being loaded, for a request, so it has no memory yet that the policy
+        could see; when it has come there is another look.
+        """
+        there = {b.build_id for b in self._memory.residents() if not self._memory.is_loading(b.build_id)}
+        return group.builds.isdisjoint(there) and any(self._memory.is_loading(b) for b in group.builds)
 
     def _loaded(self, build_id: str) -> None:
         """A build has come into memory, for whomever: perhaps there is more to do."""

@@ -97,3 +97,15 @@ async def test_a_change_that_finds_no_room_is_over() -> None:
         assert (await bench.infer()).outputs["y"].tolist() == [2]
         await settle()
     bench.assert_quiet()
+
+
+@story
+async def test_what_a_request_brings_is_not_brought_again() -> None:
+    """A request's load has no memory yet when the loop looks at what is left: it brings no other variant beside it."""
+    bench = EngineBench(100)
+    bench.add({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)})
+    async with bench.working(residency=True):
+        await bench.infer(within_ms=60_000)
+        await bench.pause(5_000)
+        assert bench.memory.loads == 1
+        assert residents(bench) == {"t/app": "v"}
