@@ -17,7 +17,7 @@ from appliance.api.v2 import models, statistics
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body
 from appliance.domain.errors import ApplianceError, NotFound
-from appliance.runtime.serving.inline import Begun, begin, in_task
+from appliance.runtime.serving.eager import Begun, begin, in_task
 
 EXTENSIONS = (
     "binary_tensor_data",

@@ -30,7 +30,7 @@ from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
-from appliance.runtime.serving.inline import in_task
+from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Job, Queue
 from appliance.runtime.serving.sequences import Key, Sequences
@@ -98,7 +98,7 @@ class Engine:
     async def infer(self, request: Request) -> Result:
         """Run one request.
 
-        One whose build is in memory and quick waits for nothing: `inline.begin` has its result without a task.
+        One whose build is in memory and quick waits for nothing: `eager.begin` has its result without a task.
 
         Raises: ModelUnavailable, UnknownVariant, BadTensor, QuotaExceeded, QueueFull, OutOfMemory, LoadFailed,
         DeadlineExceeded, RunFailed, IllegalState (of a sequence), ShuttingDown.
@@ -131,7 +131,7 @@ class Engine:
             "queued": len(self._queue),
             "queues": self._queue.lengths(),
             "running": self._availability.running(),
-            "workers": [{"busy_ms": w.busy_ns / 1e6, "runs": w.runs} for w in self.workers],
+            "workers": [{"busy_ms": w.busy_ns / NS_PER_MS, "runs": w.runs} for w in self.workers],
             "sequences": len(self._sequences),
             "draining": self._availability.is_closing,
         }

@@ -19,7 +19,7 @@ from appliance.domain.errors import (
     UnknownVariant,
 )
 from appliance.domain.request import Request, Result, Tensors
-from appliance.runtime.serving.inline import Begun, begin
+from appliance.runtime.serving.eager import Begun, begin
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
