@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
 from appliance.domain.names import application_id, build_id, model_id
@@ -78,8 +79,8 @@ class Servable:
         rows = self.variant.profile.latencies
         for row in rows:
             if row.batch >= batch:
-                return int(row.p50_ms * 1e6)
-        return int(rows[-1].p50_ms * 1e6 * batch / rows[-1].batch)
+                return int(row.p50_ms * NS_PER_MS)
+        return int(rows[-1].p50_ms * NS_PER_MS * batch / rows[-1].batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,9 @@ class Catalogue:
         resident = max((p.resident_bytes for p in rungs), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in rungs), default=resident)
         expected = (
-            int(variant.profile.latencies[0].p50_ms * 1e6) if variant.profile and variant.profile.latencies else None
+            int(variant.profile.latencies[0].p50_ms * NS_PER_MS)
+            if variant.profile and variant.profile.latencies
+            else None
         )
         inputs = {t.name: InputSlot(t, DTYPES.get(t.datatype)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)

@@ -7,6 +7,7 @@ are the same memory.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.slo import preferred
 from appliance.policies.residency.base import Option
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -142,7 +143,7 @@ class VariantGroups:
         profile = servable.variant.profile
         seen_ns = self._load_ns.get(servable.build_id)
         if seen_ns is None:
-            seen_ns = int(profile.load_ms * 1e6) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
+            seen_ns = int(profile.load_ms * NS_PER_MS) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
         return Option(
             servable.name,
             servable.resident_bytes,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from appliance.child import die_with_parent, run_child
-from appliance.clock import SystemClock
+from appliance.clock import NS_PER_MS, SystemClock
 from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
@@ -166,7 +166,7 @@ def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> fl
             _drop_cache(file)
     start = _CLOCK.now_ns()
     loaded = sessions.load(form)
-    elapsed_ms = (_CLOCK.now_ns() - start) / 1e6
+    elapsed_ms = (_CLOCK.now_ns() - start) / NS_PER_MS
     sessions.unload(loaded)
     trim()
     return elapsed_ms
@@ -180,7 +180,7 @@ def _latency(sessions: OnnxSessions, loaded: Any, batch: int, inputs: Mapping[st
     while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
         start = _CLOCK.now_ns()
         sessions.run(loaded, inputs, None)
-        times_ms.append((_CLOCK.now_ns() - start) / 1e6)
+        times_ms.append((_CLOCK.now_ns() - start) / NS_PER_MS)
     p50, p99 = np.percentile(times_ms, [50, 99])
     return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
 
