@@ -65,6 +65,5 @@ def _tell(what: str, where: Path, done: "Backup", as_json: bool) -> None:
         )
         return
     made = f"{done.created_at:%Y-%m-%d %H:%M} UTC"
-    print(
-        f"{done.models} models of {done.tenants} tenants, {screen.size(done.size_bytes)}, as of {made}: {what} {where}"
-    )
+    whose = f"{screen.count(done.models, 'model')} of {screen.count(done.tenants, 'tenant')}"
+    print(f"{whose}, {screen.size(done.size_bytes)}, as of {made}: {what} {where}")

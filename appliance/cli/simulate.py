@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.faults import well_written
-from appliance.terminal.screen import milliseconds, say, share, show_table
+from appliance.terminal.screen import count, milliseconds, say, share, show_table
 
 if TYPE_CHECKING:
     from appliance.lab.scenario import Scenario
@@ -128,11 +128,10 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
     show_table(columns, [*rows, _row("all", document)], "no applications")
     use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
     say(
-        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, {document['loads']} "
-        f"loads, "
-        f"{document['replacements']} replacements, {document['evictions']} evictions; {use}; SLO kept "
-        f"{share(document['slo_attainment'])}, "
-        f"robustness {share(document['robustness'])}"
+        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, "
+        f"{count(document['loads'], 'load')}, {count(document['replacements'], 'replacement')}, "
+        f"{count(document['evictions'], 'eviction')}; {use}; "
+        f"SLO kept {share(document['slo_attainment'])}, robustness {share(document['robustness'])}"
     )
     if (best := document.get("clairvoyant")) is not None:
         say(
