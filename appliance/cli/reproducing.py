@@ -69,9 +69,12 @@ def _spread(work: Callable[[Job], Done], jobs: Sequence[Job], what: str) -> Iter
             yield done
 
 
+_LINE_EVERY_S = 30
+
+
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Call what it gives after each job: a bar on standard error; without a terminal a line for each tenth."""
+    """Call what it gives after each job: a bar on standard error; without a terminal a line now and every half minute."""
     if not sys.stderr.isatty():
         yield _lines(what, total)
         return
@@ -94,13 +97,17 @@ def _lines(what: str, total: int) -> Callable[[], None]:
     from appliance.clock import NS_PER_S, SystemClock
 
     clock = SystemClock()
-    start_ns, done = clock.now_ns(), 0
+    said_ns = start_ns = clock.now_ns()
+    done = 0
+    say(f"{what}: {total} to do")
 
     def step() -> None:
-        nonlocal done
+        nonlocal done, said_ns
         done += 1
-        if 10 * done // total > 10 * (done - 1) // total:
-            elapsed_s = (clock.now_ns() - start_ns) / NS_PER_S
+        now_ns = clock.now_ns()
+        if done == total or now_ns - said_ns >= _LINE_EVERY_S * NS_PER_S:
+            said_ns = now_ns
+            elapsed_s = (now_ns - start_ns) / NS_PER_S
             left_s = elapsed_s * (total - done) / done
             say(f"{what}: {done} of {total}, {elapsed_s:.0f} s, about {left_s:.0f} s left")
 

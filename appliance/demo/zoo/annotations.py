@@ -179,7 +179,7 @@ PHOTO_CLASSES: dict[tuple[str, str], str] = {
 
 SENTENCES: tuple[tuple[str, str], ...] = (
     ("The pump in the cellar has stopped working.", "The basement pump no longer runs."),
-    ("Turn off the lights in the kitchen, please.", "Please switch the kitchen lamps off."),
+    ("Turn off the lights in the context, please.", "Please switch the context lamps off."),
     ("The temperature in the cold store is rising.", "It is getting warmer in the refrigerated warehouse."),
     ("A parcel was left in front of the door.", "Somebody put a package at the entrance."),
     ("The battery of the sensor is almost empty.", "The sensor will soon run out of power."),

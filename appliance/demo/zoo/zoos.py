@@ -9,15 +9,15 @@ from appliance.demo.zoo.recipes import Recipe, RecipeContext
 ZooName = Literal["demo", "small", "ci"]
 
 
-def _digits(kitchen: RecipeContext) -> None:
+def _digits(context: RecipeContext) -> None:
     import shutil
 
     from appliance.demo.zoo.toys import digits
 
-    made = digits(kitchen.folder)
-    made.model.rename(kitchen.model)
-    shutil.copytree(made.evaluation, kitchen.inputs, ignore=shutil.ignore_patterns("truth.json"))
-    kitchen.calibration.joinpath("truth.json").unlink()
+    made = digits(context.folder)
+    made.model.rename(context.model)
+    shutil.copytree(made.evaluation, context.inputs, ignore=shutil.ignore_patterns("truth.json"))
+    context.calibration.joinpath("truth.json").unlink()
 
 
 FIND = ("text-detection", ("ppocr4",), (("samples", "clips"), ("clips",)), reading.find_v4)
