@@ -74,7 +74,7 @@ _LINE_EVERY_S = 30
 
 @contextmanager
 def counted(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Call what it gives after each job: a bar on standard error; without a terminal a line now and every half minute."""
+    """Call what it gives after each job: a bar on standard error; without one a line now and every half minute."""
     if not sys.stderr.isatty():
         yield _lines(what, total)
         return
