@@ -1,7 +1,13 @@
 """What every test shares: the backend of async tests and Hypothesis's profile. Fakes live in `tests/fakes`."""
 
+import signal
+
 import pytest
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts something in the background has it ignore Ctrl-C, and so would every program of a test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the machine that runs the tests is small and shared, and a slow example is no wrong one.
 settings.register_profile("appliance", deadline=None, print_blob=True)
