@@ -59,7 +59,7 @@ class Shares:
 
     def surplus(self, resident: Iterable[ResidentBuild]) -> list[str]:
         """Builds that must go for every tenant to be below its ceiling, after one was lowered: the longest unused
-        first.
+        first, without those that need not go beside the others.
         """
         there = list(resident)
         going: list[str] = []
@@ -68,10 +68,16 @@ class Shares:
                 continue
             own = self._own(share.name, there)
             above = sum(b.bytes for b in own) - share.ceiling_bytes
+            chosen: list[ResidentBuild] = []
             for build in own:
                 if above > 0:
-                    going.append(build.build_id)
+                    chosen.append(build)
                     above -= build.bytes
+            for build in sorted(chosen, key=lambda one: -one.last_used_ns):
+                if above + build.bytes <= 0:
+                    chosen.remove(build)
+                    above += build.bytes
+            going += [build.build_id for build in chosen]
         return going
 
     def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:

@@ -82,5 +82,7 @@ def test_above_its_ceiling_a_tenant_is_full() -> None:
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == []
         bench.catalogue.put_tenant(Tenant("a", Quota(memory_ceiling_bytes=19)))
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == [builds["a1"]]
+        small, large = ResidentBuild(builds["a1"], 1, 0, False), ResidentBuild(builds["a2"], 30, 1, False)
+        assert shares.surplus([small, large]) == [builds["a2"]]  # without it the small one fits
 
     run_virtual(story)
