@@ -73,7 +73,7 @@ class Placement:
         start_ns = self._clock.now_ns()
         refused: list[Servable] = []
         failure: ApplianceError | None = None
-        candidates = _distinct_builds(candidates)
+        candidates = self._in_time(request, _distinct_builds(candidates))
         if not warm:
             candidates = self._residency.order(request.application_id, candidates)
         for servable in candidates:
@@ -92,6 +92,20 @@ class Placement:
             raise self._refusals.of(refused, request.tenant)
         assert failure is not None
         raise failure
+
+    def _in_time(self, request: Request, candidates: list[Servable]) -> list[Servable]:
+        """Those whose run alone could end before the deadline: for the others no load is begun (X-03).
+
+        Raises: DeadlineExceeded when there are none.
+        """
+        if request.deadline_ns is None:
+            return candidates
+        now_ns = self._clock.now_ns()
+        expected = {s.build_id: s.expected_of(s.items_of(request.inputs)) for s in candidates}
+        kept = [s for s in candidates if now_ns + (expected[s.build_id] or 0) <= request.deadline_ns]
+        if not kept:
+            raise too_late(request, min((ns for ns in expected.values() if ns is not None), default=None), now_ns)
+        return kept
 
     async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> LoadedBuild:
         """A build in memory for a tenant, loaded if need be.

@@ -162,15 +162,19 @@ async def test_a_deadline_says_what_it_went_by() -> None:
     """Waited, decoded and expected, in the queue and while a load is waited for."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=50, run_ms=30)})
-    request = bench.request(within_ms=40)
+    hopeless, request = bench.request(within_ms=40), bench.request(within_ms=60)
     await bench.pause(20)
     async with bench.working():
+        with pytest.raises(DeadlineExceeded) as at_once:
+            await bench.engine.infer(hopeless)
+        assert (at_once.value.waited_ms, at_once.value.expected_ms) == pytest.approx((20, 30))
+        assert bench.memory.loads == 0, "nothing is loaded for what cannot be in time"
         with pytest.raises(DeadlineExceeded) as caught:
             await bench.engine.infer(request)
         error = caught.value
-        assert (error.waited_ms, error.expected_ms, error.decoded_ms) == pytest.approx((40, 30, 20))
+        assert (error.waited_ms, error.expected_ms, error.decoded_ms) == pytest.approx((60, 30, 20))
         assert str(error) == (
-            "the deadline cannot be kept: 40.0 ms have passed (20.0 ms of them to read and decode the input), and a "
+            "the deadline cannot be kept: 60.0 ms have passed (20.0 ms of them to read and decode the input), and a "
             "run is expected to take 30.0 ms; "
             "allow more time, or take a faster variant"
         )
