@@ -2,7 +2,6 @@
 left out.
 """
 
-import ast
 import re
 from pathlib import Path
 
@@ -20,8 +19,9 @@ CLASSES = [word for word in QUOTED if re.fullmatch(r"[A-Z][a-z]+\w*", word)]
 
 def defined() -> set[str]:
     """Names of every class of the package."""
-    trees = [ast.parse(module.read_text()) for module in PACKAGE.rglob("*.py")]
-    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return {
+        name for module in PACKAGE.rglob("*.py") for name in re.findall(r"^ *class (\w+)", module.read_text(), re.M)
+    }
 
 
 def rooms() -> list[str]:
@@ -44,7 +44,8 @@ def test_files_exist(name: str) -> None:
 
 def test_classes_exist() -> None:
     """What is written like a class is one."""
-    assert [name for name in CLASSES if name not in defined()] == []
+    known = defined()
+    assert [name for name in CLASSES if name not in known] == []
 
 
 @pytest.mark.parametrize("room", rooms())
