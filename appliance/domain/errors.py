@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, fields
 from math import ceil
 from typing import TypedDict
 
+from appliance.domain.units import BYTES_PER_MB
+
 
 @dataclass(kw_only=True)
 class ApplianceError(Exception):
@@ -390,7 +392,7 @@ class OutOfMemory(Unavailable):
 
 def megabytes(count: int) -> str:
     """Bytes for a person, in units of 10⁶."""
-    mb = count / 10**6
+    mb = count / BYTES_PER_MB
     return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
 
 

@@ -40,14 +40,9 @@ from appliance.lab.papers.reproduce import (
     sweep_cells,
     with_equal_rules,
 )
+from appliance.lab.papers.stated import PAPERS_COLD
 from appliance.lab.papers.sweep import Cell
 from appliance.lab.papers.table2 import SMALLEST_MB
-
-PAPERS_COLD = {"lfe": 0.58, "bfe": 0.55, "ws-bfe": 0.22, "iws-bfe": 0.15}
-"""Cold starts at 30 % deviation in the paper's Figure 7, from the authors' plotting script.
-
-The paper does not say how much memory there was.
-"""
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")

@@ -20,8 +20,6 @@ class Keys(Protocol):
 
     async def create(self, key: KeyRecord) -> KeyRecord: ...
 
-    async def revoke(self, id: str) -> None: ...
-
 
 async def ensure_admin_key(state_dir: Path, keys: Keys, clock: Clock) -> None:
     """See to it that some admin key opens the box.

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.units import BYTES_PER_MB
 from appliance.lab.problems.base import (
     Malformed,
     Name,
@@ -35,7 +36,6 @@ from appliance.policies.residency.base import (
 APPLICATIONS_MAX = 1024
 VARIANTS_MAX = 256
 LATER_MAX = 1024
-BYTES_PER_MB = 10**6
 
 Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
 """Seconds on the problem's own axis."""

@@ -13,9 +13,8 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.decisions import DecisionRecord
+from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
-
-BYTES_PER_MB = 10**6
 
 
 def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:

@@ -8,13 +8,13 @@ from itertools import islice
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
+from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.forecast.memory import SAMPLES_MAX, MemoryForecaster, MemorySample
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink
 
 _SAMPLES = 512
 """Kept, the latest: enough to choose and train a forecaster on."""
-_BYTES_PER_MB = 10**6
 _STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
 
@@ -101,16 +101,15 @@ class MemoryPressure:
                 "kind": "budget",
                 "plan": None,
                 "why": "the budget follows what the machine can spare: no policy was asked",
-                "before_mb": before / _BYTES_PER_MB,
-                "most_mb": self._budget / _BYTES_PER_MB,
-                "reserve_mb": self._reserve / _BYTES_PER_MB,
-                "forecast_mb": low / _BYTES_PER_MB,
+                "before_mb": before / BYTES_PER_MB,
+                "most_mb": self._budget / BYTES_PER_MB,
+                "reserve_mb": self._reserve / BYTES_PER_MB,
+                "forecast_mb": low / BYTES_PER_MB,
             },
             "answer": {
                 "outcome": "shrunk" if is_less else "grown",
-                "budget_mb": budget / _BYTES_PER_MB,
+                "budget_mb": budget / BYTES_PER_MB,
                 "actions": [],
-                "reason": f"{why}: {low / _BYTES_PER_MB:.0f} MB, of which {self._reserve / _BYTES_PER_MB:.0f} stay "
-                f"free",
+                "reason": f"{why}: {low / BYTES_PER_MB:.0f} MB, of which {self._reserve / BYTES_PER_MB:.0f} stay free",
             },
         }

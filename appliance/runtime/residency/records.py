@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.groups import VariantGroups
 
-_BYTES_PER_MB = 10**6
 _SAME_NS = 100 * NS_PER_MS
 """A load that begins so soon after a plan is the plan's own."""
 RULES: Mapping[str, str] = {
@@ -147,8 +147,8 @@ class Records:
                 "why": RULES[rule],
                 "rule": rule,
                 "request": name,
-                "need_mb": problem.need_bytes / _BYTES_PER_MB,
-                "free_mb": problem.free_bytes / _BYTES_PER_MB,
+                "need_mb": problem.need_bytes / BYTES_PER_MB,
+                "free_mb": problem.free_bytes / BYTES_PER_MB,
                 "resident": [self._row(build, problem.now_ns) for build in problem.resident],
             },
             "answer": answer,
@@ -162,7 +162,7 @@ class Records:
         return {
             "application": self._name(build),
             "variant": self._variant(build),
-            "mb": build.bytes / _BYTES_PER_MB,
+            "mb": build.bytes / BYTES_PER_MB,
             "pinned": build.pinned,
             "idle_s": (now_ns - build.last_used_ns) / NS_PER_S,
         }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory
 from appliance.domain.states import ResidencyState
+from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Holding, ResidentBuild
@@ -14,7 +15,6 @@ from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 
-_BYTES_PER_MB = 10**6
 _SOON_S = 1.0
 """When to come again where what blocks is over at any moment."""
 
@@ -108,10 +108,10 @@ class Refusals:
                 continue
             reason, until_s = why or ("kept by the policy", None)
             name = self._name(build.build_id, tenant)
-            found.append(Blocker(application=name, mb=build.bytes / _BYTES_PER_MB, why=reason, until_s=until_s))
+            found.append(Blocker(application=name, mb=build.bytes / BYTES_PER_MB, why=reason, until_s=until_s))
         taken = self._shares.budget_bytes - self._memory.budget_bytes
         if taken > 0:
-            found.append(Blocker(application=None, mb=taken / _BYTES_PER_MB, why="other programs", until_s=None))
+            found.append(Blocker(application=None, mb=taken / BYTES_PER_MB, why="other programs", until_s=None))
         found.sort(key=lambda b: (-b["mb"], b["application"] or "", b["why"]))
         return found, missing - may_leave if may_leave < missing else missing
 
@@ -141,7 +141,7 @@ class Refusals:
 
 def _again_s(blockers: Sequence[Blocker], missing: int) -> float | None:
     """When enough of what blocks is over: the first ends that free what is missing. None where that cannot be known."""
-    left_mb, again_s = missing / _BYTES_PER_MB, _SOON_S
+    left_mb, again_s = missing / BYTES_PER_MB, _SOON_S
     for blocker in sorted(blockers, key=_end_s):
         end_s = _end_s(blocker)
         if left_mb <= 0 or end_s == _NEVER_S:
