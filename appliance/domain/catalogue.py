@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, share
+from appliance.domain.isolation import Isolation
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
@@ -152,6 +153,8 @@ class Profile:
     load_ms: float
     load_cold_ms: float
     latencies: tuple[Latency, ...]
+    hazards: tuple[str, ...] | None = None
+    """Why it must not run inside the service (`domain.isolation`); empty = harmless, None = never reviewed."""
 
     def p50_ms(self, batch: int = 1) -> float:
         """Median latency of the smallest profiled batch ≥ `batch`, else of the largest."""
@@ -236,6 +239,10 @@ class Quota:
     memory_share: float | None = None
     """A ceiling too, as a share of the budget."""
     stored_bytes: int | None = None
+    isolation: Isolation | None = None
+    """Which of its builds run in a guard; None = as the box has it. Set by an admin key only."""
+    processor_weight: float = 1.0
+    """Its share of processor time while others want some, too."""
 
     def ceiling_bytes(self, budget_bytes: int) -> int | None:
         """The most memory that the models may take: the lower of the two ceilings; None = no limit."""

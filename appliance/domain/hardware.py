@@ -32,6 +32,8 @@ class PreparedForm:
     """True when the graph was optimised for this machine at import and must not be optimised again."""
     resident_bytes: int | None = None
     peak_bytes: int | None = None
+    guarded_for: str | None = None
+    """The tenant in whose guard it runs; None = in the service."""
 
 
 @dataclass(frozen=True, slots=True)

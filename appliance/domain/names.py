@@ -44,6 +44,10 @@ def variant_id(model: str, variant: str) -> str:
     return f"{model}:{variant}"
 
 
-def build_id(content_sha256: str, processor_kind: str) -> str:
-    """A build is one file prepared for one kind of processor: equal content is held once, whoever uploaded it."""
-    return f"{content_sha256[:24]}@{processor_kind}"
+def build_id(content_sha256: str, processor_kind: str, guarded_for: str | None = None) -> str:
+    """A build is one file prepared for one kind of processor: equal content is held once, whoever uploaded it.
+
+    One that runs in the guard of the tenant `guarded_for` is that tenant's alone: `content@kind@tenant`.
+    """
+    shared = f"{content_sha256[:24]}@{processor_kind}"
+    return shared if guarded_for is None else f"{shared}@{guarded_for}"

@@ -54,6 +54,8 @@ class VariantState(StrEnum):
     """Servable, worth choosing."""
     EXCLUDED = "excluded"
     """Servable when named, but of no use by itself; `reason` says why."""
+    QUARANTINED = "quarantined"
+    """Crashed or overran its guard again and again: not servable until it is released; `reason` says why."""
     FAILED = "failed"
     """Could not be made; `reason` says why."""
 
@@ -96,8 +98,9 @@ RESIDENCY_MOVES: Mapping[ResidencyState, frozenset[ResidencyState]] = {
 }
 VARIANT_MOVES: Mapping[VariantState, frozenset[VariantState]] = {
     V.MAKING: frozenset({V.READY, V.EXCLUDED, V.FAILED}),
-    V.READY: frozenset({V.EXCLUDED, V.FAILED}),
-    V.EXCLUDED: frozenset({V.READY, V.FAILED}),
+    V.READY: frozenset({V.EXCLUDED, V.QUARANTINED, V.FAILED}),
+    V.EXCLUDED: frozenset({V.READY, V.QUARANTINED, V.FAILED}),
+    V.QUARANTINED: frozenset({V.READY, V.EXCLUDED, V.FAILED}),
     V.FAILED: frozenset({V.MAKING}),
 }
 JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {

@@ -1,0 +1,25 @@
+"""Where a build runs: inside the service, or in a guard: a process with the builds of one tenant, which dies alone."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+
+class Isolation(StrEnum):
+    """Which builds run in a guard."""
+
+    AUTO = "auto"
+    """Those that the import has not shown to be harmless."""
+    PROCESS = "process"
+    """All."""
+    NONE = "none"
+    """None: whoever may upload a model may stop the box."""
+
+
+def is_guarded(box: Isolation, tenant: Isolation | None, hazards: Sequence[str] | None) -> bool:
+    """Whether a build runs in its owner's guard.
+
+    `box` and `tenant`: the setting and the owner's quota, which wins where it is given; `hazards`: what the review at
+    import found, empty = harmless, None = never reviewed.
+    """
+    isolation = box if tenant is None else tenant
+    return isolation is Isolation.PROCESS or (isolation is Isolation.AUTO and hazards != ())
