@@ -36,9 +36,9 @@ def dtype_of(word: str) -> np.dtype[Any]:
         raise BadTensor(reason=f"datatype {word!r} is not supported; use one of {', '.join(DTYPES)}") from None
 
 
-def word_of(array: np.ndarray) -> str:
-    """The protocol word of an array; text of any kind is BYTES."""
-    return WORDS.get(array.dtype.newbyteorder("="), "BYTES")
+def word_of(dtype: np.dtype[Any]) -> str:
+    """The protocol word of a numpy type; text of any kind is BYTES."""
+    return WORDS.get(dtype.newbyteorder("="), "BYTES")
 
 
 def cast(array: np.ndarray, word: str) -> np.ndarray:

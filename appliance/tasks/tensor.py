@@ -131,7 +131,7 @@ def to_json(array: np.ndarray) -> dict[str, Any]:
         data = [value if np.isfinite(value) else None for value in data]
     if array.dtype.kind in "OSU":
         data = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in data]
-    return {"shape": list(array.shape), "datatype": word_of(array), "data": data}
+    return {"shape": list(array.shape), "datatype": word_of(array.dtype), "data": data}
 
 
 def compare(ones: Mapping[str, Any], others: Mapping[str, Any]) -> Score:

@@ -77,16 +77,39 @@ def encode_infer(
 
     `version` is the number of the variant in text, as in metadata and statistics; its name stands in the parameters.
     """
-    described: list[dict[str, Any]] = []
+    described: list[_DescribedOutput] = []
     chunks: list[Any] = []
+    is_binary = True
     for name, array in outputs.items():
-        entry: dict[str, Any] = {"name": name, "datatype": word_of(array), "shape": array.shape}
         if call.binary.get(name, call.binary_default):
             chunk = _bytes_of(array)
-            entry["parameters"] = {"binary_data_size": len(chunk)}
             chunks.append(chunk)
+            described.append((name, array.dtype, array.shape, len(chunk), None))
         else:
-            entry["data"] = _json_data(array)
+            is_binary = False
+            described.append((name, array.dtype, array.shape, None, _json_data(array)))
+    is_repeated = is_binary and call.id is None
+    text = (_remembered_answer if is_repeated else _answer)(model, version, variant, call.id, tuple(described))
+    if not chunks:
+        return text, None
+    return b"".join([text, *chunks]), len(text)
+
+
+_DescribedOutput = tuple[str, "np.dtype[Any]", tuple[int, ...], int | None, Any]
+"""An output of an answer: its name, dtype, shape, and either the length of its bytes or its values for JSON."""
+
+
+def _answer(
+    model: str, version: str, variant: str, call_id: str | None, outputs: tuple[_DescribedOutput, ...]
+) -> bytes:
+    """The JSON part of an answer."""
+    described: list[dict[str, Any]] = []
+    for name, dtype, shape, size, data in outputs:
+        entry: dict[str, Any] = {"name": name, "datatype": word_of(dtype), "shape": shape}
+        if size is None:
+            entry["data"] = data
+        else:
+            entry["parameters"] = {"binary_data_size": size}
         described.append(entry)
     header: dict[str, Any] = {
         "model_name": model,
@@ -94,12 +117,13 @@ def encode_infer(
         "parameters": {"variant": variant},
         "outputs": described,
     }
-    if call.id is not None:
-        header["id"] = call.id
-    text = orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
-    if not chunks:
-        return text, None
-    return b"".join([text, *chunks]), len(text)
+    if call_id is not None:
+        header["id"] = call_id
+    return orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+_remembered_answer = lru_cache(_REMEMBERED)(_answer)
+"""Of answers whose tensors all follow as bytes: the same each time, unless they carry an id."""
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
