@@ -122,13 +122,17 @@ class HitRates:
 
     def __init__(self) -> None:
         self._windows = Windows()
+        self._found: dict[str, float] = {}
+        """What `of` found since the last change: every decision asks for it of everybody."""
 
     def add(self, application: str, chance: float) -> None:
         """Of having been predicted; see `hit_chance`."""
         self._windows.add(application, round(chance * _PARTS))
+        self._found.pop(application, None)
 
     def forget(self, application: str) -> None:
         self._windows.forget(application)
+        self._found.pop(application, None)
 
     def share(self, application: str) -> float:
         """The mean chance, in (0, 1)."""
@@ -139,8 +143,12 @@ class HitRates:
         """The chance that `_IN_A_ROW` requests would all be predicted, against none of them: what tells a forecast
         from none.
         """
-        share = self.share(application)
-        return share**_IN_A_ROW / (share**_IN_A_ROW + (1 - share) ** _IN_A_ROW)
+        found = self._found.get(application)
+        if found is None:
+            share = self.share(application)
+            found = share**_IN_A_ROW / (share**_IN_A_ROW + (1 - share) ** _IN_A_ROW)
+            self._found[application] = found
+        return found
 
 
 def hit_chance(

@@ -7,7 +7,7 @@ one transaction. Equal problems get equal plans; ties break by name.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 Outcome = Literal["warm", "cold", "failed", "skipped"]
 """`failed`: a request finds no room; `skipped`: what was to be brought ahead of one (`procure`) finds none."""
@@ -39,9 +39,11 @@ class Wish:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationState:
-    """An application at the time of the decision."""
+class ApplicationState(NamedTuple):
+    """An application at the time of the decision.
+
+    A tuple: one is made of every application for every decision.
+    """
 
     name: str
     options: tuple[Option, ...]

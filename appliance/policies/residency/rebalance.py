@@ -8,7 +8,8 @@ are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step 
 worth most per byte: somebody's floor, or an upgrade.
 """
 
-from operator import itemgetter
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
 
 from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
@@ -87,16 +88,21 @@ class _Draft:
 
     def _hand_out_by_steps(self) -> None:
         """The step that is worth most per byte, again and again, while one fits."""
-        steps = {name: step for name in self._prospects if (step := self._step(name)) is not None}
+        order = {name: place for place, name in enumerate(sorted(self._prospects, reverse=True))}
+        steps = [self._ranked(step, order) for name in self._prospects if (step := self._step(name)) is not None]
+        heapify(steps)
         while steps:
-            _, name, option = max(steps.values(), key=itemgetter(0, 1))
+            _, _, (_, name, option) = heappop(steps)
             if self._fits(name, option):
                 self._take(name, option)
             again = self._step(name)
-            if again is None:
-                del steps[name]
-            else:
-                steps[name] = again
+            if again is not None:
+                heappush(steps, self._ranked(again, order))
+
+    @staticmethod
+    def _ranked(step: Step, order: Mapping[str, int]) -> tuple[float, int, Step]:
+        """The step that is worth most first, of equals the last by name."""
+        return -step[0], order[step[1]], step
 
     def changes(self) -> tuple[Change, ...]:
         """Falls before loads, the load that gains most first."""

@@ -7,6 +7,7 @@ still `leaving` is in. Only a size that is measured anew, or a smaller budget, c
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from appliance.domain.states import ResidencyState
@@ -15,6 +16,7 @@ from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 
 _S = ResidencyState
 _AWAY = (_S.ABSENT, _S.FAILED)
+_BY_ID = attrgetter("build_id")
 
 
 class Ledger:
@@ -101,7 +103,7 @@ class Ledger:
 
     def all(self) -> list[LoadedBuild]:
         """By id."""
-        return sorted(self._builds.values(), key=lambda b: b.build_id)
+        return sorted(self._builds.values(), key=_BY_ID)
 
     def is_away(self, build_id: str) -> bool:
         """Whether nothing of it is in memory, on its way there, or on its way out."""
@@ -115,6 +117,8 @@ class Ledger:
     def residents(self) -> tuple[ResidentBuild, ...]:
         """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
         followed = self.followed()
+        there = [b for b in self._builds.values() if b.state is _S.RESIDENT or (b.state is _S.LOADING and b.bytes)]
+        there.sort(key=_BY_ID)
         return tuple(
             ResidentBuild(
                 b.build_id,
@@ -123,8 +127,7 @@ class Ledger:
                 b.pins > 0 or b.state is _S.LOADING or b.build_id in followed,
                 self.users_of(b.build_id),
             )
-            for b in self.all()
-            if b.state is _S.RESIDENT or (b.state is _S.LOADING and b.bytes)
+            for b in there
         )
 
     def leavers(self) -> frozenset[str]:

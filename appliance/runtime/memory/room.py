@@ -5,12 +5,14 @@ The arbiter enacts nothing; the memory manager checks the plan and enacts it as 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class ResidentBuild:
-    """A build in memory at the time of the decision."""
+class ResidentBuild(NamedTuple):
+    """A build in memory at the time of the decision.
+
+    A tuple: one is made of every build for every decision.
+    """
 
     build_id: str
     bytes: int

@@ -93,7 +93,7 @@ class EvictionArbiter:
         resident = [b for b in problem.resident if b.build_id not in gone]
         intent: Intent = "serve" if problem.is_urgent else "procure"
         only = replace(group, options=(option,), servables=(group.servable(option.name),))
-        has_other = group.resident(b.build_id for b in resident) is not None
+        has_other = group.resident({b.build_id for b in resident}) is not None
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for
@@ -129,7 +129,7 @@ class EvictionArbiter:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody
         misses them.
         """
-        there = [b.build_id for b in problem.resident]
+        there = {b.build_id for b in problem.resident}
         best = {s.build_id for group in self._groups.all() if (s := group.resident(there)) is not None}
         kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
         return [b for b in problem.resident if not b.pinned and b.build_id not in kept]

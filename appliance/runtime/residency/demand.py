@@ -14,6 +14,7 @@ from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Forecaster
 from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.residuals import HitRates, Interarrivals, Residuals, hit_chance
+from appliance.runtime.residency.edges import WindowEdges
 from appliance.runtime.residency.groups import VariantGroup
 
 HISTORY = 512
@@ -110,6 +111,8 @@ class Expectations:
         self._interarrivals = Interarrivals(history_ns)
         self._companions = Companions()
         self._all: dict[str, Expectation] = {}
+        self._changed: set[str] = set()
+        self._edges = WindowEdges()
         self.delta_ns = delta_ns
         self.history_ns = history_ns
 
@@ -118,6 +121,7 @@ class Expectations:
         if expectation is None:
             expectation = self._all[name] = Expectation(name, self._forecaster_of(name))
             expectation.predict(0)
+            self._changed.add(name)
         return expectation
 
     def all(self) -> list[Expectation]:
@@ -126,6 +130,8 @@ class Expectations:
     def forget(self, name: str) -> None:
         """The group is gone."""
         if self._all.pop(name, None) is not None:
+            self._changed.discard(name)
+            self._edges.forget(name)
             self._residuals.forget(name)
             self._hit_rates.forget(name)
             self._interarrivals.forget(name)
@@ -147,6 +153,7 @@ class Expectations:
         expectation.due_ns = None
         expectation.is_answered = True
         expectation.predict(at_ns)
+        self._changed.add(name)
         if not expectation.is_maximalist:
             for other in self._all.values():
                 if other.window_ns is not None:
@@ -182,8 +189,25 @@ class Expectations:
         """P(r_name | active)."""
         return self._companions.probability(name, active)
 
-    def step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
-        """Move a group between the sets as the time demands; whether it moved."""
+    def due(self, now_ns: int, lead_ns: int) -> set[str]:
+        """Groups for which there is something to `step`: asked since they were, or the edge of a window has come."""
+        changed, self._changed = self._changed, set()
+        return changed | self._edges.due(now_ns, self.delta_ns, lead_ns)
+
+    def step(self, expectation: Expectation, load_ns: int, now_ns: int, lead_ns: int = 0) -> bool:
+        """Move a group between the sets as the time demands; whether it moved.
+
+        `load_ns`: θ of the group; `lead_ns`: what is the same for all and comes before a load.
+        """
+        moved = self._step(expectation, load_ns + lead_ns, now_ns)
+        self._edges.put(expectation.name, expectation.window_ns, expectation.predicted_ns, load_ns)
+        return moved
+
+    def next_edge_ns(self, lead_ns: int = 0) -> int | None:
+        """When `step` has something to do again, of those that were stepped."""
+        return self._edges.next_ns(self.delta_ns, lead_ns)
+
+    def _step(self, expectation: Expectation, load_ns: int, now_ns: int) -> bool:
         delta_ns, window_ns = self.delta_ns, expectation.window_ns
         was = window_ns is not None
         if window_ns is not None and now_ns > window_ns + delta_ns:
@@ -200,13 +224,6 @@ class Expectations:
                 expectation.window_ns = window_ns = predicted_ns
                 expectation.is_answered = False
         return was is (window_ns is None)
-
-    def next_edge_ns(self, expectation: Expectation, load_ns: int) -> int | None:
-        """When `step` has something to do again."""
-        if expectation.window_ns is not None:
-            return expectation.window_ns + self.delta_ns + 1
-        predicted_ns = expectation.predicted_ns
-        return None if predicted_ns is None else predicted_ns - self.delta_ns - load_ns
 
 
 def window_load_ns(group: VariantGroup) -> int:

@@ -38,7 +38,7 @@ class Fallback:
         is_guaranteed = build.build_id in guaranteed
         later_ns = (is_expected + 2 * is_guaranteed) * _AFTER_ALL_NS
         is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))
-        return replace(build, last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
+        return build._replace(last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
 
 
 def least_recently_used(problem: RoomProblem) -> RoomPlan:

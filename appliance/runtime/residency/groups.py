@@ -4,8 +4,8 @@ A group belongs to an application; applications of one model, and models of equa
 are the same memory.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Container
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.slo import preferred
@@ -45,10 +45,12 @@ class VariantGroup:
         pairs = zip(self.servables, self.options, strict=True)
         return next((o for s, o in pairs if s.build_id == build_id), None)
 
-    def resident(self, builds: Iterable[str]) -> Servable | None:
-        """The most accurate option among `builds`."""
-        there = set(builds)
-        return next((s for s in self.servables if s.build_id in there), None)
+    def resident(self, builds: Container[str]) -> Servable | None:
+        """The most accurate option among `builds`, where looking one up takes no search: many are asked about."""
+        for servable in self.servables:
+            if servable.build_id in builds:
+                return servable
+        return None
 
 
 class VariantGroups:
@@ -63,7 +65,7 @@ class VariantGroups:
         self._out = 0
         self._unloaded: set[str] = set()
         """Applications that somebody unloaded explicitly: nothing of theirs is brought until they are loaded again."""
-        self._groups: tuple[VariantGroup, ...] = ()
+        self._by_name: dict[str, VariantGroup] = {}
         self._by_application: dict[str, VariantGroup] = {}
         self._by_build: dict[str, VariantGroup] = {}
         self._load_ns: dict[str, int] = {}
@@ -83,10 +85,10 @@ class VariantGroups:
         self._unloaded.discard(application_id)
         self._out += 1
 
-    def all(self) -> tuple[VariantGroup, ...]:
+    def all(self) -> Collection[VariantGroup]:
         """By name."""
         self._refresh()
-        return self._groups
+        return self._by_name.values()
 
     def of_application(self, application_id: str) -> VariantGroup | None:
         self._refresh()
@@ -110,16 +112,27 @@ class VariantGroups:
         figure = load_ns if known is None else (known + load_ns) // 2
         self._load_ns[build_id] = figure
         if known is None or abs(figure - known) * 10 > known:
-            self._version = -1
+            self._measure_anew(build_id)
+
+    def _measure_anew(self, build_id: str) -> None:
+        """Only the group of the build: to make all of them anew at every load would take longer than the load."""
+        old = self.of_build(build_id)
+        if old is None:
+            return
+        new = replace(old, options=tuple(self._option(s) for s in old.servables))
+        self._by_name[new.name] = new
+        self._by_application.update(dict.fromkeys(new.applications, new))
+        self._by_build.update(dict.fromkeys(new.builds, new))
 
     def _refresh(self) -> None:
         if self._version == self.version:
             return
         self._version = self.version
         groups = _groups([e for e in self._catalogue.entries() if e.application.id not in self._unloaded])
-        self._groups = tuple(sorted((self._group(group) for group in groups), key=lambda z: z.name))
-        self._by_application = {a: group for group in self._groups for a in group.applications}
-        self._by_build = {b: group for group in self._groups for b in group.builds}
+        made = sorted((self._group(group) for group in groups), key=lambda group: group.name)
+        self._by_name = {group.name: group for group in made}
+        self._by_application = {a: group for group in made for a in group.applications}
+        self._by_build = {b: group for group in made for b in group.builds}
         self._load_ns = {b: ns for b, ns in self._load_ns.items() if b in self._by_build}
 
     def _group(self, entries: list[Entry]) -> VariantGroup:

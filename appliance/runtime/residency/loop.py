@@ -78,6 +78,8 @@ class ResidencyLoop:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Group → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
+        self._remeasured: set[str] = set()
+        """Groups whose loads took another time than was known."""
         self._edge_ns: int | None = None
         """When a window opens or closes next."""
         self._is_settled = True
@@ -170,25 +172,21 @@ class ResidencyLoop:
         # the smallest.
         lead_ns = self._tick_ns + max((group.options[-1].load_ns for group in self._groups.all()), default=0)
         was_busy = len(self._busy)
-        edges: list[int] = []
-        for group in self._groups.all():
-            expectation, load_ns = self._expectations.of(group.name), window_load_ns(group) + lead_ns
+        for group in self._due(now_ns, lead_ns, is_new):
+            expectation = self._expectations.of(group.name)
             before_ns, was_answered = expectation.window_ns, expectation.is_answered
-            moved = self._expectations.step(expectation, load_ns, now_ns)
+            moved = self._expectations.step(expectation, window_load_ns(group), now_ns, lead_ns)
             if expectation.window_ns != before_ns:  # one may follow the other at once
                 if before_ns is not None:
                     self._windows.window_closed(group.name, answered=was_answered)
                 if expectation.is_maximalist:
                     self._windows.window_opened(group.name)
-            edge_ns = self._expectations.next_edge_ns(expectation, load_ns)
-            if edge_ns is not None:
-                edges.append(edge_ns)
             if moved:
                 self._is_settled = False
                 self.transitions += 1
                 if expectation.is_maximalist:
                     self._procure(group)
-        self._edge_ns = min(edges, default=None)
+        self._edge_ns = self._expectations.next_edge_ns(lead_ns)
         if len(self._busy) > was_busy:
             # the loads that were just ordered have no memory yet: what is left is seen in the next turn
             self._wake.set()
@@ -196,6 +194,14 @@ class ResidencyLoop:
             self._is_settled = True
             self._looked_ns = now_ns
             self._rebalance()
+
+    def _due(self, now_ns: int, lead_ns: int, is_new: bool) -> list[VariantGroup]:
+        """The groups whose windows there is something to do about, by name: all of them where they are new."""
+        due = self._expectations.due(now_ns, lead_ns) | self._remeasured
+        self._remeasured = set()
+        if is_new:
+            return list(self._groups.all())
+        return [group for name in sorted(due) if (group := self._groups.of_application(name)) is not None]
 
     def _is_better_wanted(self) -> bool:
         """Some application is without its best variant: with every request that comes it may have become its turn."""
@@ -240,7 +246,9 @@ class ResidencyLoop:
     # -- enacting ------------------------------------------------------------------------------------------------------
 
     def _procure(self, group: VariantGroup) -> None:
-        """A window opens: bring the best variant that the policy finds room for."""
+        """A window opens: bring the best variant that the policy finds room for, unless it is there."""
+        if self._memory.is_resident(group.servables[0].build_id):
+            return
         plan = self._decide(group.name, "procure")
         own = next((c for c in plan.changes if c.application == group.name), None)
         if own is not None and own.after is not None:
@@ -272,8 +280,8 @@ class ResidencyLoop:
         """A variant of a group that is absent is being loaded, for a request, so it has no memory yet that the policy
         could see; when it has come there is another look.
         """
-        there = {b.build_id for b in self._memory.residents() if not self._memory.is_loading(b.build_id)}
-        return group.builds.isdisjoint(there) and any(self._memory.is_loading(b) for b in group.builds)
+        builds = group.builds
+        return any(map(self._memory.is_loading, builds)) and not any(map(self._memory.is_resident, builds))
 
     def _loaded(self, build_id: str) -> None:
         """A build has come into memory, for whomever: perhaps there is more to do."""
@@ -315,6 +323,7 @@ class ResidencyLoop:
             del self._busy[group.name]
             self._arbiter.end_change(group.name)
         self._groups.loaded(servable.build_id, build.load_ns)
+        self._remeasured.add(group.name)
         for other in group.builds - {servable.build_id}:
             self._memory.release(other)
         self._memory.unpin(build)
@@ -349,7 +358,7 @@ class ResidencyLoop:
     def snapshot(self) -> dict[str, Any]:
         """For `/v1/memory`: the sets, windows and what they follow from."""
         now_ns = self._clock.now_ns()
-        there = [b.build_id for b in self._memory.residents()]
+        there = {b.build_id for b in self._memory.residents()}
         return {
             "delta_ms": self._expectations.delta_ns / NS_PER_MS,
             "history_window_ms": self._expectations.history_ns / NS_PER_MS,
@@ -357,7 +366,7 @@ class ResidencyLoop:
             "applications": [self._row(group, there, now_ns) for group in self._groups.all()],
         }
 
-    def _row(self, group: VariantGroup, there: list[str], now_ns: int) -> Mapping[str, Any]:
+    def _row(self, group: VariantGroup, there: set[str], now_ns: int) -> Mapping[str, Any]:
         expectation = self._expectations.of(group.name)
         servable = group.resident(there)
         next_ns = expectation.next_ns

@@ -34,12 +34,12 @@ def test_window_of_the_papers_example() -> None:
     """Predicted at 1000, Δ 50, θ 30: maximalist from 920 to 1050, minimalist before and after (EM-06, EM-09)."""
     all_ = expecting(a=1000)
     one = all_.of("a")
-    assert all_.next_edge_ns(one, 30 * S) == 920 * S
     assert not all_.step(one, 30 * S, 919 * S)
+    assert all_.next_edge_ns() == 920 * S
     assert not one.is_maximalist
     assert all_.step(one, 30 * S, 920 * S)
     assert one.is_maximalist
-    assert all_.next_edge_ns(one, 30 * S) == 1050 * S + 1
+    assert all_.next_edge_ns() == 1050 * S + 1
     assert not all_.step(one, 30 * S, 1050 * S)
     assert one.is_maximalist
     assert all_.step(one, 30 * S, 1050 * S + 1)
@@ -120,7 +120,8 @@ def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
     all_.arrived("a", S + S // 20)
     one = all_.of("a")
     opened, now_ns, edges = 0, S + S // 20, 0
-    while (edge_ns := all_.next_edge_ns(one, 0)) is not None and edges < 1000:
+    all_.step(one, 0, now_ns)
+    while (edge_ns := all_.next_edge_ns()) is not None and edges < 1000:
         now_ns, edges = max(now_ns + 1, edge_ns), edges + 1
         opened += all_.step(one, 0, now_ns) and one.is_maximalist
     assert 1 <= opened <= 12
@@ -135,7 +136,8 @@ def test_who_comes_back_after_the_end_answers_no_prediction() -> None:
     for at_s in (1, 2, 3):
         all_.arrived("a", at_s * S)
     one = all_.of("a")
-    while (edge_ns := all_.next_edge_ns(one, 0)) is not None and edge_ns < 1000 * S:
+    all_.step(one, 0, 3 * S)
+    while (edge_ns := all_.next_edge_ns()) is not None and edge_ns < 1000 * S:
         all_.step(one, 0, edge_ns)
     before_ns = all_.spread_ns("a")
     all_.arrived("a", 3600 * S)
