@@ -7,7 +7,7 @@ unload, close the store.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import psutil
@@ -23,7 +23,7 @@ from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, Unavailable
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
@@ -229,7 +229,8 @@ class Appliance:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await store.residents.save(core.memory.resident_set())
+            with suppress(Unavailable):
+                await store.residents.save(core.memory.resident_set())
 
         stack.push_async_callback(stop)
 
@@ -240,8 +241,9 @@ class Appliance:
             await self.clock.sleep_until_ns(self.clock.now_ns() + _REMEMBER_EVERY_S * 10**9)
             current = memory.resident_set()
             if saved is None or set(current) != set(saved):
-                await store.residents.save(current)
-                saved = current
+                with suppress(Unavailable):  # a full disk; it is tried again
+                    await store.residents.save(current)
+                    saved = current
 
 
 class Follower:

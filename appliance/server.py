@@ -1,6 +1,7 @@
 """The box behind a port: HTTP or HTTPS until a signal ends it."""
 
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -42,6 +43,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
 
     Raises: what kept the box from starting: InUse (another box runs on the folder), StorageFull ...
     """
+    os.umask(0o077)  # whatever is written from here on is for the box alone
     log.configure(settings.log.level, settings.log.format)
     appliance = Appliance(settings)
     http = settings.http

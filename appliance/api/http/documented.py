@@ -66,6 +66,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.LoadFailed(build_id="9f8a@cpu", reason="its content on disk is damaged"),
     e.ShuttingDown(),
     e.StorageFull(),
+    e.StorageBusy(),
+    e.StorageFailed(reason="attempt to write a readonly database"),
     e.DeadlineExceeded(waited_ms=100.2, expected_ms=24.0, decoded_ms=12.5),
     e.RunFailed(variant_id="harbour/centerface:int8", reason="the processor broke off"),
 )
@@ -73,13 +75,24 @@ CAN_NEVER = e.OutOfMemory(
     build_id="9f8a@cpu", need_bytes=104857600, budget_bytes=67108864, variant="int8", can_fit=False, retry_after_s=None
 )
 _BY_CLASS = {type(example): example for example in EXAMPLES}
-_ALWAYS: tuple[type[e.ApplianceError], ...] = (e.MissingKey, e.WrongKey, e.TooManyFailedKeys)
+_ALWAYS: tuple[type[e.ApplianceError], ...] = (
+    e.MissingKey,
+    e.WrongKey,
+    e.Forbidden,
+    e.UnknownTenant,
+    e.TooManyFailedKeys,
+    e.TooLarge,
+    e.Busy,
+    e.StorageBusy,
+    e.StorageFailed,
+)
+"""A key may be wrong, or not the one to act for a tenant with; a body may be large; a database out of reach."""
 
 
 def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated: bool = True) -> dict[int | str, Any]:
     """The `responses` of a route that may raise these, beside what any route with a key may raise."""
     responses: dict[int | str, Any] = {}
-    for error in (*(() if keyless else _ALWAYS), *classes):
+    for error in dict.fromkeys((*(() if keyless else _ALWAYS), *classes)):
         _add(responses, row_of(error).status, slug_of(error), row_of(error).title, _example(error))
     if e.OutOfMemory in classes:
         never = json.loads(problem_response(CAN_NEVER, "/v1/models")[2])

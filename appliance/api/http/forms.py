@@ -17,7 +17,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from appliance.domain.errors import BadInput, TooLarge
-from appliance.modelstore.store.disk import full_disk_is_typed
+from appliance.modelstore.store.disk import failed_disk_is_typed, full_disk_is_typed, private_file
 
 BLOCK_BYTES = 2**20
 FIELD_BYTES_MAX = 2**20
@@ -148,8 +148,8 @@ class _Reader:
     def _begin_file(self, file_name: str) -> None:
         path = self._folder / f"form-{secrets.token_hex(12)}"
         self._made.append(path)
-        with full_disk_is_typed():
-            self._open = path.open("xb")
+        with failed_disk_is_typed():
+            self._open = private_file(path)
         self._file = self._form.files[self._name] = FormFile(path, file_name)
         self._pending.append((self._open, bytearray()))
 

@@ -13,6 +13,7 @@ from appliance.domain import errors as e
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
 
 CONTENT_TYPE = "application/problem+json"
+TEXT_MAX = 2000
 RETRY_AFTER_S_MAX = 86_400
 """A day: with the smallest of rates the time until the next request has no end."""
 
@@ -69,6 +70,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.ProcessorLost: Row(503, "A processor is lost"),
     e.ShuttingDown: Row(503, "The box is shutting down"),
     e.StorageFull: Row(507, "The disk is full"),
+    e.StorageBusy: Row(503, "The database is held by another program"),
+    e.StorageFailed: Row(503, "The state folder cannot be used"),
     e.DeadlineExceeded: Row(504, "The deadline passed"),
     e.RunFailed: Row(500, "The model failed on this input"),
 }
@@ -109,11 +112,16 @@ def headers_of(exc: BaseException) -> dict[str, str]:
 def document(slug: str, row: Row, detail: str, instance: str, facts: Mapping[str, object] | None = None) -> bytes:
     """A problem document as JSON bytes; facts that JSON does not know are written as text."""
     members: dict[str, object] = {"type": PROBLEMS_PATH + slug, "title": row.title, "status": row.status}
-    members |= {"detail": detail}
+    members |= {"detail": shortened(detail)}
     if instance:
         members["instance"] = instance
-    members.update((name, value) for name, value in (facts or {}).items() if name not in RESERVED)
-    return json.dumps(members, default=str, ensure_ascii=False).encode()
+    members.update((name, shortened(value)) for name, value in (facts or {}).items() if name not in RESERVED)
+    return json.dumps(members, default=str, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def shortened(value: object) -> object:
+    """Text that may quote what the caller sent, of a length that a person reads; anything else as it is."""
+    return value[:TEXT_MAX] if isinstance(value, str) else value
 
 
 def problem_response(exc: BaseException, instance: str = "") -> tuple[int, dict[str, str], bytes]:

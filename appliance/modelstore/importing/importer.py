@@ -230,7 +230,7 @@ def _take_over(source: Path, folder: Path) -> None:
     """
     target = folder / UPLOAD
     with full_disk_is_typed():
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         try:
             os.link(source, target)
             sync_file(target)

@@ -91,4 +91,4 @@ class Applications:
             session.delete(application_row(session, id))
             return None, [Change("application", id, None)]
 
-        await self._records.write(work)
+        await self._records.write(work, frees=True)

@@ -53,7 +53,7 @@ class Blobs:
         self.reserve_bytes = reserve_bytes
         self._verified: set[str] = set()
         self._lock = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def put(self, *sources: Path) -> BlobRef:
         """Copy files in and publish them as one blob. Raises: StorageFull."""
@@ -74,7 +74,7 @@ class Blobs:
             if len(sources) == 1:
                 digest = bring(sources[0], target)
             else:
-                target.mkdir()
+                target.mkdir(mode=0o700)
                 digests = {source.name: bring(source, target / source.name) for source in sources}
                 sync_folder(target)
                 digest = folder_digest(digests)
@@ -86,7 +86,7 @@ class Blobs:
     def publish(self, staged: Staged) -> BlobRef:
         """Rename to the final name. Content that is there already stays, and the staged copy goes."""
         final = self._final(staged.sha256)
-        final.parent.mkdir(exist_ok=True)
+        final.parent.mkdir(exist_ok=True, mode=0o700)
         if final.exists():
             remove(staged.path)
         else:
@@ -145,7 +145,7 @@ class Blobs:
         self._verified.discard(sha256)
         final = self._final(sha256)
         if final.exists():
-            self.quarantine.mkdir(parents=True, exist_ok=True)
+            self.quarantine.mkdir(parents=True, exist_ok=True, mode=0o700)
             remove(self.quarantine / sha256)
             os.rename(final, self.quarantine / sha256)
 

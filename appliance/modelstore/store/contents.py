@@ -41,6 +41,14 @@ def contents_of(session: Session, model_id: str) -> list[str]:
     return sorted({sha256 for sha256 in (*variants, *assets) if sha256})
 
 
+def bytes_by_content(session: Session, tenant: str) -> dict[str, int]:
+    """Digest to bytes of what a tenant's models hold, each once."""
+    models = select(ModelRow.id).where(ModelRow.tenant == tenant)
+    found = {sha256 for id in session.exec(models).all() for sha256 in contents_of(session, id)}
+    rows = session.exec(select(BlobRow).where(col(BlobRow.sha256).in_(found)))
+    return {row.sha256: row.size_bytes for row in rows}
+
+
 class Contents:
     """Blobs under the protection of the writer thread."""
 
@@ -95,11 +103,4 @@ class Contents:
 
     async def of_tenant(self, tenant: str) -> dict[str, int]:
         """Digest to bytes of what a tenant's models hold, each once."""
-
-        def work(session: Session) -> dict[str, int]:
-            models = select(ModelRow.id).where(ModelRow.tenant == tenant)
-            found = {sha256 for id in session.exec(models).all() for sha256 in contents_of(session, id)}
-            rows = session.exec(select(BlobRow).where(col(BlobRow.sha256).in_(found)))
-            return {row.sha256: row.size_bytes for row in rows}
-
-        return await self._records.read(work)
+        return await self._records.read(lambda session: bytes_by_content(session, tenant))

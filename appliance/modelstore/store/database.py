@@ -17,22 +17,46 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 from sqlmodel import Session
 
-from appliance.domain.errors import StorageFull
+from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull
+from appliance.log import get as get_log
 from appliance.modelstore.store.disk import FULL_CODES
+from appliance.modelstore.store.reserve import Reserve
+
+log = get_log("database")
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5000
 READERS = 2
+PRIMARY = 0xFF
+"""The part of an error code of SQLite that all codes of one kind share."""
+BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+FAILED_CODES = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PERM,
+    }
+)
 
 
 @contextlib.contextmanager
-def full_database_is_typed() -> Iterator[None]:
-    """Raises: StorageFull in place of SQLite's ways to say so."""
+def database_errors_are_typed() -> Iterator[None]:
+    """Raises: StorageFull, StorageBusy, StorageFailed in place of SQLite's ways to say so."""
     try:
         yield
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlite_errorcode", None) in FULL_CODES:
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", 0)
+        if code in FULL_CODES:
             raise StorageFull() from error
+        if code & PRIMARY in BUSY_CODES:
+            raise StorageBusy() from error
+        if code & PRIMARY in FAILED_CODES:
+            log.error("database cannot be used", reason=str(cause))
+            raise StorageFailed(reason=f"database: {cause}") from error
         raise
 
 
@@ -61,8 +85,10 @@ def _pragmas(query_only: bool) -> tuple[str, ...]:
 class Database:
     """Runs functions over sessions in threads. `close` waits for what was handed in."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
+        """`reserve` is what writes that free space may use on a full disk; without it they fail like others."""
         self.path = path
+        self._reserve = reserve
         self._writer = make_engine(path, begin="BEGIN IMMEDIATE")
         self._reader = make_engine(path, begin="BEGIN", query_only=True)
         self._writer_thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
@@ -72,25 +98,26 @@ class Database:
         """Run `work` on a consistent snapshot, in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader_threads, self._run, self._reader, work)
 
-    def submit_write(self, work: Callable[[Session], T]) -> "asyncio.Future[T]":
-        """Queue `work` for the writer thread.
+    def submit_write(self, work: Callable[[Session], T], *, frees: bool = False) -> "asyncio.Future[T]":
+        """Queue `work` for the writer thread. One that `frees` (takes back, deletes) also goes through on a full disk,
+        in the room of the reserve; it may be run twice.
 
         A caller that waits should shield the future: the work is done either way.
 
-        Errors of the future: what `work` raises (then nothing is written), StorageFull.
+        Errors of the future: what `work` raises (then nothing is written), StorageFull, StorageBusy, StorageFailed.
         """
-        return asyncio.get_running_loop().run_in_executor(self._writer_thread, self._run, self._writer, work)
+        return asyncio.get_running_loop().run_in_executor(self._writer_thread, self._written, work, frees)
 
-    async def write(self, work: Callable[[Session], T]) -> T:
+    async def write(self, work: Callable[[Session], T], *, frees: bool = False) -> T:
         """Run `work` in one transaction on the writer thread; commits when it returns, rolls back when it raises.
 
         A cancelled caller does not stop it.
         """
-        return await asyncio.shield(self.submit_write(work))
+        return await asyncio.shield(self.submit_write(work, frees=frees))
 
-    def write_blocking(self, work: Callable[[Session], T]) -> T:
+    def write_blocking(self, work: Callable[[Session], T], *, frees: bool = False) -> T:
         """`write` for code that runs before the event loop does (start, restore, command lines)."""
-        return self._writer_thread.submit(self._run, self._writer, work).result()
+        return self._writer_thread.submit(self._written, work, frees).result()
 
     def close(self) -> None:
         """Wait for queued work, then close the file."""
@@ -99,9 +126,21 @@ class Database:
         self._reader.dispose()
         self._writer.dispose()
 
+    def _written(self, work: Callable[[Session], T], frees: bool) -> T:
+        """In the writer thread."""
+        if self._reserve is None:
+            return self._run(self._writer, work)
+        self._reserve.fill()
+        try:
+            return self._run(self._writer, work)
+        except StorageFull:
+            if not frees or not self._reserve.release():
+                raise
+            return self._run(self._writer, work)
+
     @staticmethod
     def _run(engine: Engine, work: Callable[[Session], T]) -> T:
-        with full_database_is_typed(), Session(engine, expire_on_commit=False) as session:
+        with database_errors_are_typed(), Session(engine, expire_on_commit=False) as session:
             value = work(session)
             session.commit()
             return value

@@ -6,15 +6,17 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from appliance.domain.errors import StorageFull
+from appliance.domain.errors import StorageFailed, StorageFull
 
 CHUNK_BYTES = 2**20
 FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE})
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+UNUSABLE_ERRNOS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.ELOOP})
 
 
 @contextlib.contextmanager
@@ -29,6 +31,18 @@ def full_disk_is_typed() -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode in FULL_CODES:
             raise StorageFull() from error
+        raise
+
+
+@contextlib.contextmanager
+def failed_disk_is_typed() -> Iterator[None]:
+    """The same, and where the state folder may not be written or read at all. Raises: StorageFull, StorageFailed."""
+    try:
+        with full_disk_is_typed():
+            yield
+    except OSError as error:
+        if error.errno in UNUSABLE_ERRNOS:
+            raise StorageFailed(reason=f"{error.filename or 'a file'}: {error.strerror}") from error
         raise
 
 
@@ -55,6 +69,22 @@ def sync_folder(path: Path) -> None:
     sync_file(path)
 
 
+def make_private(folder: Path) -> None:
+    """Take from everybody but the owner what they may do with a folder and all that is in it."""
+    for parent, _folders, files in os.walk(folder):
+        restrict(Path(parent), 0o700)
+        for name in files:
+            restrict(Path(parent, name), 0o600)
+
+
+def restrict(path: Path, mode: int) -> None:
+    """Take a file's or folder's permissions beyond `mode` away; file systems without permissions are left alone."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        status = path.lstat()
+        if not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) & ~mode:
+            path.chmod(mode)
+
+
 def private_file(path: Path) -> BinaryIO:
     """A new file that nobody else may read, open for writing."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
@@ -64,7 +94,7 @@ def copy_hashed(source: Path, target: Path) -> str:
     """Copy and sync a file; returns its SHA-256 in hex. Raises: StorageFull (then `target` is gone)."""
     digest = hashlib.sha256()
     try:
-        with full_disk_is_typed(), source.open("rb") as reader, target.open("xb") as writer:
+        with full_disk_is_typed(), source.open("rb") as reader, private_file(target) as writer:
             while block := reader.read(CHUNK_BYTES):
                 digest.update(block)
                 writer.write(block)

@@ -91,7 +91,7 @@ class Imports:
             row.error, row.updated_at = error, self._records.clock.wall_now()
             return (row.to_job(), contents), [*changes, Change("job", id, row.to_job())]
 
-        record, contents = await self._records.write(work)
+        record, contents = await self._records.write(work, frees=True)
         await self._contents.remove_files(contents)
         return record
 

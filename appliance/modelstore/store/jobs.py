@@ -103,4 +103,4 @@ class Jobs:
                 session.delete(row)
             return len(rows), [Change("job", row.id, None) for row in rows]
 
-        return await self._records.write(work)
+        return await self._records.write(work, frees=True)

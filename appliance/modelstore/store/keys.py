@@ -73,4 +73,4 @@ class Keys:
             session.delete(row)
             return None, [Change("key", id, None)]
 
-        await self._records.write(work)
+        await self._records.write(work, frees=True)

@@ -209,7 +209,7 @@ class Models:
                 model_change(session, id) for id in sorted({row.model_id for row in rows})
             ]
 
-        return await self._records.write(work)
+        return await self._records.write(work, frees=True)
 
     async def delete_variant(self, id: str) -> None:
         """Remove one variant; its content goes when no other variant uses it. Raises: UnknownVariant."""
@@ -222,7 +222,7 @@ class Models:
             session.delete(row)
             return drop_unused(session, [content] if content else []), [model_change(session, model)]
 
-        await self._contents.remove_files(await self._records.write(work))
+        await self._contents.remove_files(await self._records.write(work, frees=True))
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
@@ -242,11 +242,12 @@ class Models:
                 session.delete(application)
             return None, [*(Change("application", one.id, None) for one in applications), Change("model", id, None)]
 
-        await self._records.write(work)
+        await self._records.write(work, frees=True)
 
     async def finish_deletion(self, id: str) -> None:
         """Remove its rows and content, once nothing works on it any more."""
-        await self._contents.remove_files(await self._records.write(lambda session: (remove_model(session, id), [])))
+        unused = await self._records.write(lambda session: (remove_model(session, id), []), frees=True)
+        await self._contents.remove_files(unused)
 
 
 def remove_model(session: Session, id: str) -> list[str]:

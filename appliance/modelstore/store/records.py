@@ -63,9 +63,11 @@ class Records:
         """What `work` reads, as of one instant."""
         return await self.database.read(work)
 
-    async def write(self, work: Callable[[Session], tuple[T, Changes]]) -> T:
-        """Commit `work` and announce what it changed, also when the caller is cancelled meanwhile."""
-        future = self.database.submit_write(work)
+    async def write(self, work: Callable[[Session], tuple[T, Changes]], *, frees: bool = False) -> T:
+        """Commit `work` and announce what it changed, also when the caller is cancelled meanwhile. What `frees` also
+        goes through on a full disk.
+        """
+        future = self.database.submit_write(work, frees=frees)
         future.add_done_callback(self._announce)
         value, _changes = await asyncio.shield(future)
         return value

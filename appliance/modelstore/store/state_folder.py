@@ -4,9 +4,11 @@ import fcntl
 import os
 from pathlib import Path
 
-from appliance.domain.errors import InUse
+from appliance.domain.errors import InUse, StorageFull
+from appliance.modelstore.store import reserve
 from appliance.modelstore.store.blobs import Blobs
 from appliance.modelstore.store.database import Database
+from appliance.modelstore.store.disk import failed_disk_is_typed, make_private, restrict
 from appliance.modelstore.store.migrations import migrate
 
 DATABASE = "appliance.db"
@@ -24,23 +26,50 @@ class StateFolder:
         self._lock = lock
 
     @classmethod
-    def open(cls, path: Path, *, reserve_bytes: int = RESERVE_BYTES) -> "StateFolder":
-        """Open or make the folder; blocks. `reserve_bytes` of the disk are left free by blobs and uploads.
+    def open(
+        cls, path: Path, *, reserve_bytes: int = RESERVE_BYTES, held_bytes: int = reserve.RESERVE_BYTES
+    ) -> "StateFolder":
+        """Open or make the folder, for its owner alone; blocks. `reserve_bytes` of the disk are left free by blobs and
+        uploads, `held_bytes` are for deletions on a full disk.
 
-        Raises: InUse when another process has it open, StorageFull.
+        Raises: InUse when another process has it open, StorageFull, StorageFailed.
         """
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = _locked(path)
-        for name in FOLDERS:
-            (path / name).mkdir(exist_ok=True, mode=0o700)
-        migrate(path / DATABASE)
-        blobs = Blobs(path / "blobs", path / "quarantine", reserve_bytes)
-        return cls(path, lock, Database(path / DATABASE), blobs)
+        with failed_disk_is_typed():
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            restrict(path, 0o700)
+            lock = _locked(path)
+        try:
+            held = reserve.Reserve(path, held_bytes)
+            database = _prepared(path, held)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, lock, database, Blobs(path / "blobs", path / "quarantine", reserve_bytes))
 
     def close(self) -> None:
         """Wait for writes under way, then let go of the folder."""
         self.database.close()
         os.close(self._lock)
+
+
+def _prepared(path: Path, held: reserve.Reserve) -> Database:
+    """The folders, private, and the database, migrated; on a full disk in the room of what is held for that."""
+    try:
+        return _database(path, held)
+    except StorageFull:
+        if not held.release():
+            raise
+        return _database(path, held)
+
+
+def _database(path: Path, held: reserve.Reserve) -> Database:
+    with failed_disk_is_typed():
+        for name in FOLDERS:
+            (path / name).mkdir(exist_ok=True, mode=0o700)
+    migrate(path / DATABASE)
+    make_private(path)
+    held.fill()
+    return Database(path / DATABASE, held)
 
 
 def _locked(path: Path) -> int:

@@ -76,7 +76,7 @@ class Store:
         self.jobs = Jobs(self._records)
         self.decisions = Decisions(self._records)
         self.residents = Residents(self._records)
-        self.stored_bytes = StoredBytes(self._records, contents, self.tenants, folder.path / "uploads")
+        self.stored_bytes = StoredBytes(self._records, folder.path / "uploads")
 
     @classmethod
     def open(cls, state_dir: Path, clock: Clock, *, reserve_bytes: int = RESERVE_BYTES) -> "Store":

@@ -76,7 +76,7 @@ class Tenants:
             ]
             return None, [*gone, Change("tenant", name, None)]
 
-        await self._records.write(work)
+        await self._records.write(work, frees=True)
 
 
 def _require_room(session: Session, tenant: Tenant, budget_bytes: int | None) -> None:

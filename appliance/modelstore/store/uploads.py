@@ -8,20 +8,27 @@ flat whatever the size: a piece is written in blocks of a MiB, in a thread, and 
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from sqlmodel import Session, col, select
 
-from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, QuotaExceeded, TooLarge, UnknownUpload
+from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
-from appliance.modelstore.store.disk import CHUNK_BYTES, full_disk_is_typed, hash_of, require_free, sync_folder
+from appliance.modelstore.store.disk import (
+    CHUNK_BYTES,
+    failed_disk_is_typed,
+    full_disk_is_typed,
+    hash_of,
+    require_free,
+    sync_folder,
+)
 from appliance.modelstore.store.records import PAGE
 from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.stored_bytes import Room
 from appliance.modelstore.store.tables import UploadRow
-from appliance.modelstore.store.tenants import tenant_row
 
 IDLE = timedelta(hours=24)
 
@@ -54,7 +61,6 @@ class Uploads:
             raise BadInput(reason="length is a number of bytes, 0 or more")
         if length is not None and length > self._bytes_max:
             raise TooLarge(what="the upload", limit_bytes=self._bytes_max)
-        await self._store.stored_bytes.require(tenant, length or 0)
         require_free(self.folder, length or 0, self._store.blobs.reserve_bytes)
         now = self._clock.wall_now()
         row = UploadRow(
@@ -68,15 +74,16 @@ class Uploads:
         )
 
         def work(session: Session) -> UploadRecord:
-            tenant_row(session, tenant)
+            self._store.stored_bytes.require_in(session, tenant, length or 0)
             spool = self.folder / row.id
-            with full_disk_is_typed():
+            with failed_disk_is_typed():
                 spool.touch(mode=0o600, exist_ok=False)
                 sync_folder(self.folder)
             session.add(row)
             return row.to_upload(0)
 
-        return await self._database.write(work)
+        with self._store.stored_bytes.announced(tenant, length or 0):
+            return await self._database.write(work)
 
     async def upload(self, id: str) -> UploadRecord:
         """Where an upload stands. Raises: UnknownUpload."""
@@ -104,10 +111,12 @@ class Uploads:
                 raise OffsetMismatch(name=id, expected_offset=record.offset)
             limit = self._bytes_max if record.length is None else record.length
             require_free(self.folder, 0, self._store.blobs.reserve_bytes)
-            room = await self._room(record)
+            # An announced length was reserved when the upload began.
+            room = await self._store.stored_bytes.room(record.tenant) if record.length is None else None
             try:
                 await self._spool(id, offset, stream, limit, room)
             finally:
+                self._store.stored_bytes.settle(id)
                 await asyncio.shield(self._touch(id))
             return await self.upload(id)
 
@@ -136,13 +145,8 @@ class Uploads:
         Raises: UnknownUpload, IllegalState.
         """
         with self._claimed(id):
-
-            def work(session: Session) -> None:
-                session.delete(self._row(session, id))
-                session.flush()
-                (self.folder / id).unlink(missing_ok=True)
-
-            await self._database.write(work)
+            await self._database.write(lambda session: session.delete(self._row(session, id)), frees=True)
+            await self._remove([id])
 
     async def sweep(self) -> list[str]:
         """Delete uploads that were idle too long or whose file was taken; returns their ids.
@@ -161,16 +165,26 @@ class Uploads:
             ]
             for row in stale:
                 session.delete(row)
-            session.flush()
-            for row in stale:
-                (self.folder / row.id).unlink(missing_ok=True)
             return [row.id for row in stale]
 
-        return await self._database.write(work)
+        gone = await self._database.write(work, frees=True)
+        await self._remove(gone)
+        return gone
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _spool(self, id: str, offset: int, stream: AsyncIterator[bytes], limit: int, room: int | None) -> None:
+    async def _remove(self, ids: Sequence[str]) -> None:
+        """Remove the files of uploads whose rows are gone: never before, or a crash between the two would lose what
+        was acknowledged. What a crash leaves goes at the next start.
+        """
+
+        def work() -> None:
+            for id in ids:
+                (self.folder / id).unlink(missing_ok=True)
+
+        await asyncio.shield(asyncio.to_thread(work))
+
+    async def _spool(self, id: str, offset: int, stream: AsyncIterator[bytes], limit: int, room: Room | None) -> None:
         """Write blocks as they come; what has arrived stays, also when the stream breaks off or the caller is
         cancelled.
         """
@@ -181,21 +195,14 @@ class Uploads:
                 arrived += len(block)
                 if arrived > limit:
                     raise TooLarge(what=f"upload {id!r}", limit_bytes=limit)
-                if room is not None and arrived - offset > room:
-                    raise QuotaExceeded(tenant=(await self.upload(id)).tenant, quota="stored_bytes")
+                if room is not None:
+                    room.take(id, len(block), arrived)
                 pending += block
                 if len(pending) >= CHUNK_BYTES:
                     full, pending = pending, bytearray()
                     await _to_the_end(spool.write, full)
         finally:
             await _to_the_end(spool.close, pending)
-
-    async def _room(self, record: UploadRecord) -> int | None:
-        """Bytes that the quota leaves for a piece; None = no limit. An announced length was reserved at the start."""
-        quota = (await self._store.tenants.get(record.tenant)).quota.stored_bytes
-        if quota is None or record.length is not None:
-            return None
-        return max(0, quota - await self._store.stored_bytes.of_tenant(record.tenant))
 
     async def _touch(self, id: str) -> None:
         """Put off the expiry."""

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
-from appliance.domain.errors import StorageFull
+from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull
 from appliance.modelstore.store.database import Database
 
 
@@ -71,7 +70,7 @@ def test_readers_cannot_write(tmp_path: Path) -> None:
     """A write that strays into `read` is refused by SQLite itself."""
 
     async def story() -> None:
-        with database(tmp_path) as db, pytest.raises(OperationalError, match="readonly"):
+        with database(tmp_path) as db, pytest.raises(StorageFailed, match="readonly"):
             await db.read(lambda session: put("stray", session))
 
     asyncio.run(story())
@@ -119,6 +118,42 @@ def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
             other.execute("COMMIT")
             await task
             assert await db.read(values) == ["late"]
+
+    asyncio.run(story())
+
+
+def test_another_process_that_does_not_end_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the file for longer than the box waits makes writes fail as busy, and none of them is half done."""
+    monkeypatch.setattr("appliance.modelstore.store.database.BUSY_TIMEOUT_MS", 50)
+
+    async def story() -> None:
+        with database(tmp_path) as db, contextlib.closing(sqlite3.connect(db.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageBusy):
+                await db.write(lambda session: put("late", session))
+            assert await db.read(values) == []
+            other.execute("COMMIT")
+            await db.write(lambda session: put("later", session))
+            assert await db.read(values) == ["later"]
+
+    asyncio.run(story())
+
+
+def test_damage_has_a_name(tmp_path: Path) -> None:
+    """Pages that are no database, below a box that runs: a typed error that says what to do, not a traceback."""
+
+    async def story() -> None:
+        with database(tmp_path) as db:
+            for number in range(200):
+                await db.write(lambda session, number=number: put(str(number) * 1000, session))  # type: ignore[misc]
+            await db.write(lambda session: None)
+            with contextlib.closing(sqlite3.connect(db.path)) as other:
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with db.path.open("r+b") as file:
+                file.seek(100)
+                file.write(b"\xff" * 400_000)
+            with pytest.raises(StorageFailed, match="restore a backup"):
+                await db.read(values)
 
     asyncio.run(story())
 

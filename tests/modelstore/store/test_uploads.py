@@ -123,6 +123,38 @@ def test_a_wrong_offset_says_the_right_one(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_pieces_of_unknown_length_share_one_quota(tmp_path: Path) -> None:
+    """Many uploads that grow at once, and one that is announced meanwhile, never take more than the quota together;
+    what was deleted can be taken again.
+    """
+    quota = 3 * MIB
+
+    async def slowly(blocks: int) -> AsyncIterator[bytes]:
+        for _ in range(blocks):
+            yield b"x" * 65_536
+            await asyncio.sleep(0)  # noqa: TID251 - lets the others go on
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            await box.store.tenants.create(Tenant("harbour", Quota(stored_bytes=quota)))
+            uploads = [await box.uploads.create("harbour") for _ in range(6)]
+            pieces = [box.uploads.append(one.id, 0, slowly(32)) for one in uploads]
+            announced = [box.uploads.create("harbour", MIB) for _ in range(6)]
+            ends = await asyncio.gather(*pieces, *announced, return_exceptions=True)
+            assert {type(end) for end in ends if isinstance(end, BaseException)} == {QuotaExceeded}
+            stored = await box.store.stored_bytes.of_tenant("harbour")
+            assert quota - 2 * MIB <= stored <= quota
+            assert sum(path.stat().st_size for path in (tmp_path / "uploads").iterdir()) <= quota
+            for one in await box.uploads.uploads("harbour"):
+                await box.uploads.delete(one.id)
+            again = await box.uploads.create("harbour")
+            assert (await box.uploads.append(again.id, 0, slowly(48))).offset == quota
+            with pytest.raises(QuotaExceeded):
+                await box.uploads.append(again.id, quota, slowly(1))
+
+    asyncio.run(story())
+
+
 def test_two_pieces_at_once_are_told_apart(tmp_path: Path) -> None:
     """While one piece is being written another one, a finish and a deletion are refused; afterwards they work."""
 

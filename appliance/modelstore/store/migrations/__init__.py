@@ -19,15 +19,16 @@ def migrate(database: Path) -> None:
     A new one gets the newest tables directly: Alembic costs 12 MB that would stay for the life of the process. A test
     shows that both ways end in the same tables. Raises: IllegalState for the database of a newer version, StorageFull.
     """
-    revision = current_revision(database)
+    from appliance.modelstore.store.database import database_errors_are_typed, make_engine
+
+    with database_errors_are_typed():
+        revision = current_revision(database)
     if revision == HEAD:
         return
     if revision is not None and not is_known(revision):
         raise IllegalState(name=str(database), state=f"of a newer version (revision {revision})")
-    from appliance.modelstore.store.database import full_database_is_typed, make_engine
-
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
-    with full_database_is_typed(), engine.begin() as connection:
+    with database_errors_are_typed(), engine.begin() as connection:
         if revision is None:
             create(connection)
         else:
@@ -67,8 +68,10 @@ def current_revision(database: Path) -> str | None:
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         return None if row is None else str(row[0])
-    except sqlite3.OperationalError:
-        return None
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # no such table: nothing was made of the file yet
+            return None
+        raise
     finally:
         connection.close()
 

@@ -1,0 +1,194 @@
+"""On a full disk what frees space still works, and nothing goes before its row does; a folder that cannot be used is
+told in a sentence.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import os
+import sqlite3
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import SystemClock
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.catalogue import Application, Tenant
+from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull, UnknownUpload
+from appliance.modelstore.importing.deletion import ModelDeletion
+from appliance.modelstore.store.records import ChangeFeed
+from appliance.modelstore.store.state_folder import StateFolder
+from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.uploads import Uploads
+from tests.modelstore.boxes import MIB, stored_model, stream
+
+NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
+HELD = 4 * MIB
+DISK = 12
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 12 MiB; skips where mounting is not allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk takes root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    store = Store(StateFolder.open(path, reserve_bytes=0, held_bytes=HELD), SystemClock(), ChangeFeed())
+    try:
+        store.recover()
+        yield store
+    finally:
+        store.close()
+
+
+def fill(folder: Path) -> None:
+    """Take the last byte."""
+    with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"f" * 4096)
+    with contextlib.suppress(OSError), (folder / "filler").open("ab", buffering=0) as file:
+        while True:
+            file.write(b"f")
+
+
+async def furnish(store: Store, folder: Path) -> str:
+    """One of everything that can be taken back; returns the id of the upload."""
+    await store.tenants.create(Tenant("harbour"))
+    for number in range(50):
+        await store.keys.create(KeyRecord(f"k{number}", "harbour", Role.TENANT, bytes([number]) * 32, NOW))
+    await stored_model(store, folder)
+    await store.applications.create(Application("default/door", "default", "door", "default/m"))
+    uploads = Uploads(store, bytes_max=64 * MIB)
+    upload = await uploads.create("default", 100)
+    await uploads.append(upload.id, 0, stream(b"u" * 100))
+    return upload.id
+
+
+async def forever(store: Store) -> None:
+    """Write until the disk has no room for a write."""
+    for number in range(100_000):
+        await store.tenants.create(Tenant(f"t{number}"))
+
+
+def test_what_frees_space_works_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    """Keys, uploads, applications, models and tenants go although no other write does, also when the log of the
+    database is as short as it can be; afterwards the space is held again.
+    """
+
+    async def story() -> None:
+        with opened(disk / "state") as store:
+            upload = await furnish(store, tmp_path)
+            assert (disk / "state" / "reserve").stat().st_size == HELD
+            with contextlib.closing(sqlite3.connect(disk / "state" / "appliance.db")) as other:
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            fill(disk)
+            with pytest.raises(StorageFull):
+                await forever(store)
+            for number in range(50):
+                await store.keys.revoke(f"k{number}")
+            uploads = Uploads(store, bytes_max=64 * MIB)
+            await uploads.delete(upload)
+            await store.applications.delete("default/door")
+            await ModelDeletion(store.models, []).delete("default/m")
+            await store.tenants.delete("harbour")
+            assert not (disk / "state" / "reserve").exists()
+            assert list((disk / "state" / "uploads").iterdir()) == []
+            (disk / "filler").unlink()
+            await store.tenants.create(Tenant("museum"))
+            assert (disk / "state" / "reserve").stat().st_size == HELD
+        with opened(disk / "state") as store:
+            snapshot = await store.snapshot()
+            assert (snapshot.keys, snapshot.models, snapshot.applications) == ([], [], [])
+
+    asyncio.run(story())
+
+
+def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    """After a power cut on a full disk the box opens, so that somebody can make room."""
+
+    async def story() -> None:
+        with opened(disk / "state") as store:
+            await furnish(store, tmp_path)
+        fill(disk)
+        with opened(disk / "state") as store:
+            await store.keys.revoke("k1")
+            assert len(await store.keys.all()) == 49
+
+    asyncio.run(story())
+
+
+def test_a_file_goes_after_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion that the database refuses leaves the upload as it was acknowledged, with its bytes."""
+    monkeypatch.setattr("appliance.modelstore.store.database.BUSY_TIMEOUT_MS", 50)
+
+    async def story() -> None:
+        with opened(tmp_path / "state") as store:
+            uploads = Uploads(store, bytes_max=MIB)
+            upload = await uploads.create("default", 10)
+            await uploads.append(upload.id, 0, stream(b"0123456789"))
+            with contextlib.closing(
+                sqlite3.connect(tmp_path / "state" / "appliance.db", isolation_level=None)
+            ) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(StorageBusy):
+                    await uploads.delete(upload.id)
+                other.execute("ROLLBACK")
+            assert (await uploads.upload(upload.id)).offset == 10
+            await uploads.delete(upload.id)
+            with pytest.raises(UnknownUpload):
+                await uploads.upload(upload.id)
+            assert list((tmp_path / "state" / "uploads").iterdir()) == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("body", [b"this is no database" * 1000, b"SQLite format 3\0" + b"\xff" * 8000])
+def test_a_database_that_is_none_is_told(tmp_path: Path, body: bytes) -> None:
+    """Opening says what is wrong and what to do, and lets go of the folder."""
+    with opened(tmp_path / "state"):
+        pass
+    (tmp_path / "state" / "appliance.db").write_bytes(body)
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match="appliance restore"), opened(tmp_path / "state"):
+            pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(disk: Path) -> None:
+    """A disk that the system has put read-only after an error."""
+    with opened(disk / "state"):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with pytest.raises(StorageFailed, match="may write to it"), opened(disk / "state"):
+        pass
+
+
+def test_the_folder_belongs_to_its_owner_alone(tmp_path: Path) -> None:
+    """Whatever modes the folder and its files had before, and whatever is written while the box runs."""
+    state = tmp_path / "state"
+    (state / "blobs" / "ab").mkdir(parents=True)
+    (state / "admin.key").write_text("secret")
+    for path in (state, state / "blobs", state / "blobs" / "ab"):
+        path.chmod(0o777)
+    (state / "admin.key").chmod(0o666)
+
+    async def story() -> None:
+        with opened(state) as store:
+            await furnish(store, tmp_path)
+            for path in (state, *state.rglob("*")):
+                mode = stat.S_IMODE(path.stat().st_mode)
+                assert mode & 0o077 == 0, f"{path}: {mode:o}"
+
+    asyncio.run(story())
