@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -22,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from appliance.domain.errors import AlreadyExists, BadArchive, InUse, NotFound
-from appliance.modelstore.store.blobs import content_digest
+from appliance.modelstore.store.blobs import DIGEST, content_digest
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,
     full_disk_is_typed,
@@ -34,11 +35,29 @@ from appliance.modelstore.store.disk import (
 )
 from appliance.modelstore.store.migrations import current_revision, is_known
 from appliance.modelstore.store.state_folder import DATABASE
+from appliance.tasks import strict_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 MANIFEST_BYTES_MAX = 64 * 2**20
 PRIVATE = ("admin.key", "tls")
+MEMBER = re.compile(
+    r"appliance\.db|admin\.key|tls/[A-Za-z0-9._-]{1,64}|blobs/([0-9a-f]{2})/(\1[0-9a-f]{62})(/[A-Za-z0-9._-]{1,255})?"
+)
+"""Names that a backup may hold. A content lies under its digest, as a file or as a folder of files."""
+NO_BACKUP = (
+    tarfile.TarError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
+"""What reading an archive raises that is not what we wrote."""
 ATTEMPTS = 5
 """Snapshots tried when models are being deleted at the same time."""
 
@@ -209,11 +228,12 @@ def _extract(source: Path, part: Path) -> Backup:
                 if entry is None or not member.isreg():
                     raise BadArchive(reason=f"{member.name!r} does not belong into a backup")
                 _extract_file(archive, member, entry, part)
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except NO_BACKUP as error:
         raise BadArchive(reason=f"this is no backup, or it is damaged: {error}") from error
     if missing:
         raise BadArchive(reason=f"the backup is cut short: {next(iter(missing))} is missing")
     _check_database(part / DATABASE)
+    _check_contents(part)
     return backup
 
 
@@ -221,7 +241,7 @@ def _read_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> 
     stream = archive.extractfile(member) if member is not None and member.name == MANIFEST else None
     if stream is None or member is None or member.size > MANIFEST_BYTES_MAX:
         raise BadArchive(reason="this is no backup of a box: it does not begin with its manifest")
-    manifest: dict[str, Any] = json.loads(stream.read())
+    manifest: dict[str, Any] = strict_json.read(stream.read())
     if manifest["format"] != FORMAT:
         raise BadArchive(reason=f"the backup has format {manifest['format']}; this version reads {FORMAT}")
     return manifest
@@ -230,8 +250,10 @@ def _read_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> 
 def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Mapping[str, Any], part: Path) -> None:
     """One file, hashed while it is written. Raises: BadArchive."""
     pure = PurePosixPath(member.name)
-    if pure.is_absolute() or ".." in pure.parts or pure.parts[0] not in (DATABASE, "blobs", *PRIVATE):
+    if not MEMBER.fullmatch(member.name) or {".", ".."} & set(pure.parts):
         raise BadArchive(reason=f"{member.name!r} does not belong into a backup")
+    if member.size != entry["size"]:
+        raise BadArchive(reason=f"{member.name} in the backup is damaged: it has another size")
     target = part.joinpath(*pure.parts)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     digest = hashlib.sha256()
@@ -265,5 +287,37 @@ def _check_database(database: Path) -> None:
         raise BadArchive(reason=f"the database in the backup is damaged: {error}") from error
     if verdict != "ok":
         raise BadArchive(reason=f"the database in the backup is damaged: {verdict}")
-    if not is_known(current_revision(database)):
+    revision = current_revision(database)
+    if revision is None:
+        raise BadArchive(reason="the database in the backup is not that of a box")
+    if not is_known(revision):
         raise BadArchive(reason="the backup was made by a newer version; update this one first")
+
+
+def _check_contents(part: Path) -> None:
+    """Every content that the database names is there, and is what its name says. Raises: BadArchive."""
+    try:
+        wanted = _contents(part / DATABASE)
+        tables = _schema(part / DATABASE)
+    except sqlite3.Error as error:
+        raise BadArchive(reason=f"the database in the backup is not that of a box: {error}") from error
+    if tables:
+        raise BadArchive(reason=f"the database in the backup is not that of a box: it has {', '.join(tables)}")
+    for sha256 in wanted:
+        if not isinstance(sha256, str) or not DIGEST.fullmatch(sha256):
+            raise BadArchive(reason="the database in the backup names a content by something else than its digest")
+        if not (part / "blobs" / sha256[:2] / sha256).exists():
+            raise BadArchive(reason=f"the backup is cut short: content {sha256} is missing")
+    for path in (part / "blobs").glob("*/*"):
+        if content_digest(path) != path.name:
+            raise BadArchive(reason=f"content {path.name} in the backup is damaged, or lies under a wrong name")
+
+
+def _schema(database: Path) -> list[str]:
+    """What acts by itself in a database; a box makes none of it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        return [
+            f"the {kind} {name!r}"
+            for kind, name in connection.execute("SELECT type, name FROM sqlite_master")
+            if kind in ("trigger", "view")
+        ]

@@ -9,6 +9,7 @@ import json
 import sqlite3
 import stat
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,6 +166,85 @@ def elsewhere(members: Members) -> Members:
     return _with_manifest(members, "bin/sh", b"evil")
 
 
+def wrong_name(members: Members) -> Members:
+    """A content that is whole by the manifest, under the name of another."""
+    found = next(at for at, (info, _) in enumerate(members) if info.name.startswith("blobs/"))
+    return _replaced(members, members[found][0].name, b"other content")
+
+
+def other_database(members: Members) -> Members:
+    """A sound database of another program."""
+    return _replaced(members, "appliance.db", _database("CREATE TABLE notes (text TEXT)"))
+
+
+def acting_database(members: Members) -> Members:
+    """The right database, with something in it that acts by itself."""
+    body = next(body for info, body in members if info.name == "appliance.db")
+    return _replaced(members, "appliance.db", _database("CREATE VIEW spy AS SELECT 1", body))
+
+
+def no_database(members: Members) -> Members:
+    return _replaced(members, "appliance.db", b"SQLite format 3\0" + b"?" * 4096)
+
+
+def _database(statement: str, body: bytes | None = None) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.db"
+        if body is not None:
+            path.write_bytes(body)
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(statement)
+        return path.read_bytes()
+
+
+def _replaced(members: Members, name: str, body: bytes) -> Members:
+    """Another body for a member, with a manifest that says the same."""
+    rest = [(info, body if info.name == name else old) for info, old in members[1:]]
+    manifest = json.loads(members[0][1])
+    manifest["files"][name] |= {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body)}
+    return [(members[0][0], json.dumps(manifest).encode()), *rest]
+
+
+def absolute(members: Members) -> Members:
+    return _with_manifest(members, "/tmp/outside", b"evil")
+
+
+def without_name(members: Members) -> Members:
+    return _with_manifest(members, "", b"evil")
+
+
+def file_as_folder(members: Members) -> Members:
+    name = next(info.name for info, _ in members if info.name.startswith("blobs/"))
+    return _with_manifest(members, f"{name}/more", b"evil")
+
+
+def _typed(kind: bytes) -> Callable[[Members], Members]:
+    def change(members: Members) -> Members:
+        changed = _with_manifest(members, "tls/key.pem", b"")
+        changed[-1][0].type, changed[-1][0].linkname = kind, "/etc/passwd"
+        return changed
+
+    return change
+
+
+def _manifest_with(**facts: object) -> Callable[[Members], Members]:
+    def change(members: Members) -> Members:
+        return [(members[0][0], json.dumps(json.loads(members[0][1]) | facts).encode()), *members[1:]]
+
+    return change
+
+
+def nested(members: Members) -> Members:
+    return [(members[0][0], b"[" * 100_000), *members[1:]]
+
+
+def far_future(members: Members) -> Members:
+    """A time that no file system has."""
+    manifest = json.loads(members[0][1])
+    manifest["files"]["appliance.db"]["modified_ns"] = 10**300
+    return [(members[0][0], json.dumps(manifest).encode()), *members[1:]]
+
+
 def newer_format(members: Members) -> Members:
     manifest = json.loads(members[0][1]) | {"format": 2}
     return [(members[0][0], json.dumps(manifest).encode()), *members[1:]]
@@ -184,6 +264,22 @@ def without_manifest(members: Members) -> Members:
         (elsewhere, "does not belong"),
         (newer_format, "format 2"),
         (without_manifest, "manifest"),
+        (wrong_name, "wrong name"),
+        (other_database, "not that of a box"),
+        (acting_database, "view 'spy'"),
+        (no_database, "damaged"),
+        (absolute, "does not belong"),
+        (without_name, "does not belong"),
+        (file_as_folder, "no backup"),
+        (_typed(tarfile.SYMTYPE), "does not belong"),
+        (_typed(tarfile.LNKTYPE), "does not belong"),
+        (_typed(tarfile.CHRTYPE), "does not belong"),
+        (_typed(tarfile.FIFOTYPE), "does not belong"),
+        (_manifest_with(files=[1, 2]), "no backup"),
+        (_manifest_with(counts=None), "no backup"),
+        (_manifest_with(created_at="yesterday"), "no backup"),
+        (nested, "no backup"),
+        (far_future, "no backup"),
     ],
 )
 def test_a_wrong_backup_is_refused_and_leaves_nothing(
