@@ -17,7 +17,7 @@ class Gateway:
         self._arrived: list[tuple[Scope, Callable[[], None]]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v2"):
+        if scope["type"] == "http" and (scope["path"].startswith("/v2/") or scope["path"] == "/v2"):
             await self._v2(scope, receive, send)
         else:
             await self._service(scope, receive, send)

@@ -9,6 +9,7 @@ import numpy as np
 
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
+from appliance.tasks import strict_json
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, number, with_constants, word
 from appliance.tasks.datatypes import dtype_of
 from appliance.tasks.image import decode_picture
@@ -131,8 +132,8 @@ def read_texts(media: Media) -> tuple[list[str], bool]:
     if media.content_type.startswith("text/") or not decoded.lstrip().startswith("{"):
         return [decoded], False
     try:
-        message = json.loads(decoded)
-    except (ValueError, RecursionError) as error:
+        message = strict_json.read(decoded)
+    except json.JSONDecodeError as error:
         raise BadMedia(reason=f"the JSON is not valid: {error}") from None
     if isinstance(message.get("text"), str):
         return [message["text"]], False

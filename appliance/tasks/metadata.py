@@ -55,9 +55,13 @@ def parse_labels(value: Any) -> tuple[str, ...]:
     """
     if isinstance(value, Mapping):
         value = _labels_by_index(value)
-    if not isinstance(value, list | tuple) or not all(isinstance(label, str | int) for label in value):
+    if not isinstance(value, list | tuple) or not all(_is_label(label) for label in value):
         raise BadMetadata(reason="'labels' must be a list of names or a mapping of index to name")
     return tuple(str(label) for label in value)
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _labels_by_index(value: Mapping[Any, Any]) -> list[Any]:
@@ -178,13 +182,17 @@ def _parse_state(value: Any, spec: TaskSpec) -> tuple[StateSpec, ...]:
     return tuple(_parse_pair(_mapping(entry, "state"), f"state.{at}.") for at, entry in enumerate(value))
 
 
+def _is_side(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value <= 2**24
+
+
 def _parse_pair(given: Mapping[str, Any], where: str) -> StateSpec:
     _check_keys(given, {field.name: field for field in fields(StateSpec)}, where)
     for key in ("input", "output"):
         if not isinstance(given.get(key), str):
             raise BadMetadata(reason=f"{where + key!r} must be the name of a tensor")
     shape = given.get("shape")
-    if not isinstance(shape, list) or not all(isinstance(side, int) and -1 <= side <= 2**24 for side in shape):
+    if not isinstance(shape, list) or not all(_is_side(side) for side in shape):
         raise BadMetadata(reason=f"{where + 'shape'!r} must be a list of whole numbers")
     datatype = _one_of(*DTYPES)(given.get("datatype", "FP32"), where + "datatype")
     return StateSpec(given["input"], given["output"], tuple(shape), datatype)

@@ -1,12 +1,12 @@
 """Tensors in, tensors out, for networks that fit no other task."""
 
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import orjson
 
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata, BadTensor
@@ -52,11 +52,13 @@ class Tensors:
 
 def _read_json(body: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
         raise BadMedia(reason=f"the JSON is not valid: {error}") from None
     inputs = message.get("inputs") if isinstance(message, dict) else None
-    if isinstance(inputs, list) and all(isinstance(entry, dict) and "name" in entry for entry in inputs):
+    if isinstance(inputs, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in inputs
+    ):
         inputs = {entry["name"]: entry for entry in inputs}
     if not isinstance(inputs, dict):
         raise BadMedia(reason='send {"inputs": {"name": [[...]]}} or an .npz file')
@@ -109,6 +111,8 @@ def fit(value: Any, tensor: TensorSpec) -> np.ndarray:
             array = array.reshape(shape)
         if dtype_of(tensor.datatype).kind != "O" and array.dtype.kind not in "biuf":
             raise BadTensor(reason=f"input {tensor.name!r} holds something that is no number")
+        if dtype_of(tensor.datatype).kind == "O" and not all(isinstance(entry, str) for entry in array.ravel()):
+            raise BadTensor(reason=f"input {tensor.name!r} holds something that is no text")
         array = cast(array, tensor.datatype)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadTensor(reason=f"input {tensor.name!r}: {error}") from None

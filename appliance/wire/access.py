@@ -5,10 +5,8 @@ import datetime
 from pydantic import ConfigDict, Field
 
 from appliance.domain.access import Role
+from appliance.wire.fields import INTEGER_MAX, Instant, Real, Text, Whole
 from appliance.wire.shape import Order, Shape
-
-INTEGER_MAX = 2**53
-"""Beyond it not every reader of JSON keeps an integer, nor can the decision log write all of them."""
 
 
 class QuotaShape(Order):
@@ -16,23 +14,23 @@ class QuotaShape(Order):
 
     model_config = ConfigDict(from_attributes=True)
 
-    requests_per_s: float | None = Field(None, gt=0, le=1e9, examples=[50])
+    requests_per_s: Real | None = Field(None, gt=0, le=1e9, examples=[50])
     """Requests a second, with bursts of one second's worth; more get 429."""
-    concurrent_requests: int | None = Field(None, ge=1, le=INTEGER_MAX, examples=[16])
+    concurrent_requests: Whole | None = Field(None, ge=1, le=INTEGER_MAX, examples=[16])
     """Requests under way at once; more get 429."""
-    memory_guarantee_bytes: int | None = Field(None, ge=0, le=INTEGER_MAX, examples=[100_000_000])
+    memory_guarantee_bytes: Whole | None = Field(None, ge=0, le=INTEGER_MAX, examples=[100_000_000])
     """Memory that the tenant's models can count on: what of it they hold is not taken for other tenants.
 
     All guarantees together fit the budget.
     """
-    memory_ceiling_bytes: int | None = Field(None, ge=1, le=INTEGER_MAX, examples=[400_000_000])
+    memory_ceiling_bytes: Whole | None = Field(None, ge=1, le=INTEGER_MAX, examples=[400_000_000])
     """The most memory that the tenant's models take: beyond it, they make room for one another.
 
     Not below the guarantee.
     """
-    memory_share: float | None = Field(None, gt=0, le=1, examples=[0.5])
+    memory_share: Real | None = Field(None, gt=0, le=1, examples=[0.5])
     """The same as a share of the box's memory budget; where both are set, the lower one holds."""
-    stored_bytes: int | None = Field(None, ge=0, le=INTEGER_MAX, examples=[2_000_000_000])
+    stored_bytes: Whole | None = Field(None, ge=0, le=INTEGER_MAX, examples=[2_000_000_000])
     """Bytes of models and uploads on disk; more get 429."""
 
 
@@ -45,7 +43,7 @@ class TenantOrder(Order):
         }
     )
 
-    name: str = Field(examples=["harbour"])
+    name: Text = Field(examples=["harbour"])
     """1 to 63 of a-z 0-9 . _ - and starting with a letter or digit."""
     quota: QuotaShape = QuotaShape()
 
@@ -76,13 +74,13 @@ class KeyOrder(Order):
 
     role: Role = Role.TENANT
     """`tenant`: everything of the tenant; `device`: calls only; `admin`: the whole box (tenant `default` only)."""
-    applications: list[str] = Field(default_factory=list, max_length=256, examples=[["signs"]])
+    applications: list[Text] = Field(default_factory=list, max_length=256, examples=[["signs"]])
     """Names of the applications a device key may call; empty: all that its tenant sees."""
-    label: str = Field("", max_length=200, examples=["glasses 7"])
+    label: Text = Field("", max_length=200, examples=["glasses 7"])
     """For a person: where the key is used."""
-    expires_at: datetime.datetime | None = None
+    expires_at: Instant | None = None
     """When it stops working (ISO 8601 with a zone)."""
-    expires_in_s: float | None = Field(None, gt=0, examples=[2592000])
+    expires_in_s: Real | None = Field(None, gt=0, examples=[2592000])
     """The same, counted from now."""
 
 

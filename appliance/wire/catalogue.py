@@ -6,6 +6,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from appliance.domain.catalogue import Precision, TaskKind
 from appliance.domain.states import VariantState
+from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import Order, Shape
 
 SLO_MS_MAX = 3_600_000.0
@@ -154,16 +155,16 @@ class ApplicationOrder(Order):
         }
     )
 
-    name: str = Field(examples=["door"])
-    model: str = Field(examples=["centerface"])
+    name: Text = Field(examples=["door"])
+    model: Text = Field(examples=["centerface"])
     """Name of one of the tenant's models, or of a shared one."""
-    latency_slo_ms: float | None = Field(None, gt=0, le=SLO_MS_MAX, examples=[100])
+    latency_slo_ms: Real | None = Field(None, gt=0, le=SLO_MS_MAX, examples=[100])
     """Promised latency; also the deadline of a request that states none."""
-    accuracy_min: float = Field(0.0, ge=0, le=1, examples=[0.9])
+    accuracy_min: Real = Field(0.0, ge=0, le=1, examples=[0.9])
     """Variants below this are not chosen by the box."""
-    weight: float = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[1.0])
+    weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[1.0])
     """Share of the box relative to other applications."""
-    shared: bool = False
+    shared: Flag = False
     """Callable by every tenant."""
 
 
@@ -172,12 +173,12 @@ class ApplicationChange(Order):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"latency_slo_ms": 50, "weight": 2}]})
 
-    model: str | None = None
-    latency_slo_ms: float | None = Field(None, gt=0, le=SLO_MS_MAX)
+    model: Text | None = None
+    latency_slo_ms: Real | None = Field(None, gt=0, le=SLO_MS_MAX)
     """null takes the promise away."""
-    accuracy_min: float | None = Field(None, ge=0, le=1)
-    weight: float | None = Field(None, gt=0, le=WEIGHT_MAX)
-    shared: bool | None = None
+    accuracy_min: Real | None = Field(None, ge=0, le=1)
+    weight: Real | None = Field(None, gt=0, le=WEIGHT_MAX)
+    shared: Flag | None = None
 
 
 class RunsShape(Shape):

@@ -5,6 +5,7 @@ import datetime
 from pydantic import ConfigDict, Field
 
 from appliance.domain.states import JobState
+from appliance.wire.fields import INTEGER_MAX, Text, Whole
 from appliance.wire.shape import Order, Shape
 
 
@@ -13,11 +14,11 @@ class UploadOrder(Order):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"length": 209715200, "file_name": "detector.tar.gz"}]})
 
-    length: int | None = Field(None, ge=0, examples=[209715200])
+    length: Whole | None = Field(None, ge=0, le=INTEGER_MAX, examples=[209715200])
     """Bytes to come, when known; the upload is complete at exactly this offset."""
     sha256: str | None = Field(None, pattern="^[0-9a-fA-F]{64}$")
     """Digest of the whole file, checked when it is used."""
-    file_name: str = Field("", max_length=255, examples=["detector.tar.gz"])
+    file_name: Text = Field("", max_length=255, examples=["detector.tar.gz"])
     """For messages."""
 
 

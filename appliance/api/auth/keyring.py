@@ -5,12 +5,13 @@ never keys; looking a digest up leaks nothing by its timing, because nobody can 
 """
 
 import base64
+import datetime
 import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.access import KeyRecord, Role
@@ -45,6 +46,8 @@ class Principal:
     applications: tuple[str, ...]
     """Names a device key is bound to; empty: all that the tenant sees."""
     key_id: str
+    expires_at: datetime.datetime | None = None
+    """When the key stops working."""
 
     @property
     def is_admin(self) -> bool:
@@ -113,7 +116,7 @@ class KeyRing:
     def put(self, record: KeyRecord) -> None:
         """Add or replace a key."""
         self.remove(record.id)
-        own = Principal(record.tenant, record.role, record.applications, record.id)
+        own = Principal(record.tenant, record.role, record.applications, record.id, record.expires_at)
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
 
@@ -155,5 +158,5 @@ class KeyRing:
             raise UnknownTenant(name=tenant[:80])
         known = entry.acting.get(tenant)
         if known is None:
-            known = entry.acting[tenant] = Principal(tenant, Role.ADMIN, (), entry.record.id)
+            known = entry.acting[tenant] = replace(entry.own, tenant=tenant)
         return known

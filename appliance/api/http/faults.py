@@ -16,6 +16,8 @@ from appliance.domain.errors import ApplianceError
 
 ERRORS_MAX = 20
 """Field errors that one answer names."""
+FIELD_MAX = 100
+"""Characters of the name of a field; a field that nobody knows may be called anything."""
 
 
 def register(app: FastAPI, routers: Sequence[APIRouter]) -> None:
@@ -42,7 +44,7 @@ async def _invalid(request: Request, exc: Exception) -> Response:
 
 def _field_error(error: dict[str, Any]) -> dict[str, str]:
     """Where and what; the value itself is left out, it may be a secret or huge."""
-    where = [str(part) for part in error["loc"]]
+    where = [str(part)[:FIELD_MAX] for part in error["loc"]]
     if error["type"] == "json_invalid":
         return {"field": "body", "in": "body", "message": f"no JSON: {error['ctx']['error']} at character {where[-1]}"}
     return {"field": ".".join(where[1:]) or where[0], "in": where[0], "message": error["msg"]}
@@ -56,7 +58,7 @@ async def _http(request: Request, exc: Exception) -> Response:
     if exc.status_code == 404:
         return _plain(request, "no-such-path", "there is nothing at this path; /docs lists what there is")
     if exc.status_code == 405:
-        allowed = ", ".join(sorted(_methods(request)))
+        allowed = ", ".join(sorted(_methods(request))) or (exc.headers or {}).get("Allow", "GET")
         return _plain(request, "method-not-allowed", f"use {allowed}", headers={"Allow": allowed})
     return _plain(request, "bad-request", str(exc.detail))
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from appliance.api.auth.named import callable_application, own_application
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
+from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.promises import refuse_broken, warnings_of
@@ -27,7 +28,7 @@ from appliance.domain.names import application_id
 from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape, RunsShape
 from appliance.wire.shape import Deleted, Page
 
-router = APIRouter(prefix="/v1/applications", tags=["applications"])
+router = APIRouter(prefix="/v1/applications", tags=["applications"], route_class=StrictRoute)
 
 Strict = Annotated[
     bool, Query(description="Refuse (422 `slo-not-kept`) an SLO that no variant keeps, in place of a warning.")

@@ -1,5 +1,6 @@
 """What happens, as it happens."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from appliance.api.v1.deps import Member, TheBox
 from appliance.domain.errors import Forbidden
 from appliance.runtime.telemetry import Event
 from appliance.wire.box import EventShape
+
+_ID = re.compile("[0-9]{1,18}")
+"""An id of an event; a reader that sends anything else has seen none of ours."""
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -49,7 +53,7 @@ async def follow(
     An admin sees everything, a tenant what is about itself. After a broken line send `Last-Event-ID` to get what was
     missed, as far back as the box remembers (2000 events).
     """
-    if last_event_id is not None and last_event_id.isdigit():
+    if last_event_id is not None and _ID.fullmatch(last_event_id):
         after = int(last_event_id)
     return event_stream(_frames(box, principal, after))
 

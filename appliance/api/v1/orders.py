@@ -12,8 +12,8 @@ from appliance.domain.errors import BadMetadata
 from appliance.domain.jobs import MADE_PRECISIONS, ImportRequest
 from appliance.domain.names import checked_name
 from appliance.modelstore.stages.archive import MODEL_PART
-from appliance.modelstore.store.disk import full_disk_is_typed
-from appliance.tasks import parse_spec
+from appliance.modelstore.store.disk import full_disk_is_typed, private_file
+from appliance.tasks import parse_spec, strict_json
 
 FIELDS = frozenset({"name", "task", "metadata", "upload", "shared", "application"})
 PARTS = {"tokenizer": "tokenizer.json", "calibration": "calibration.part", "evaluation": "evaluation.part"}
@@ -50,7 +50,7 @@ def import_request(tenant: str, form: Form, source: Source) -> ImportRequest:
     name = checked_name(form.fields.get("name") or str(metadata.pop("name", "")), "model")
     metadata.pop("name", None)
     shared = _flag(form.fields.get("shared", metadata.pop("shared", False)), "shared")
-    application = form.fields.get("application", metadata.pop("application", None))
+    application = _text(form.fields.get("application", metadata.pop("application", None)), "application")
     precisions = _precisions(metadata.pop("precisions", None))
     if labels := _labels(form.files.get("labels")):
         metadata["labels"] = labels
@@ -69,7 +69,7 @@ def import_request(tenant: str, form: Form, source: Source) -> ImportRequest:
 
 def pack(model: Path, form: Form, target: Path) -> None:
     """One archive of the model and what was sent beside it, opened by the import only. Blocks. Raises: StorageFull."""
-    with full_disk_is_typed(), tarfile.open(target, "w") as archive:
+    with full_disk_is_typed(), private_file(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
         archive.add(model, MODEL_PART, recursive=False)
         for name, inside in PARTS.items():
             if name in form.files:
@@ -79,8 +79,8 @@ def pack(model: Path, form: Form, target: Path) -> None:
 def _metadata(form: Form) -> dict[str, Any]:
     text = form.fields.get("metadata", "").strip()
     try:
-        metadata = json.loads(text) if text else {}
-    except ValueError as error:
+        metadata = strict_json.read(text) if text else {}
+    except json.JSONDecodeError as error:
         raise BadMetadata(reason=f"metadata is no JSON: {error}") from None
     if not isinstance(metadata, dict):
         raise BadMetadata(reason="metadata must be a JSON object")
@@ -92,6 +92,12 @@ def _task(value: Any) -> TaskKind:
         return TaskKind(value)
     except ValueError:
         raise BadMetadata(reason=f"unknown task {value!r}; use one of {', '.join(TaskKind)}") from None
+
+
+def _text(value: Any, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise BadMetadata(reason=f"{name}: must be text, not {value!r}")
+    return value
 
 
 def _flag(value: Any, name: str) -> bool:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from appliance.api.auth.named import callable_application
@@ -142,11 +143,14 @@ async def _media(request: Request) -> Media:
     """Raises: BadMedia when there is nothing."""
     content_type = request.headers.get("content-type", "")
     if content_type.startswith("multipart/form-data"):
-        async with request.form(max_files=1, max_fields=8) as form:
-            files = [value for value in form.values() if isinstance(value, UploadFile)]
-            if not files:
-                raise BadMedia(reason="the form holds no file")
-            return _filled(await files[0].read(), files[0].content_type or "")
+        try:
+            async with request.form(max_files=1, max_fields=8) as form:
+                files = [value for value in form.values() if isinstance(value, UploadFile)]
+                if not files:
+                    raise BadMedia(reason="the form holds no file")
+                return _filled(await files[0].read(), files[0].content_type or "")
+        except HTTPException as error:  # what the framework makes of a broken form
+            raise BadMedia(reason=f"the form is broken: {error.detail}") from error
     return _filled(await request.body(), content_type)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path
 from appliance.api.auth.keyring import Principal, digest_of, new_key, new_key_id
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
+from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.access import KeyRecord, Role
@@ -20,13 +21,15 @@ from appliance.domain.errors import (
     Forbidden,
     InUse,
     Overcommitted,
+    StorageFull,
+    UnknownApplication,
     UnknownKey,
     UnknownTenant,
 )
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
 from appliance.wire.shape import Deleted, Page
 
-router = APIRouter(prefix="/v1/tenants", tags=["tenants"])
+router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=StrictRoute)
 
 TenantName = Annotated[str, Path(description="Name of the tenant.", examples=["harbour"])]
 KeyId = Annotated[str, Path(description="Id of the key, as the list shows it.", examples=["5f1c0a9be2d4"])]
@@ -87,20 +90,25 @@ async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
     "/{tenant}/keys",
     status_code=201,
     summary="Make a key",
-    responses=problems(Forbidden, UnknownTenant, BadMetadata),
+    responses=problems(Forbidden, UnknownTenant, UnknownApplication, BadMetadata, StorageFull),
 )
 async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal: Member) -> NewKeyShape:
     """The answer holds the key itself, once: the box keeps only its SHA-256.
 
     A `tenant` key does everything within its tenant, a `device` key only calls applications (those it names, or all). A
     tenant's key may make tenant and device keys of its own tenant; admin keys belong to the tenant `default` and need
-    an admin key.
+    an admin key. A key that expires makes no key that lives longer. The applications that a device key names must be
+    there.
     """
     _visible(box, principal, tenant)
     if order.role is Role.ADMIN and not (principal.is_admin and tenant == DEFAULT_TENANT):
         raise Forbidden(action="make admin keys; an admin makes them in the tenant 'default'")
     key = new_key()
-    record = await box.store.keys.create(_record(box, tenant, order, key))
+    record = _record(box, tenant, order, key)
+    _refuse_longer_life(principal, record)
+    for application in record.applications:
+        box.catalogue.resolve(tenant, application)
+    record = await box.store.keys.create(record)
     return NewKeyShape(**KeyShape.model_validate(record).model_dump(), key=key)
 
 
@@ -148,13 +156,18 @@ def _visible(box: RunningBox, principal: Principal, tenant: str) -> Tenant:
     return box.catalogue.tenant(tenant)
 
 
+def _refuse_longer_life(principal: Principal, key: KeyRecord) -> None:
+    """A key that is lent for a while must not be a way to stay. Raises: Forbidden."""
+    limit = principal.expires_at
+    if limit is not None and (key.expires_at is None or key.expires_at > limit):
+        raise Forbidden(action=f"make a key that lives longer than itself, until {limit.isoformat(timespec='seconds')}")
+
+
 def _record(box: RunningBox, tenant: str, order: KeyOrder, key: str) -> KeyRecord:
     now = box.clock.wall_now()
     expires_at = order.expires_at
     if order.expires_in_s is not None:
         expires_at = now + datetime.timedelta(seconds=min(order.expires_in_s, 1e9))
-    if expires_at is not None and expires_at.tzinfo is None:
-        raise BadMetadata(reason="expires_at: say the time zone, for example 2030-01-01T00:00:00Z")
     if expires_at is not None and expires_at <= now:
         raise BadMetadata(reason="expires_at: lies in the past")
     if order.applications and order.role is not Role.DEVICE:

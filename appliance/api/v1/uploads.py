@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
+from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.errors import (
@@ -23,7 +24,7 @@ from appliance.domain.uploads import UploadRecord
 from appliance.wire.jobs import UploadOrder, UploadShape
 from appliance.wire.shape import Deleted, Page
 
-router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
+router = APIRouter(prefix="/v1/uploads", tags=["uploads"], route_class=StrictRoute)
 
 UploadId = Annotated[str, Path(description="Id of the upload.", examples=["5f1c0a9be2d4"])]
 UploadOffset = Annotated[int, Header(ge=0, description="Where this piece starts; must be where the box stopped.")]

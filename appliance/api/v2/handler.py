@@ -15,7 +15,15 @@ from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import Receive, Scope, Send
 from appliance.api.v2 import models, statistics
 from appliance.api.v2.infer import infer
-from appliance.api.v2.messages import Answer, content_length, error_answer, json_answer, parameters_of, whole_body
+from appliance.api.v2.messages import (
+    Answer,
+    content_length,
+    error_answer,
+    json_answer,
+    not_allowed,
+    parameters_of,
+    whole_body,
+)
 from appliance.domain.errors import ApplianceError, NotFound
 from appliance.runtime.serving.eager import Begun, begin, in_task
 
@@ -33,6 +41,7 @@ _OF_A_MODEL: Mapping[str, _Handler] = {
     "stats": statistics.of_model,
     "config": models.config,
 }
+_READING = ("GET", "HEAD")
 _ORDERS: Mapping[str, _Handler] = {"load": models.load, "unload": models.unload}
 
 
@@ -86,11 +95,13 @@ class V2:
         method: str = scope["method"]
         box = self._find_box()
         if not parts or parts[0] == "health":
-            return self._health(box, parts)
+            return self._health(box, parts) if method in _READING else not_allowed(_READING)
         principal = _authenticate(box, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             return await infer(box, principal, parts, headers, receive)
         await in_task()
+        if allowed := _other_methods(parts, method):
+            return not_allowed(allowed)
         body = await whole_body(receive, content_length(headers), box.body_bytes_max) if method == "POST" else b""
         found = _route(parts, method)
         if found is None:
@@ -120,6 +131,15 @@ def _route(parts: list[str], method: str) -> _Handler | None:
     if method == "POST" and parts[:2] == ["repository", "models"] and len(parts) == 4:
         return _ORDERS.get(parts[3])
     return None
+
+
+def _other_methods(parts: list[str], method: str) -> tuple[str, ...]:
+    """What a path can be asked with that cannot be asked with this method."""
+    if _route(parts, method) is not None:
+        return ()
+    if parts[0] == "models" and parts[-1] == "infer" and len(parts) > 2:
+        return ("POST",)
+    return tuple(other for other in ("GET", "POST") if _route(parts, other) is not None)
 
 
 def _parts(scope: Scope) -> list[str]:

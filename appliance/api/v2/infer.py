@@ -16,6 +16,8 @@ from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
 
 _PRIORITY_LEVELS = 64
+_TIMEOUT_US_MAX = 3_600_000_000
+"""An hour, as under `/v1`; who allows more allows this much."""
 
 
 async def infer(
@@ -71,17 +73,17 @@ def _apply(parameters: Mapping[str, Any], request: Request) -> None:
     """
     timeout, priority = parameters.get("timeout"), parameters.get("priority")
     if timeout is not None:
-        if not isinstance(timeout, int) or timeout < 0:
+        if type(timeout) is not int or timeout < 0:
             raise BadTensor(reason="parameters.timeout: must be a whole number of microseconds")
         if timeout:
-            request.deadline_ns = request.arrival_ns + timeout * NS_PER_US
+            request.deadline_ns = request.arrival_ns + min(timeout, _TIMEOUT_US_MAX) * NS_PER_US
     if priority is not None:
-        if not isinstance(priority, int) or priority < 0:
+        if type(priority) is not int or priority < 0:
             raise BadTensor(reason="parameters.priority: must be a whole number ≥ 0 (1 is the most urgent)")
         request.priority = max(_PRIORITY_LEVELS - priority, 0) if priority else 0
     sequence = parameters.get("sequence_id")
     if sequence not in (None, 0, ""):
-        if not isinstance(sequence, int | str) or len(str(sequence)) > 128:
+        if type(sequence) not in (int, str) or len(str(sequence)) > 128:
             raise BadTensor(reason="parameters.sequence_id: must be a number or a string of at most 128 characters")
         request.sequence_id = str(sequence)
         request.sequence_start = parameters.get("sequence_start") is True

@@ -1,25 +1,26 @@
 """Bodies and answers of `/v2`: read whole within a limit, and written in the protocol's own shapes, errors too."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.api.http.limits import Receive
-from appliance.api.http.problems import headers_of, status_of
+from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
+from appliance.tasks import strict_json
 from appliance.wire.problem import PROBLEMS_PATH, slug_of
 
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 """Status, headers and body."""
 JSON = (b"content-type", b"application/json")
+_DIGITS_MAX = 18
 BINARY = (b"content-type", b"application/octet-stream")
 
 
 def content_length(headers: Mapping[bytes, bytes]) -> int:
     """As announced; 0 where nothing is, or nonsense."""
-    text = headers.get(b"content-length", b"0")
-    return int(text) if text.isdigit() else 0
+    return _number(headers.get(b"content-length", b"")) or 0
 
 
 def json_length(headers: Mapping[bytes, bytes]) -> int | None:
@@ -27,9 +28,15 @@ def json_length(headers: Mapping[bytes, bytes]) -> int | None:
     text = headers.get(b"inference-header-content-length")
     if text is None:
         return None
-    if not text.isdigit():
-        raise BadTensor(reason="Inference-Header-Content-Length must be a whole number")
-    return int(text)
+    length = _number(text)
+    if length is None:
+        raise BadTensor(reason="Inference-Header-Content-Length must be a whole number of at most 18 digits")
+    return length
+
+
+def _number(text: bytes) -> int | None:
+    """A whole number ≥ 0 in a header; None where it is none, or none that a body could have."""
+    return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
 
 
 async def whole_body(receive: Receive, length: int, limit: int) -> Body:
@@ -59,14 +66,21 @@ def parameters_of(body: Body) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        parsed = json.loads(bytes(body))
-    except ValueError as error:
+        parsed = strict_json.read(body)
+    except json.JSONDecodeError as error:
         raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
     return parsed if isinstance(parsed, dict) else {}
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
     return status, [JSON], json.dumps(value, separators=(",", ":")).encode()
+
+
+def not_allowed(methods: Sequence[str]) -> Answer:
+    """405: the path is there, and can be asked with `methods`."""
+    allowed = ", ".join(methods)
+    headers = [JSON, (b"problem-type", f"{PROBLEMS_PATH}method-not-allowed".encode()), (b"allow", allowed.encode())]
+    return 405, headers, json.dumps({"error": f"use {allowed}"}).encode()
 
 
 def _type_of(error: BaseException) -> bytes:
@@ -88,4 +102,4 @@ def error_answer(error: BaseException) -> Answer:
         (b"problem-type", _type_of(error)),
         *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items()),
     ]
-    return status, headers, json.dumps({"error": text}).encode()
+    return status, headers, json.dumps({"error": shortened(text)}).encode()

@@ -22,6 +22,7 @@ from appliance.tasks.datatypes import dtype_of, word_of
 Body = bytes | bytearray | memoryview
 """A request's body, as the server gathered it."""
 _DIMENSIONS_MAX = 32
+_NAME_MAX = 1024
 _ELEMENTS_MAX = 1 << 40
 _REMEMBERED = 128
 _REMEMBERED_BYTES_MAX = 1024
@@ -201,8 +202,8 @@ def _described(described: Any, where: str) -> _Described:
     if not isinstance(described, dict):
         raise BadTensor(reason=f"{where}: must be an object")
     name, word = described.get("name"), described.get("datatype")
-    if not isinstance(name, str) or not isinstance(word, str):
-        raise BadTensor(reason=f"{where}: name and datatype must be strings")
+    if not isinstance(name, str) or not isinstance(word, str) or len(name) > _NAME_MAX or len(word) > _NAME_MAX:
+        raise BadTensor(reason=f"{where}: name and datatype must be strings of at most {_NAME_MAX} characters")
     shape, count = _shape(described.get("shape"), where)
     size = _mapping(described.get("parameters"), f"{where}.parameters").get("binary_data_size")
     if size is None:
@@ -317,9 +318,9 @@ def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool]]:
     names: list[str] = []
     binary: dict[str, bool] = {}
     for index, described in enumerate(listed):
-        if not isinstance(described, dict) or not isinstance(described.get("name"), str):
-            raise BadTensor(reason=f"outputs[{index}]: must be an object with a name")
-        name: str = described["name"]
+        name = described.get("name") if isinstance(described, dict) else None
+        if not isinstance(name, str) or len(name) > _NAME_MAX:
+            raise BadTensor(reason=f"outputs[{index}]: must be an object with a name of at most {_NAME_MAX} characters")
         names.append(name)
         wanted = _mapping(described.get("parameters"), f"outputs[{index}].parameters").get("binary_data")
         if wanted is not None:

@@ -23,6 +23,7 @@ from typing import IO, Any, cast
 
 from appliance.domain.errors import BadArchive, BadMetadata
 from appliance.modelstore.orders import Unpacked, UnpackOrder
+from appliance.tasks import strict_json
 
 Report = Callable[[float, str], None]
 CHUNK_BYTES = 1 << 20
@@ -234,8 +235,8 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.read(text)
+    except json.JSONDecodeError as error:
         raise BadMetadata(reason=f"{path.name} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadMetadata(reason=f"{path.name} must hold a JSON object")
