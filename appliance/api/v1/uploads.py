@@ -81,7 +81,12 @@ async def append(
     return shape_of(record)
 
 
-@router.head("/{upload}", summary="Ask where to go on", responses=problems(Forbidden, UnknownUpload))
+@router.head(
+    "/{upload}",
+    summary="Ask where to go on",
+    response_class=Response,
+    responses=problems(Forbidden, UnknownUpload),
+)
 async def offset(upload: UploadId, box: TheBox, principal: Member) -> Response:
     """`Upload-Offset` and, when it was announced, `Upload-Length`."""
     return Response(headers=_headers(await _own(box, principal, upload)))

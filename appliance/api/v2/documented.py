@@ -85,18 +85,25 @@ def _errors(*statuses: int) -> dict[str, Any]:
         500: ("The model failed on this input", "the model failed on this input: the processor broke off"),
         503: ("No memory, or shutting down; see Retry-After", "the box is shutting down"),
         504: ("The deadline passed", "the deadline passed after 100.2 ms of waiting"),
+        507: ("It can never fit into memory", "no room in memory, ever: at the least int8 needs 104.9 MB"),
     }
     return {str(status): _json({"error": texts[status][1]}, texts[status][0]) for status in statuses}
 
 
+_KEYED = (400, 401, 403, 404, 429)
+
+
 def _operation(
-    summary: str, description: str, ok: dict[str, Any], errors: tuple[int, ...] = (401, 404), *, keyed: bool = True
+    summary: str, description: str, ok: dict[str, Any], errors: tuple[int, ...] = (), *, keyed: bool = True
 ) -> dict[str, Any]:
+    """`errors` beside those of every call with a key: it may be wrong, not the one to act for a tenant with, or one of
+    too many wrong ones, and what it names may be unreadable, unloaded or not there.
+    """
     operation: dict[str, Any] = {
         "tags": ["v2"],
         "summary": summary,
         "description": description,
-        "responses": {"200": ok, **_errors(*errors)},
+        "responses": {"200": ok, **_errors(*sorted({*errors, *(_KEYED if keyed else ())}))},
     }
     return operation | {"security": _KEY} if keyed else operation
 
@@ -111,7 +118,7 @@ _INFER_OPERATION = _operation(
         _INFERRED,
         "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered.",
     ),
-    (400, 401, 404, 413, 429, 500, 503, 504),
+    (413, 500, 503, 504, 507),
 ) | {
     "requestBody": {
         "required": True,
@@ -136,12 +143,11 @@ _READY_OPERATION = _operation(
     "Is a model ready",
     "Ready means servable: a cold load counts.",
     _json({"name": "door", "ready": True}, "It is."),
-    (400, 401, 404),
 )
 _STATISTICS_OPERATION = _operation(
     "Statistics of a model", "Counts and durations since the start.", _json(_STATISTICS, "By variant.")
 )
-_LOAD = (401, 403, 404, 503)
+_LOAD = (413, 500, 503, 507)
 
 V2_PATHS: dict[str, Any] = {
     "/v2": {
@@ -176,7 +182,6 @@ V2_PATHS: dict[str, Any] = {
             "Statistics of all models",
             "Of those this key can call.",
             _json(_STATISTICS, "By model and variant."),
-            (401,),
         )
     },
     "/v2/repository/index": {
@@ -184,7 +189,7 @@ V2_PATHS: dict[str, Any] = {
             "List models",
             "READY is servable, UNAVAILABLE unloaded or still importing.",
             _json(_INDEX, "By application and variant."),
-            (401,),
+            (413,),
         )
     },
     "/v2/repository/models/{model}/load": {

@@ -9,6 +9,7 @@ scrubbed environment and a private scratch folder, and dies with us.
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -131,7 +132,7 @@ class _Child:
             raise _refusal(self.stage, f"took longer than {self.limits.wall_s:.0f} s") from None
         except ValueError:  # a line beyond the limit, or no JSON: the child no longer runs our program
             raise _refusal(self.stage, BROKEN) from None
-        return self._result(ended)
+        return self._result(ended, folder)
 
     def _take(self, line: bytes) -> None:
         """Raises: ValueError for what is no message of ours."""
@@ -143,10 +144,13 @@ class _Child:
         elif self.on_progress is not None:
             self.on_progress(min(1.0, max(0.0, float(message["progress"]))), str(message.get("message", ""))[:200])
 
-    def _result(self, ended: Ended) -> dict[str, Any]:
+    def _result(self, ended: Ended, folder: str) -> dict[str, Any]:
         answer = self.answer or {}
         if "error" in answer:
-            raise _typed(answer["error"]) or _refusal(self.stage, BROKEN)
+            error = _typed(answer["error"]) or _refusal(self.stage, BROKEN)
+            if isinstance(error, BadInput):
+                error.reason = _told(error.reason, folder)
+            raise error
         result = answer.get("result")
         if isinstance(result, dict):
             return result
@@ -167,12 +171,21 @@ class _Child:
         return f"ended without an answer: {last[:300]}"
 
 
+def _told(reason: str, folder: str) -> str:
+    """A reason for the tenant: it may quote the file, so it becomes one line that a terminal can show, and libraries
+    name paths, of which the box's own part is nobody's business.
+    """
+    text = re.sub(re.escape(os.path.dirname(folder)) + r"[^\s'\"]*/", "", reason)
+    return "".join(sign if sign.isprintable() else " " for sign in text)[:REASON_MAX]
+
+
 def _refusal(stage: str, cause: str) -> BadInput:
     """The error of a stage that could not speak for itself."""
     error = BadArchive if stage == "unpack" else BadModel
     return error(reason=f"{_DOING.get(stage, stage)} the file {cause}")
 
 
+REASON_MAX = 1000
 BROKEN = "broke the process that looked at it"
 _DOING = {"unpack": "unpacking", "inspect": "inspecting", "make": "converting", "evaluate": "evaluating"}
 

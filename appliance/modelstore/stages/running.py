@@ -105,8 +105,8 @@ def _plain_errors(what: str) -> Iterator[None]:
 def plain(error: BaseException) -> str:
     """The words of an ONNX Runtime error without codes and paths of its source files."""
     text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
-    text = re.sub(r"\S*onnxruntime\S*\.(cc|h):\d+\s*", "", text)
     text = re.sub(r"Load model from \S+ failed:\s*", "", text)
+    text = re.sub(r"\S*onnxruntime\S*\.(cc|h):\d+\s*", "", text)
     return " ".join(text.split())[:400]
 
 

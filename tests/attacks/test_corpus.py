@@ -1,0 +1,45 @@
+"""The corpus against a real box: every request, and of the files those that take little time; the rest runs in
+`scripts/bench attacks`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.boxes import Attacked, attacked_box
+from tests.attacks.corpus import archives, models, requests
+from tests.attacks.running import Files, ask, upload
+
+pytestmark = pytest.mark.e2e
+
+QUICK = 6
+"""Files of each kind in the usual run, spread over the corpus."""
+LONG = ("million-nodes", "hundred-thousand-nodes", "endless-loop", "long-loop", "bzip2-bomb", "xz-bomb")
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    with attacked_box(tmp_path_factory.mktemp("attacked")) as attacked:
+        yield attacked
+
+
+def test_the_corpus_is_large() -> None:
+    """Requests, models and archives, each once."""
+    names = [*(one.name for one in requests.REQUESTS), *models.FILES, *archives.FILES]
+    assert len(names) == len(set(names)) >= 150
+
+
+def test_requests(box: Attacked) -> None:
+    """Each is answered with the status that it deserves, shortly, and the good application answers on."""
+    assert ask(box, requests.REQUESTS) == []
+    assert box.adds()
+    assert "request failed" not in box.server.log()
+
+
+@pytest.mark.parametrize("files", [models.FILES, archives.FILES], ids=["models", "archives"])
+def test_files(box: Attacked, tmp_path: Path, files: Files) -> None:
+    """Refused with a sentence or imported, as it stands there; nothing is left, and the good application answers on."""
+    names = [name for name in files if name not in LONG]
+    assert upload(box, tmp_path, files, names[:: len(names) // QUICK]) == []
+    assert box.adds()
