@@ -1,6 +1,7 @@
 """Killed at any instant: the folder opens whole, nothing acknowledged is lost, and every job ends."""
 
 import asyncio
+import datetime
 import os
 import random
 import signal
@@ -13,7 +14,8 @@ import pytest
 from appliance.clock import pause_s
 from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
-from tests.modelstore.boxes import Parts, parts
+from appliance.modelstore.store.backup import back_up, restore
+from tests.modelstore.boxes import Parts, parts, stored_model
 
 KILLS = 10
 ROOT = Path(__file__).parents[2]
@@ -80,6 +82,60 @@ async def check(box: Parts, journal: Path) -> None:
             assert models[model].variants[0].servable
     for id, offset in offsets.items():
         assert (await box.uploads.upload(id)).offset >= offset
+
+
+def killed_restore(archive: Path, state: Path, seconds: float) -> bool:
+    """Begin to restore, kill it after a while; whether it had acknowledged before."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.modelstore.restoring", str(archive), str(state)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n", process.communicate()[1].decode()
+    pause_s(seconds)
+    process.kill()
+    return b"done" in process.communicate()[0]
+
+
+def archived(folder: Path) -> Path:
+    """A backup of a box with some models."""
+    archive = folder / "box.tar"
+
+    async def story() -> None:
+        async with parts(folder / "original", runs=False) as box:
+            for number in range(8):
+                await stored_model(box.store, folder, f"m{number}", bytes([number]) * 500_000)
+
+    asyncio.run(story())
+    back_up(folder / "original", archive, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    return archive
+
+
+def check_restored(archive: Path, state: Path, acknowledged: bool) -> None:
+    """The folder is whole, or not there at all; then it can be restored at once."""
+    assert state.exists() or not acknowledged
+    if not state.exists():
+        restore(archive, state)
+
+    async def story() -> None:
+        async with parts(state, runs=False) as box:
+            models = (await box.store.snapshot()).models
+            assert len(models) == 8
+            for model in models:
+                assert box.store.blobs.path(model.variants[0].content_sha256).exists()  # verified by its hash
+            assert list((state / "quarantine").iterdir()) == []
+
+    asyncio.run(story())
+
+
+def test_kill_9_amid_a_restore(tmp_path: Path) -> None:
+    """A restore that is killed leaves a whole folder or none."""
+    chance, archive = random.Random(3), archived(tmp_path)
+    for number in range(6):
+        state = tmp_path / f"state-{number}"
+        check_restored(archive, state, killed_restore(archive, state, chance.uniform(0.0, 0.15)))
 
 
 @pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy

@@ -1,0 +1,22 @@
+"""A box that cannot start says why in one sentence, and what to do."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("body", [b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_database_is_one_sentence(tmp_path: Path, body: bytes) -> None:
+    """Not a traceback, and the file is left as it was, for whoever can save something of it."""
+    (tmp_path / "appliance.db").write_bytes(body)
+    command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(tmp_path), "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    said = [line for line in ended.stderr.splitlines() if "appliance restore" in line]
+    assert len(said) == 1, ended.stderr
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert (tmp_path / "appliance.db").read_bytes() == body
