@@ -17,6 +17,14 @@ WEBP = "webp"
 
 _JPEG_SCANS_MAX = 100
 """A progressive file has about ten; thousands of them are an attack on the processor's time."""
+_SEGMENTS_MAX = 1024
+"""Markers before the picture of a JPEG; cameras write some twenty."""
+_FILL_BYTES_MAX = 4096
+"""Between two of them."""
+_CHUNKS_MAX = 65_536
+"""Of a PNG or WebP; a PNG of 64 MB in the smallest chunks that are usual has 16,000."""
+_STEP_BYTES = 2**20
+"""Looked through at once, so that other threads get their turn."""
 _STANDALONE_MARKERS = {0x01, *range(0xD0, 0xD9)}
 _FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _EXIF_ORIENTATION = 0x0112
@@ -60,9 +68,9 @@ def read_header(body: bytes) -> ImageHeader:
 
 def _read_jpeg(body: bytes) -> ImageHeader:
     at = 2
-    orientation = 1
+    orientation: int | None = None
     size = (0, 0)
-    while True:
+    for _ in range(_SEGMENTS_MAX):
         at = _next_marker(body, at)
         marker = body[at]
         if marker in _STANDALONE_MARKERS:
@@ -73,22 +81,26 @@ def _read_jpeg(body: bytes) -> ImageHeader:
         (length,) = struct.unpack_from(">H", body, at + 1)
         if marker in _FRAME_MARKERS:
             size = struct.unpack_from(">HH", body, at + 4)
-        elif marker == 0xE1 and body[at + 3 : at + 9] == b"Exif\0\0" and orientation == 1:
+        elif marker == 0xE1 and body[at + 3 : at + 9] == b"Exif\0\0" and orientation is None:
             orientation = _exif_orientation(body[at + 9 : at + 1 + length])
         elif marker == 0xDA:
             break
         at += 1 + max(length, 2)
+    else:
+        raise BadMedia(reason=f"the JPEG has more than {_SEGMENTS_MAX} markers before its picture")
     _check_jpeg_scans(body, at)
     height, width = size
-    return ImageHeader(JPEG, width, height, orientation=orientation)
+    return ImageHeader(JPEG, width, height, orientation=orientation or 1)
 
 
 def _next_marker(body: bytes, at: int) -> int:
     """Position of the next marker's second byte; fill bytes are skipped."""
     at = body.index(b"\xff", at) if body.find(b"\xff", at) >= 0 else len(body)
-    while body[at] == 0xFF:
-        at += 1
-    return at
+    fill = body[at : at + _FILL_BYTES_MAX]
+    count = len(fill) - len(fill.lstrip(b"\xff"))
+    if count == _FILL_BYTES_MAX:
+        raise BadMedia(reason="the JPEG has nothing but fill bytes where a marker should be")
+    return at + count
 
 
 def _check_jpeg_scans(body: bytes, scan: int) -> None:
@@ -96,9 +108,10 @@ def _check_jpeg_scans(body: bytes, scan: int) -> None:
     # Decoders
     # merely warn when it is missing and leave the rest of the picture grey: that would be a wrong answer, not a
     # picture.
-    if body.rfind(b"\xff\xd9", scan) < 0:
+    steps = range(scan, len(body), _STEP_BYTES)
+    if not any(body.find(b"\xff\xd9", at, at + _STEP_BYTES + 1) >= 0 for at in steps):
         raise BadMedia(reason="the JPEG is cut off: its end is missing")
-    if body.count(b"\xff\xda", scan) > _JPEG_SCANS_MAX:
+    if sum(body.count(b"\xff\xda", at, at + _STEP_BYTES + 1) for at in steps) > _JPEG_SCANS_MAX:
         raise BadMedia(reason=f"the JPEG has more than {_JPEG_SCANS_MAX} scans")
 
 
@@ -107,20 +120,24 @@ def _read_png(body: bytes) -> ImageHeader:
     if body[12:16] != b"IHDR":
         raise BadMedia(reason="the PNG does not start with its header")
     has_alpha = colour in (4, 6)
-    orientation = 1
+    orientation: int | None = None
     at = 8
-    while body[at + 4 : at + 8] != b"IEND":
+    for _ in range(_CHUNKS_MAX):
+        if body[at + 4 : at + 8] == b"IEND":
+            break
         (length,) = struct.unpack_from(">I", body, at)
         kind = body[at + 4 : at + 8]
         if at + 12 + length > len(body):
             raise BadMedia(reason="the PNG is cut off")
         has_alpha = has_alpha or kind == b"tRNS"
-        if kind == b"eXIf":
+        if kind == b"eXIf" and orientation is None:
             orientation = _exif_orientation(body[at + 8 : at + 8 + length])
         at += 12 + length
+    else:
+        raise BadMedia(reason=f"the PNG has more than {_CHUNKS_MAX} chunks")
     if len(body) < at + 12:
         raise BadMedia(reason="the PNG is cut off")
-    return ImageHeader(PNG, width, height, has_alpha, depth, orientation)
+    return ImageHeader(PNG, width, height, has_alpha, depth, orientation or 1)
 
 
 def _read_webp(body: bytes) -> ImageHeader:
@@ -161,7 +178,9 @@ def essential_png(body: bytes) -> bytes:
 
 def _webp_orientation(body: bytes) -> int:
     at = 12
-    while at + 8 <= len(body):
+    for _ in range(_CHUNKS_MAX):
+        if at + 8 > len(body):
+            break
         (length,) = struct.unpack_from("<I", body, at + 4)
         if body[at : at + 4] == b"EXIF":
             chunk = body[at + 8 : at + 8 + length]

@@ -12,6 +12,8 @@ import numpy as np
 from appliance.domain.errors import BadMedia
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_CHUNKS_MAX = 4096
+"""Before the sound; usual are two or three."""
 _OPEN_ENDED = 0x7FFF0000
 """Writers into a pipe leave lengths from here on in the header: the data goes to the end."""
 
@@ -25,7 +27,9 @@ def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]
         raise BadMedia(reason="this is no sound the box can read: send a WAV file")
     layout: tuple[int, int, int, int] | None = None
     at = 12
-    while at + 8 <= len(body):
+    for _ in range(_CHUNKS_MAX):
+        if at + 8 > len(body):
+            raise BadMedia(reason="the WAV is cut off: it has no data")
         (length,) = struct.unpack_from("<I", body, at + 4)
         kind = body[at : at + 4]
         if kind == b"fmt ":
@@ -37,7 +41,7 @@ def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]
             _check_length(len(data), layout, seconds_max)
             return _samples(data, layout), layout[2]
         at += 8 + length + (length & 1)
-    raise BadMedia(reason="the WAV is cut off: it has no data")
+    raise BadMedia(reason=f"the WAV has more than {_CHUNKS_MAX} chunks before its sound")
 
 
 def _read_format(chunk: bytes) -> tuple[int, int, int, int]:

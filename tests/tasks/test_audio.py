@@ -126,6 +126,12 @@ def test_odd_formats_are_refused(chunk: bytes) -> None:
         read_wav(riff((b"data", bytes(100)), (b"fmt ", chunk)))
 
 
+def test_chunks_without_end_are_refused() -> None:
+    """By the million, before any sound."""
+    with pytest.raises(BadMedia, match="chunks"):
+        read_wav(b"RIFF" + bytes(4) + b"WAVE" + bytes(8) * 1_000_000)
+
+
 @given(st.binary(max_size=120))
 def test_any_bytes_end_in_samples_or_bad_media(tail: bytes) -> None:
     """Nothing that a caller sends gets another error out of it."""

@@ -83,6 +83,33 @@ def test_a_jpeg_of_endless_scans_is_refused() -> None:
         read_header(body[:-2] + scan * 500 + body[-2:])
 
 
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"\xff\xd8\xff" + b"\xff\x01" * 4_000_000, "markers"),
+        (b"\xff\xd8\xff" + b"\xff\xe1\x00\x02" * 2_000_000, "markers"),
+        (b"\xff\xd8" + b"\xff" * 8_000_000, "fill"),
+        (
+            b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBBI", 13, b"IHDR", 8, 8, 8, 2, 0, 0, 0, 0) + bytes(9_000_000),
+            "chunks",
+        ),
+    ],
+)
+def test_headers_without_end_are_refused(body: bytes, word: str) -> None:
+    """Markers, fill bytes or chunks by the million are read no further than any camera writes."""
+    with pytest.raises(BadMedia, match=word):
+        read_header(body)
+
+
+def test_only_the_first_chunks_of_a_webp_are_looked_at() -> None:
+    """Millions of empty ones before an orientation: taken for upright."""
+    chunks = b"VP8X" + struct.pack("<I", 10) + bytes([8, 0, 0, 0, 7, 0, 0, 7, 0, 0]) + bytes(8) * 1_000_000
+    exif = b"II*\0" + struct.pack("<IHHHIHH", 8, 1, 0x0112, 3, 1, 6, 0)
+    chunks += b"EXIF" + struct.pack("<I", len(exif)) + exif
+    body = b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
+    assert read_header(body).orientation == 1
+
+
 def test_only_what_the_pixels_need_reaches_the_png_decoder() -> None:
     """Profiles, texts and animation frames are left out; the rest is untouched."""
     plain = pictures.encoded(pictures.scene())
