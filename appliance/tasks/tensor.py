@@ -12,10 +12,12 @@ from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata, BadTensor
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, with_constants
 from appliance.tasks.datatypes import cast, dtype_of, word_of
+from appliance.tasks.large_json import LARGE_BYTES, Numbers, read_json
 from appliance.tasks.metrics import cosine
 
 NPZ_BYTES_MAX = 256 * 2**20
 """Of all arrays once unpacked."""
+_LISTED = 65_536
 
 
 class Tensors:
@@ -52,8 +54,8 @@ class Tensors:
 
 def _read_json(body: bytes) -> dict[str, Any]:
     try:
-        message = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        message = orjson.loads(body) if len(body) <= LARGE_BYTES else read_json(body)
+    except (ValueError, RecursionError) as error:
         raise BadMedia(reason=f"the JSON is not valid: {error}") from None
     inputs = message.get("inputs") if isinstance(message, dict) else None
     if isinstance(inputs, list) and all(
@@ -106,7 +108,7 @@ def fit(value: Any, tensor: TensorSpec) -> np.ndarray:
     if isinstance(value, dict):
         shape, value = value.get("shape"), value.get("data")
     try:
-        array = np.asarray(value)
+        array = value.array(np.asarray) if isinstance(value, Numbers) else np.asarray(value)
         if shape is not None:
             array = array.reshape(shape)
         if dtype_of(tensor.datatype).kind != "O" and array.dtype.kind not in "biuf":
@@ -130,7 +132,10 @@ def fit(value: Any, tensor: TensorSpec) -> np.ndarray:
 
 def to_json(array: np.ndarray) -> dict[str, Any]:
     """shape, datatype and flat data; numbers that JSON does not have (NaN, infinities) become null."""
-    data = array.ravel().tolist()
+    flat = array.ravel()
+    data: list[Any] = []
+    for at in range(0, flat.size, _LISTED):  # in steps: one call would hold up the other threads
+        data += flat[at : at + _LISTED].tolist()
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         data = [value if np.isfinite(value) else None for value in data]
     if array.dtype.kind in "OSU":

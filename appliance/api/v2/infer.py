@@ -9,11 +9,19 @@ from appliance.api.box import RunningBox
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
-from appliance.api.v2.tensors import InferCall, encode_infer, parse_infer
+from appliance.api.v2.tensors import (
+    Body,
+    InferCall,
+    encode_infer,
+    is_slow_to_read,
+    is_slow_to_write,
+    parse_infer,
+)
 from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
+from appliance.runtime.serving.eager import in_task
 
 _PRIORITY_LEVELS = 64
 _TIMEOUT_US_MAX = 3_600_000_000
@@ -31,11 +39,19 @@ async def infer(
     box.in_flight.take(held)
     try:
         body = await whole_body(receive, held, box.body_bytes_max)
-        call = parse_infer(body, json_length(headers))
+        call = await _parsed(box, application, body, json_length(headers))
         result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
     finally:
         box.in_flight.give(held)
-    return _encoded(call, name, result)
+    return await _encoded(box, application, call, name, result)
+
+
+async def _parsed(box: RunningBox, application: Application, body: Body, length: int | None) -> InferCall:
+    """Where media is worked on, when it takes long: the event loop is everybody's."""
+    if not is_slow_to_read(body, length):
+        return parse_infer(body, length)
+    await in_task()
+    return await box.media.run(application.id, None, lambda: parse_infer(body, length))
 
 
 def _request(
@@ -53,8 +69,13 @@ def _request(
     return request
 
 
-def _encoded(call: InferCall, name: str, result: Result) -> Answer:
-    text, json_bytes = encode_infer(call, result.outputs, name, str(result.variant_number), result.variant)
+async def _encoded(box: RunningBox, application: Application, call: InferCall, name: str, result: Result) -> Answer:
+    parts = (call, result.outputs, name, str(result.variant_number), result.variant)
+    if is_slow_to_write(call, result.outputs):
+        await in_task()
+        text, json_bytes = await box.media.run(application.id, None, lambda: encode_infer(*parts))
+    else:
+        text, json_bytes = encode_infer(*parts)
     timing = (b"server-timing", _timing(result))
     if json_bytes is None:
         return 200, [JSON, timing], text

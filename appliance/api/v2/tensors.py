@@ -18,6 +18,7 @@ import orjson
 
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import dtype_of, word_of
+from appliance.tasks.large_json import LARGE_BYTES, BadJson, Numbers, fragment, read_json
 
 Body = bytes | bytearray | memoryview
 """A request's body, as the server gathered it."""
@@ -27,6 +28,8 @@ _ELEMENTS_MAX = 1 << 40
 _REMEMBERED = 128
 _REMEMBERED_BYTES_MAX = 1024
 """How many headers are remembered, and how long each may be: a few MB at the worst."""
+_WRITTEN_SOON = 16_384
+"""Elements that become JSON within a millisecond."""
 _JSON_TYPES: Mapping[str, tuple[frozenset[type], str]] = {
     "f": (frozenset({int, float}), "numbers"),
     "i": (frozenset({int}), "whole numbers"),
@@ -69,6 +72,23 @@ def parse_infer(body: Body, json_length: int | None) -> InferCall:
         header = _header(body[:length])
     inputs = _inputs(header.inputs, body, length)
     return InferCall(header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters)
+
+
+def is_slow_to_read(body: Body, json_length: int | None) -> bool:
+    """Whether `parse_infer` would take more than a millisecond: much JSON, or many texts."""
+    if len(body) <= LARGE_BYTES:
+        return False
+    if json_length is None or not 0 < json_length <= _REMEMBERED_BYTES_MAX:
+        return json_length is None or json_length > LARGE_BYTES or b"BYTES" in bytes(body[:json_length])
+    return any(each.word == "BYTES" for each in _remembered_header(bytes(body[:json_length])).inputs)
+
+
+def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
+    """Whether `encode_infer` would take more than a millisecond: much JSON, or many texts."""
+    return any(
+        array.size > _WRITTEN_SOON and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default))
+        for name, array in outputs.items()
+    )
 
 
 def encode_infer(
@@ -163,9 +183,9 @@ class _Header:
 
 def _header(text: Body) -> _Header:
     try:
-        header = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
+        header = read_json(text)
+    except BadJson as error:
+        raise BadTensor(reason=f"the JSON of the request {error}") from None
     if not isinstance(header, dict):
         raise BadTensor(reason="the request must be a JSON object")
     parameters = _mapping(header.get("parameters"), "parameters")
@@ -255,18 +275,36 @@ def _shape(shape: Any, where: str) -> tuple[list[int], int]:
 
 
 def _from_json(data: Any, word: str, shape: list[int], count: int, where: str) -> np.ndarray:
+    if isinstance(data, Numbers):
+        return _from_numbers(data, word, shape, count, where)
     if not isinstance(data, list):
         raise BadTensor(reason=f"{where}: needs data (a list) or parameters.binary_data_size")
     dtype = dtype_of(word)
     flat = _flat(data, where)
     if len(flat) != count:
         raise BadTensor(reason=f"{where}: {len(flat)} elements for shape {shape}, which takes {count}")
+    return _checked(flat, dtype, word, where).reshape(shape)
+
+
+def _from_numbers(data: Numbers, word: str, shape: list[int], count: int, where: str) -> np.ndarray:
+    """Of a long list, which is still text."""
+    dtype = dtype_of(word)
+    try:
+        elements = prod(data.shape())
+        if elements != count:
+            raise BadTensor(reason=f"{where}: {elements} elements for shape {shape}, which takes {count}")
+        return data.array(lambda step: _checked(step, dtype, word, where)).reshape(shape)
+    except BadJson as error:
+        raise BadTensor(reason=f"{where}: {error}") from None
+
+
+def _checked(flat: list[Any], dtype: "np.dtype[Any]", word: str, where: str) -> np.ndarray:
     types, wanted = _JSON_TYPES[dtype.kind]
     if not types.issuperset(map(type, flat)):
         raise BadTensor(reason=f"{where}: the data of a {word} tensor must be {wanted}")
     try:
         with np.errstate(over="raise"):
-            return np.array(flat, dtype).reshape(shape)
+            return np.array(flat, dtype)
     except (OverflowError, FloatingPointError):
         raise BadTensor(reason=f"{where}: a value does not fit {word}") from None
 
@@ -356,5 +394,7 @@ def _json_data(array: np.ndarray) -> Any:
     JSON has no NaN or infinity: they become null, which clients must expect of a model that yields them.
     """
     if array.dtype.kind in "OUS":
-        return [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in array.ravel()]
-    return np.ascontiguousarray(array).ravel()
+        texts = [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in array.ravel()]
+        return fragment(texts) if len(texts) > _WRITTEN_SOON else texts
+    flat = np.ascontiguousarray(array).ravel()
+    return fragment(flat) if len(flat) > _WRITTEN_SOON else flat

@@ -4,7 +4,6 @@ Decoding and encoding run in the media threads. Models with a state run step by 
 another, and its state is kept only when the whole request went well, so a request that failed can be sent again.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Media, Target, next_state, step_inputs
+from appliance.tasks.large_json import write_json
 
 T = TypeVar("T")
 
@@ -215,4 +215,4 @@ def _request(run: _Run, inputs: Tensors) -> Request:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return write_json(value)

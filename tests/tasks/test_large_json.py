@@ -1,0 +1,111 @@
+"""Large JSON in steps reads and writes what a reader in one step does."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.tasks import large_json
+from appliance.tasks.large_json import BadJson, Numbers, read_json, write_json
+
+
+def whole(value: Any) -> Any:
+    """With every `Numbers` read."""
+    if isinstance(value, Numbers):
+        return value.array(lambda step: np.array(step, np.float64)).tolist()
+    if isinstance(value, dict):
+        return {key: whole(each) for key, each in value.items()}
+    return [whole(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_steps() -> Iterator[None]:
+    """So that a few bytes are large."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, count in (("LARGE_BYTES", 8), ("_LONG_BYTES", 16), ("_STEP_BYTES", 120), ("_SCAN_BYTES", 16)):
+            patch.setattr(large_json, name, count)
+        for name, count in (("_WRITTEN", 3), ("_PLAIN_BYTES_MAX", 10_000), ("_STRINGS_MAX", 1000)):
+            patch.setattr(large_json, name, count)
+        yield
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Any:
+    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    count = int(np.prod(shape))
+    numbers = st.floats(allow_nan=False, allow_infinity=False, width=32) | st.integers(-9, 9)
+    return np.array(draw(st.lists(numbers, min_size=count, max_size=count)), np.float64).reshape(shape).tolist()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text() | tensors(),
+    lambda inner: (
+        st.dictionaries(st.text(), inner, max_size=4) | st.lists(st.dictionaries(st.text(), inner), max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=5), st.sampled_from([None, 2]))
+def test_reads_what_a_reader_in_one_step_reads(value: Any, indent: int | None) -> None:
+    """Whatever surrounds the numbers: strings with brackets, quotes and backslashes, spaces and line ends."""
+    text = json.dumps(value, indent=indent).encode()
+    assert whole(read_json(text)) == orjson.loads(text)
+    assert whole(read_json(memoryview(text))) == orjson.loads(text)
+
+
+@given(st.text(alphabet='[]{},:"\\ 0123456789.eE-+truefalsn\n', max_size=80))
+def test_refuses_what_a_reader_in_one_step_refuses(text: str) -> None:
+    """Anything: the same value, or both refuse it. Lists that are no tensor are refused here only."""
+    try:
+        expected = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        with pytest.raises((BadJson, ValueError, TypeError)):
+            whole(read_json(text.encode()))
+        return
+    try:
+        got = whole(read_json(text.encode()))
+    except (BadJson, ValueError, TypeError):
+        return
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[[1,2,3,4,5],[1,2,3,4]]",
+        b"[[1,2],[3,4],5,6,7,8,9]",
+        b"[[1,2]3,[4,5],[6,7],[8,9]]",
+        b"[1,2,3,4,5,6,7,8,9,]",
+        b"[1,,2,3,4,5,6,7,8,9]",
+        b"[1,2,3,4,5,6 7,8,9,0]",
+        b"[[[[1,2,3,4,5,6,7,8]]]",
+        b"[" * 40 + b"1" + b"]" * 40,
+        b"[" + b"1" * 200 + b"]",
+        b"[       ,        ,       ]",
+    ],
+)
+def test_lists_that_are_no_tensor(text: bytes) -> None:
+    """Uneven, cut off, with a piece missing, or deeper than any tensor."""
+    with pytest.raises((BadJson, OverflowError)):
+        whole(read_json(text))
+
+
+@pytest.mark.parametrize("text", [b'["",' + b'"",' * 2000 + b'""]', b"[{" * 10_000, b'"' + b'\\"' * 2000])
+def test_parts_are_bounded(text: bytes) -> None:
+    """What cannot be read in large steps is refused early."""
+    with pytest.raises(BadJson, match="has more than"):
+        read_json(text)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=5))
+def test_writes_what_a_writer_in_one_step_writes(value: Any) -> None:
+    """Long lists are written in pieces; the text is the same."""
+    assert write_json(value) == orjson.dumps(value)
+    array = np.arange(20, dtype=np.float32)
+    assert json.loads(write_json({"x": array})) == {"x": array.tolist()}
