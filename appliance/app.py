@@ -15,10 +15,11 @@ from fastapi import FastAPI
 
 from appliance import log
 from appliance.api.auth.access import ensure_admin_key
-from appliance.api.auth.keyring import KeyRing
+from appliance.api.auth.callers import caller_of
+from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.box import RunningBox
 from appliance.api.gateway import Gateway
-from appliance.api.http.limits import BodyRules, Bounds, InFlight
+from appliance.api.http.limits import BodyRules, Bounds, InFlight, Scope
 from appliance.api.service import create_service
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord
@@ -84,7 +85,10 @@ class Appliance:
             form_bytes_max=http.form_bytes_max,
             upload_bytes_max=http.upload_bytes_max,
         )
-        return Gateway(self.running, Bounds(self.service, rules, self.in_flight, self.logger))
+        return Gateway(self.running, Bounds(self.service, rules, self.in_flight, self.logger, self._caller))
+
+    def _caller(self, scope: Scope) -> Principal:
+        return caller_of(self.running().keyring, scope, dict(scope["headers"]))
 
     @asynccontextmanager
     async def _lifespan(self, service: FastAPI) -> AsyncIterator[None]:

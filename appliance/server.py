@@ -1,19 +1,25 @@
 """The box behind a port: HTTP or HTTPS until a signal ends it."""
 
+import asyncio
 import logging
 import os
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from appliance import log
+from appliance.api.http.connections import Connections
+from appliance.api.http.pace import Pace
 from appliance.api.protocol import BoxProtocol
 from appliance.app import Appliance
 from appliance.settings import Settings
+
+_TICKS_PER_LOOK = 10
 
 
 class Server(uvicorn.Server):
@@ -30,6 +36,15 @@ class Server(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
             self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; every tenth time the connections are looked at."""
+        if counter % _TICKS_PER_LOOK == 0:
+            now_s = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, BoxProtocol)
+                connection.look(now_s)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: Any = None) -> None:
         self._appliance.begin_drain()
@@ -62,15 +77,18 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         host=http.host,
         port=http.port,
         loop="uvloop",
-        http=BoxProtocol,
+        http=partial(  # type: ignore[arg-type] - called as the class would be
+            BoxProtocol,
+            connections=Connections[BoxProtocol](http.connections_max, http.connections_reserved),
+            pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),
+            head_bytes_max=http.head_bytes_max,
+        ),
         ws="none",
         lifespan="on",
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_keep_alive=int(http.keep_alive_s),
         timeout_graceful_shutdown=max(1, int(http.drain_s)),
-        limit_concurrency=http.connections_max,
         ssl_certfile=cert,
         ssl_keyfile=key,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,

@@ -34,7 +34,21 @@ class HttpSettings(Section):
     inflight_bytes_max: int = Field(256 * MIB, ge=1024)
     """Sum of the bodies of requests that are being handled."""
     connections_max: int = Field(1000, ge=1)
-    """Open connections at once; more get 503."""
+    """Open connections at once. For one more, the oldest without a good key gives way, of the address that has most of
+    them; then an idle one of the tenant that has most; else it gets 503.
+    """
+    connections_reserved: int = Field(64, ge=0)
+    """Connections that one tenant alone cannot have, and that give way last while no key was shown on them."""
+    head_s: float = Field(10.0, gt=0)
+    """A connection on which no complete head of a request has come for so long is closed."""
+    head_bytes_max: int = Field(32 * 1024, ge=1024, le=MIB)
+    """Largest head of a request: its first line and headers."""
+    body_s: float = Field(10.0, gt=0)
+    """A connection is closed when a body has come, or an answer was taken, more slowly than `body_bytes_per_s_min` for
+    so long.
+    """
+    body_bytes_per_s_min: float = Field(1000.0, gt=0)
+    """Slowest body or answer that is waited for."""
     keep_alive_s: float = Field(30.0, gt=0)
     """How long an idle connection stays open."""
     drain_s: float = Field(20.0, ge=0)

@@ -1,18 +1,25 @@
-"""Uvicorn's HTTP protocol, with a shorter way for `/v2`: small requests begin when their body is there, and are
-answered together.
+"""Uvicorn's HTTP protocol with bounds on what a connection may take, and a shorter way for `/v2`: small requests begin
+when their body is there, and are answered together.
 
 Uvicorn begins a task with the headers, wakes it for the body, and writes an answer in two system calls in the midst of
-the computing.
+the computing. It reads heads without end, and waits without end for what does not come.
 """
 
 import socket
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from appliance.api.auth.callers import CONNECTION
 from appliance.api.gateway import Gateway
+from appliance.api.http.connections import Connections
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
+from appliance.api.http.pace import Pace, Phase, Watch
+from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.domain.errors import Busy
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -28,34 +35,216 @@ BODY_SMALL_BYTES = 16 * 1024
 without.
 """
 
+HEADERS_MAX = 256
+"""Of one request. Each costs a call, and a read of 256 KiB could hold sixty thousand."""
+PIPELINE_MAX = 32
+"""Requests of one connection that wait for the answer to the one before."""
+DROPPED_BYTES_MAX = 2**20
+"""Of what still comes when the last answer is written."""
+
+
+class _Refused(Exception):
+    """Ends the parsing of what a connection has sent; `slug` names a problem of HTTP."""
+
+    def __init__(self, slug: str, detail: str) -> None:
+        super().__init__(detail)
+        self.slug = slug
+        self.detail = detail
+
 
 class BoxProtocol(HttpToolsProtocol):
-    """For `uvicorn.Config(http=...)`."""
+    """For `uvicorn.Config(http=partial(BoxProtocol, ...))`."""
 
-    _gathering: "ASGI3Application | None" = None
-    """Who is to answer the request whose body is being gathered."""
+    def __init__(
+        self, *args: Any, connections: "Connections[BoxProtocol]", pace: Pace, head_bytes_max: int, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.tenant: str | None = None
+        """Of the last good key; None: none was shown."""
+        self._all = connections
+        self._pace = pace
+        self._watch = Watch()
+        self._head_bytes_max = head_bytes_max
+        self._bare_bytes = 0
+        """Parsed since a byte of a body or the end of a request: a head, or what stands around a chunked body."""
+        self._received_bytes = 0
+        self._requests = 0
+        self._drains = 0
+        self._ended = False
+        """Whether the last answer is written, and what else comes is dropped."""
+        self._dropped_bytes = 0
+        self._refused: _Refused | None = None
+        self._gathering: ASGI3Application | None = None
+        """Who is to answer the request whose body is being gathered."""
+
+    # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BODY_WATER_BYTES)
         super().connection_made(transport)
+        try:
+            gone = self._all.enter(self, self.client[0] if self.client else "")
+        except Busy as error:
+            self._end(*problem_response(error))
+            return
+        if gone is not None:
+            gone.give_way()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
-        """Offer the handler of `/v2` the exchange.
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.leave(self)
+        if self.cycle is not None:
+            self.cycle.scope.pop(CONNECTION, None)  # type: ignore[typeddict-item] - else the garbage collector's
+        super().connection_lost(exc)
 
-        It begins when a small body is there; before a large one, so that a stranger's is refused unread.
+    def known(self, tenant: str) -> None:
+        """Count for a tenant from now on. Raises: TooManyConnections."""
+        gone = self._all.show(self, tenant)
+        self.tenant = tenant
+        if gone is not None:
+            gone.give_way()
+
+    def give_way(self) -> None:
+        """Close at once; another needs the place."""
+        self._abandon()
+        self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it lies between two requests."""
+        return self._phase() is Phase.IDLE
+
+    def look(self, now_s: float) -> None:
+        """Close the connection when it takes too long; to be called about once a second."""
+        phase = self._phase()
+        if phase is Phase.READING:  # what was taken of the answer since the buffer was last empty enough
+            request, moved_bytes = self._requests + self._drains, -self.transport.get_write_buffer_size()
+        else:
+            request, moved_bytes = self._requests, self._received_bytes
+        if not self._watch.is_too_slow(self._pace, phase, request, moved_bytes, now_s):
+            return
+        if phase is Phase.HEAD:
+            self._refuse("request-timeout", f"no complete head came within {self._pace.head_s:g} s")
+        elif phase is Phase.BODY:
+            rate = self._pace.body_bytes_per_s_min
+            self._refuse("request-timeout", f"less than {rate:g} bytes a second came for {self._pace.body_s:g} s")
+        elif phase is Phase.IDLE:
+            self.transport.close()
+        else:
+            self.give_way()
+
+    def _phase(self) -> Phase:
+        cycle = self.cycle
+        if self._ended:
+            return Phase.ENDING
+        if self.flow.write_paused or self.transport.is_closing():
+            return Phase.READING
+        if cycle is None:
+            return Phase.HEAD
+        if cycle.response_complete:
+            if cycle.more_body:
+                return Phase.ENDING
+            return Phase.IDLE if self.scope is cycle.scope else Phase.HEAD
+        is_awaited = cycle.more_body and not self.flow.read_paused and not cycle.waiting_for_100_continue
+        return Phase.BODY if is_awaited else Phase.OURS
+
+    def resume_writing(self) -> None:
+        self._drains += 1
+        super().resume_writing()
+
+    # -- refusing ------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, slug: str, detail: str) -> None:
+        """Answer with a problem of HTTP where an answer can still be sent, and end the connection."""
+        cycle = self.cycle
+        is_answering = cycle is not None and not cycle.response_complete
+        if is_answering and (cycle.response_started or not cycle.more_body or self.pipeline):
+            self.give_way()
+            return
+        self._abandon()
+        status, body = plain_problem(slug, detail, "")
+        self._end(status, {"Content-Type": CONTENT_TYPE}, body)
+
+    def _abandon(self) -> None:
+        """Whoever works on a request of this connection learns that nobody waits for the answer."""
+        self._gathering = None
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.flow.resume_writing()
+
+    def _end(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Write a last answer.
+
+        What still comes is dropped for a moment: closed at once, the caller might lose the answer to a reset.
         """
-        if cycle.scope["path"].startswith("/v2/"):
-            exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))
-            cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
-            if exchange.awaits_little(BODY_SMALL_BYTES):
-                self._gathering = app
-                return
-            exchange.align_body(BODY_WATER_BYTES)
-        super()._start_asgi_task(cycle, app)
+        self._ended = True
+        lines = [f"{name.lower()}: {value}" for name, value in headers.items()]
+        lines += [f"content-length: {len(body)}", "connection: close", "", ""]
+        self.transport.write(STATUS_LINE[status] + "\r\n".join(lines).encode() + body)
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        count = len(data)
+        self._received_bytes += count
+        if self._ended:
+            self._dropped_bytes += count
+            if self._dropped_bytes > DROPPED_BYTES_MAX:
+                self.transport.abort()
+            return
+        self._bare_bytes += count
+        try:
+            if self._bare_bytes > self._head_bytes_max and self._expects_head():
+                self._feed_head(memoryview(data))
+            else:
+                self.parser.feed_data(data)
+            if self._bare_bytes > self._head_bytes_max:
+                raise self._head_too_large()
+        except httptools.HttpParserUpgrade:
+            pass  # to nothing that the box speaks: answered as if it had not been asked for
+        except (httptools.HttpParserError, _Refused) as error:
+            refused = error if isinstance(error, _Refused) else self._refused
+            if refused is None:
+                refused = _Refused("bad-request", "this is no HTTP/1.1 request")
+            self._refuse(refused.slug, refused.detail)
+
+    def _expects_head(self) -> bool:
+        return self.cycle is None or not self.cycle.more_body
+
+    def _feed_head(self, data: memoryview) -> None:
+        """Parse no more of a head than it may have, and the rest only when that has ended it."""
+        before = self._bare_bytes - len(data)
+        allowed = max(0, self._head_bytes_max - before)
+        self._bare_bytes = before + min(allowed, len(data))
+        self.parser.feed_data(data[:allowed])
+        if self._expects_head() and self._bare_bytes >= self._head_bytes_max:
+            raise self._head_too_large()
+        self._bare_bytes += len(data) - allowed
+        self.parser.feed_data(data[allowed:])
+
+    def _head_too_large(self) -> _Refused:
+        return _Refused("head-too-large", f"the head of a request may have {self._head_bytes_max} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, but not without end."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+        if len(self.headers) > HEADERS_MAX:
+            self._stop("head-too-large", f"the head of a request may have {HEADERS_MAX} headers")
 
     def on_message_complete(self) -> None:
         """Begin with a request that waited for its body, at the end of the turn, and then perhaps without a task."""
+        self._bare_bytes = 0
         super().on_message_complete()
+        if len(self.pipeline) > PIPELINE_MAX:
+            self._stop("bad-request", "too many requests in line on one connection")
         app, self._gathering = self._gathering, None
         if app is None:
             return
@@ -68,9 +257,43 @@ class BoxProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Gather the body; the end of the message wakes the application, or a full measure."""
+        self._bare_bytes = 0
         if self.parser.should_upgrade() or self.cycle.response_complete:
             return
         self.cycle.body += body
         if len(self.cycle.body) > BODY_WATER_BYTES:
             self.flow.pause_reading()
             self.cycle.message_event.set()
+
+    def _stop(self, slug: str, detail: str) -> None:
+        """End the parsing from inside it."""
+        self._refused = _Refused(slug, detail)
+        raise self._refused
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        """Offer the handler of `/v2` the exchange.
+
+        It begins when a small body is there; before a large one, so that a stranger's is refused unread.
+        """
+        self._requests += 1
+        cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
+        if cycle.scope["path"].startswith("/v2/"):
+            exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))
+            cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
+            if exchange.awaits_little(BODY_SMALL_BYTES):
+                self._gathering = app
+                return
+            exchange.align_body(BODY_WATER_BYTES)
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, without a timer for each request: `look` closes what is idle."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)

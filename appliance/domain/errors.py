@@ -7,7 +7,7 @@ ApplianceError
 ├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
-├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys
+├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys, TooManyConnections
 ├── Unavailable: Busy, OutOfMemory (CeilingReached), LoadFailed, ProcessorLost, ShuttingDown, StorageFull, StorageBusy,
 │   StorageFailed
 ├── DeadlineExceeded
@@ -308,6 +308,19 @@ class QueueFull(LimitReached):
 class TooManyFailedKeys(LimitReached):
     def message(self) -> str:
         return "too many wrong keys from this address"
+
+
+@dataclass(kw_only=True)
+class TooManyConnections(LimitReached):
+    """The tenant holds as many connections as one tenant may, and none of them is idle."""
+
+    tenant: str
+    connections_max: int
+
+    def message(self) -> str:
+        return f"tenant {self.tenant!r} has {self.connections_max} connections under way, as many as one tenant may"
+
+    __hash__ = Exception.__hash__
 
 
 # -- unavailable -------------------------------------------------------------------------------------------------------

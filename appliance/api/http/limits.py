@@ -1,10 +1,10 @@
 """The outermost layer of the service: a name for each request, headers that every answer carries, and bounds on what
 bodies may take.
 
-Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body that announces too much
-is refused unread; one that does not announce its size is counted as it comes. Bodies that end up in memory also share
-one budget (`InFlight`), which the `/v2` handler uses as well. An exception that nobody expected ends here: logged with
-the request's name, answered without internals.
+Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body needs a good key before
+any of it is kept. One that announces too much is refused unread; one that does not announce its size is counted as it
+comes. Bodies that end up in memory also share one budget (`InFlight`), which the `/v2` handler uses as well. An
+exception that nobody expected ends here: logged with the request's name, answered without internals.
 """
 
 import asyncio
@@ -13,12 +13,13 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from appliance.api.http.problems import problem_response
-from appliance.domain.errors import BadInput, Busy, TooLarge
+from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge
+from appliance.runtime.serving.portions import Portions
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,8 +29,10 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_BYTES_MAX = 2**20
 """Largest body of a management request."""
-BODY_IDLE_S = 30.0
-"""A body of which nothing comes for so long is given up, and its memory with it."""
+RESERVED_BYTES = 640 * 1024
+"""Of an announced body: what the server gathers before anybody asks for it."""
+PRINCIPAL = "appliance.principal"
+"""Place in a scope of the caller, where the key was checked already."""
 LINGER_BYTES = 64 * 2**20
 LINGER_S = 2.0
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
@@ -42,29 +45,68 @@ STRICT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancesto
 NO_STORE = (b"cache-control", b"no-store")
 
 
+class Member(Protocol):
+    """Whoever sent a good key."""
+
+    @property
+    def tenant(self) -> str: ...
+
+
 class InFlight:
-    """Bytes of request bodies in memory, of all requests together. Event-loop thread only."""
+    """Bytes of request bodies in memory, of all requests together; no tenant can take all. Event-loop thread only."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.bytes = 0
+        self.portions = Portions(bytes_max)
 
-    def take(self, count: int) -> None:
-        """Count bytes in. One body alone may always pass: its own limit bounds it.
+    @property
+    def bytes(self) -> int:
+        """Counted now."""
+        return self.portions.taken
 
-        Raises: Busy when they do not fit.
-        """
-        self.check(count)
-        self.bytes += count
+    def body(self, tenant: str) -> "HeldBody":
+        """A body of a tenant's request, to be counted while it is in memory."""
+        return HeldBody(self.portions, tenant)
 
-    def check(self, count: int) -> None:
-        """Raises: Busy when so many bytes would not fit now."""
-        if self.bytes and self.bytes + count > self.bytes_max:
+
+class HeldBody:
+    """One body's bytes: counted as they come, given back at the end of the `with`.
+
+    What is announced is reserved only up to `RESERVED_BYTES`, so that who announces much and sends nothing keeps nobody
+    out.
+    """
+
+    __slots__ = ("_bytes", "_portions", "_tenant")
+
+    def __init__(self, portions: Portions, tenant: str) -> None:
+        self._portions = portions
+        self._tenant = tenant
+        self._bytes = 0
+
+    def announce(self, length: int) -> None:
+        """Raises: Busy when a body of this length would not fit now."""
+        if length > RESERVED_BYTES and not self._portions.has_room(self._tenant, length):
             raise Busy()
+        self.grow(min(length, RESERVED_BYTES))
 
-    def give(self, count: int) -> None:
-        """Count bytes out."""
-        self.bytes -= count
+    def grow(self, count: int) -> None:
+        """So many bytes have come in all. Raises: Busy when they do not fit."""
+        more = count - self._bytes
+        if more > 0:
+            if not self._portions.take(self._tenant, more):
+                raise Busy()
+            self._bytes = count
+
+    def release(self) -> None:
+        """Give all back."""
+        if self._bytes:
+            self._portions.give(self._tenant, self._bytes)
+            self._bytes = 0
+
+    def __enter__(self) -> "HeldBody":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +151,16 @@ class BodyRules:
 class Bounds:
     """Wraps the service. `scope["request_id"]` is the request's name for everybody inside."""
 
-    def __init__(self, app: ASGIApp, rules: BodyRules, in_flight: InFlight, logger: Any) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        rules: BodyRules,
+        in_flight: InFlight,
+        logger: Any,
+        caller: Callable[[Scope], Member],
+    ) -> None:
         self._app = app
+        self._caller = caller
         self._rules = rules
         self._in_flight = in_flight
         self._logger = logger
@@ -123,18 +173,19 @@ class Bounds:
             return
         request_id = self.request_id(scope)
         scope["request_id"] = request_id.decode()
-        exchange = _BoundedCall(
-            self._rules.rule(scope["method"], scope["path"]), self._in_flight, receive, send, request_id
-        )
+        exchange = _BoundedCall(self._rules.rule(scope["method"], scope["path"]), receive, send, request_id)
         with structlog.contextvars.bound_contextvars(request_id=scope["request_id"]):
             await self._run(scope, exchange)
 
     async def _run(self, scope: Scope, exchange: "_BoundedCall") -> None:
         try:
-            exchange.announce(content_length(scope))
+            length = content_length(scope)
+            if length != 0:
+                principal = scope[PRINCIPAL] = self._caller(scope)
+                exchange.expect(self._in_flight.body(principal.tenant), length)
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
-            if not isinstance(error, TooLarge | Busy | BadInput):
+            if not isinstance(error, ApplianceError):
                 self._logger.exception("request failed", method=scope["method"], path=scope["path"])
             if not exchange.started:
                 await exchange.refuse(error, scope["path"])
@@ -154,45 +205,37 @@ class Bounds:
 class _BoundedCall:
     """One request's bytes: counted on their way in, decorated on their way out."""
 
-    def __init__(self, rule: BodyRule, in_flight: InFlight, receive: Receive, send: Send, request_id: bytes) -> None:
+    def __init__(self, rule: BodyRule, receive: Receive, send: Send, request_id: bytes) -> None:
         self._rule = rule
-        self._in_flight = in_flight
+        self._held: HeldBody | None = None
         self._receive = receive
         self._send = send
         self._request_id = request_id
-        self._counted = 0
         self._seen = 0
         self._ended = False
         self.started = False
         self.finished = False
 
-    def announce(self, length: int | None) -> None:
-        """Refuse what will not fit before the first byte. Raises: TooLarge, Busy.
+    def expect(self, held: HeldBody, length: int | None) -> None:
+        """A body of this length, None = unknown; refused before its first byte when it will not fit.
 
-        Nothing is reserved: room that is only announced could be taken by callers without a key.
+        Raises: TooLarge, Busy.
         """
-        if length is None:
-            return
-        self._check(length)
+        self._check(length or 0)
         if self._rule.in_memory:
-            self._in_flight.check(length)
+            self._held = held
+            held.announce(length or 0)
 
     async def receive(self) -> Message:
-        """The next piece, counted. Raises: TooLarge, Busy; BadInput when the body stops coming."""
-        message = await (self._receive() if self._ended else self._next_piece())
+        """The next piece, counted. Raises: TooLarge, Busy."""
+        message = await self._receive()
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
             self._ended = not message.get("more_body", False)
             self._check(self._seen)
-            self._count(self._seen)
+            if self._held is not None:
+                self._held.grow(self._seen)
         return message
-
-    async def _next_piece(self) -> Message:
-        try:
-            async with asyncio.timeout(BODY_IDLE_S):
-                return await self._receive()
-        except TimeoutError:
-            raise BadInput(reason=f"nothing of the body came for {BODY_IDLE_S:.0f} s") from None
 
     async def send(self, message: Message) -> None:
         """Pass an answer on with the headers that all carry; those that a route set itself stay."""
@@ -225,8 +268,8 @@ class _BoundedCall:
 
     def close(self) -> None:
         """Give the counted bytes back."""
-        self._in_flight.give(self._counted)
-        self._counted = 0
+        if self._held is not None:
+            self._held.release()
 
     async def _linger(self) -> None:
         dropped = 0
@@ -244,14 +287,9 @@ class _BoundedCall:
         if count > self._rule.limit_bytes:
             raise TooLarge(what=self._rule.what, limit_bytes=self._rule.limit_bytes)
 
-    def _count(self, count: int) -> None:
-        if self._rule.in_memory and count > self._counted:
-            self._in_flight.take(count - self._counted)
-            self._counted = count
-
 
 def content_length(scope: Scope) -> int | None:
-    """The announced size of the body; None where it is not announced.
+    """The announced size of the body, 0 where there is none; None where it comes in chunks.
 
     Raises: BadInput when it is no number.
     """
@@ -260,4 +298,4 @@ def content_length(scope: Scope) -> int | None:
             if not value.isdigit() or len(value) > 18:
                 raise BadInput(reason="Content-Length is no sane number")
             return int(value)
-    return None
+    return None if any(name == b"transfer-encoding" for name, _ in scope["headers"]) else 0

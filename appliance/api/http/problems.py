@@ -62,6 +62,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.QuotaExceeded: Row(429, "The tenant's quota is used up"),
     e.QueueFull: Row(429, "Too many requests wait"),
     e.TooManyFailedKeys: Row(429, "Too many wrong keys"),
+    e.TooManyConnections: Row(429, "Too many connections"),
     e.Unavailable: Row(503, "Not possible now"),
     e.Busy: Row(503, "The box is busy"),
     e.OutOfMemory: Row(503, "No room in memory"),
@@ -139,6 +140,8 @@ OTHERS: Mapping[str, Row] = {
     "method-not-allowed": Row(405, "Not with this method"),
     "bad-request": Row(400, "The request cannot be read"),
     "invalid-request": Row(422, "A field is missing or wrong"),
+    "request-timeout": Row(408, "The request came too slowly"),
+    "head-too-large": Row(431, "The head of the request is too large"),
     "internal-error": Row(500, "Internal error"),
 }
 """Problems of HTTP itself, which the domain does not know."""

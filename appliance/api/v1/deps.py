@@ -9,8 +9,10 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
+from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
+from appliance.api.http.limits import PRINCIPAL
 from appliance.domain.access import Role
 from appliance.domain.errors import Forbidden
 
@@ -32,10 +34,9 @@ TheBox = Annotated[RunningBox, Depends(the_box)]
 
 
 async def caller(request: Request, box: TheBox, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Whoever sent a good key. Raises: MissingKey, WrongKey, TooManyFailedKeys, Forbidden, UnknownTenant."""
-    headers = dict(request.scope["headers"])
-    address = request.client.host if request.client else ""
-    return box.keyring.authenticate(headers.get(b"authorization"), headers.get(b"x-tenant"), address)
+    """Whoever sent a good key. Raises: what `caller_of` raises."""
+    known: Principal | None = request.scope.get(PRINCIPAL)
+    return known or caller_of(box.keyring, request.scope, dict(request.scope["headers"]))
 
 
 Caller = Annotated[Principal, Depends(caller)]

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from appliance import __version__
+from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
-from appliance.api.http.limits import Receive, Scope, Send
+from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
 from appliance.api.v2 import models, statistics
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import (
@@ -96,17 +97,17 @@ class V2:
         box = self._find_box()
         if not parts or parts[0] == "health":
             return self._health(box, parts) if method in _READING else not_allowed(_READING)
-        principal = _authenticate(box, scope, headers)
+        principal = caller_of(box.keyring, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             return await infer(box, principal, parts, headers, receive)
         await in_task()
         if allowed := _other_methods(parts, method):
             return not_allowed(allowed)
-        body = await whole_body(receive, content_length(headers), box.body_bytes_max) if method == "POST" else b""
         found = _route(parts, method)
         if found is None:
             raise NotFound(name=scope["path"])
-        return json_answer(await found(box, principal, parts, parameters_of(body)))
+        parameters = await _parameters(box, principal, headers, receive) if method == "POST" else {}
+        return json_answer(await found(box, principal, parts, parameters))
 
     def _health(self, box: RunningBox, parts: list[str]) -> Answer:
         """Open to everyone: probes have no key."""
@@ -117,6 +118,14 @@ class V2:
         if parts == ["health", "ready"]:
             return json_answer({"ready": box.is_ready()}, 200 if box.is_ready() else 503)
         raise NotFound(name="/".join(parts))
+
+
+async def _parameters(
+    box: RunningBox, principal: Principal, headers: Mapping[bytes, bytes], receive: Receive
+) -> Mapping[str, Any]:
+    """The JSON that an order carries. Raises: BadTensor, TooLarge, Busy."""
+    with box.in_flight.body(principal.tenant) as held:
+        return parameters_of(await whole_body(receive, content_length(headers), JSON_BYTES_MAX, held))
 
 
 def _route(parts: list[str], method: str) -> _Handler | None:
@@ -146,10 +155,3 @@ def _parts(scope: Scope) -> list[str]:
     """ "/v2/models/face/infer" → ["models", "face", "infer"]."""
     path: str = scope["path"]
     return path.rstrip("/").split("/")[2:]
-
-
-def _authenticate(box: RunningBox, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-    client = scope.get("client")
-    return box.keyring.authenticate(
-        headers.get(b"authorization"), headers.get(b"x-tenant"), client[0] if client else ""
-    )

@@ -35,14 +35,10 @@ async def infer(
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     arrival_ns = box.clock.now_ns()
-    held = content_length(headers)
-    box.in_flight.take(held)
-    try:
-        body = await whole_body(receive, held, box.body_bytes_max)
+    with box.in_flight.body(principal.tenant) as held:
+        body = await whole_body(receive, content_length(headers), box.body_bytes_max, held)
         call = await _parsed(box, application, body, json_length(headers))
         result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
-    finally:
-        box.in_flight.give(held)
     return await _encoded(box, application, call, name, result)
 
 

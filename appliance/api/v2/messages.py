@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from appliance.api.http.limits import Receive
+from appliance.api.http.limits import HeldBody, Receive
 from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, TooLarge
@@ -39,23 +39,29 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
 
 
-async def whole_body(receive: Receive, length: int, limit: int) -> Body:
-    """The whole body, refused as soon as it is known to be too large: by its announced `length`, or as it comes.
+async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody) -> Body:
+    """The whole body, refused as soon as it is known to be too large, by its announced `length` or as it comes, or not
+    to fit beside others'.
 
     A body in one piece is not copied.
     """
     if length > limit:
         raise TooLarge(what="the request body", limit_bytes=limit)
+    held.announce(length)
     message = await receive()
     first: Body = message.get("body", b"")
     if not message.get("more_body"):
+        held.grow(len(first))
         return first
     whole = bytearray(first)
+    held.grow(len(whole))
     while message.get("more_body"):
         message = await receive()
         if message["type"] == "http.disconnect":
             raise BadTensor(reason="the connection closed inside the body")
-        whole += message.get("body", b"")
+        piece: Body = message.get("body", b"")
+        held.grow(len(whole) + len(piece))
+        whole += piece
         if len(whole) > limit:
             raise TooLarge(what="the request body", limit_bytes=limit)
     return whole

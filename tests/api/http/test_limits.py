@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from appliance.api.http import limits
-from appliance.api.http.limits import BodyRules, Bounds, InFlight, content_length
+from appliance.api.auth.keyring import Principal
+from appliance.api.http.limits import RESERVED_BYTES, BodyRules, Bounds, InFlight, content_length
 from appliance.api.service import create_service
-from appliance.domain.errors import BadInput, Busy
+from appliance.domain.access import Role
+from appliance.domain.errors import BadInput, Busy, WrongKey
 from tests.api.stand import Asking
 
 pytestmark = pytest.mark.anyio
+PRINCIPAL = Principal("harbour", Role.TENANT, (), "k")
 RULES = BodyRules.of(body_bytes_max=1000, form_bytes_max=2000, upload_bytes_max=10**9)
+
+
+CHUNKED = {"transfer-encoding": "chunked"}
 
 
 class Journal:
@@ -45,7 +50,7 @@ async def reader_end(send: Any) -> None:
 
 
 def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds:
-    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal())
+    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL)
 
 
 def blocks(count: int, size: int) -> Iterator[bytes]:
@@ -54,7 +59,7 @@ def blocks(count: int, size: int) -> Iterator[bytes]:
 
 async def test_a_body_within_the_limit_passes() -> None:
     """Chunked or announced, up to the limit exactly."""
-    for headers in ({}, {"content-length": "1000"}):
+    for headers in (CHUNKED, {"content-length": "1000"}):
         async with Asking(bounds(), "POST", "/v1/applications/a/predict", headers, blocks(10, 100)) as asking:
             assert await asking.status() == 200
             assert await asking.piece() == b"1000"
@@ -63,7 +68,9 @@ async def test_a_body_within_the_limit_passes() -> None:
 async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
     """One byte above the limit: 413 with the limit as a fact, and the rest is not read into memory."""
     in_flight = InFlight(10_000)
-    async with Asking(bounds(in_flight=in_flight), "POST", "/v1/applications/a/predict", {}, blocks(11, 100)) as asking:
+    async with Asking(
+        bounds(in_flight=in_flight), "POST", "/v1/applications/a/predict", CHUNKED, blocks(11, 100)
+    ) as asking:
         assert await asking.status() == 413
         document = json.loads(await asking.piece())
     assert (document["type"], document["limit_bytes"]) == ("/problems/too-large", 1000)
@@ -126,45 +133,45 @@ async def test_bodies_in_memory_share_one_budget() -> None:
         assert await third.status() == 200
 
 
-async def test_an_announced_body_reserves_nothing() -> None:
-    """A caller that announces much and sends nothing keeps nobody out."""
+async def test_a_body_of_a_stranger_is_refused_unread() -> None:
+    """Announced or in chunks: 401, and neither the app nor the budget sees any of it."""
+
+    async def never(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("the app was asked")
+
+    def stranger(scope: Any) -> Principal:
+        raise WrongKey
+
+    for headers in ({"content-length": "900"}, {"transfer-encoding": "chunked"}):
+        in_flight = InFlight(1000)
+        app = Bounds(never, RULES, in_flight, Journal(), stranger)
+        async with Asking(app, "POST", "/v1/uploads", headers, blocks(9, 100)) as asking:
+            assert await asking.status() == 401
+            assert in_flight.bytes == 0
+
+
+async def test_one_tenant_leaves_room_for_another() -> None:
+    """Who holds most of the budget is refused where another tenant still finds room."""
     in_flight = InFlight(1000)
-    asked, go = asyncio.Event(), asyncio.Event()
-
-    async def waits(scope: Any, receive: Any, send: Any) -> None:
-        asked.set()
-        await go.wait()
-        await reader_end(send)
-
-    path = "/v1/applications/a/predict"
-    async with Asking(bounds(waits, in_flight), "POST", path, {"content-length": "900"}) as first:
-        await asked.wait()
-        async with Asking(
-            bounds(in_flight=in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)
-        ) as second:
-            assert await second.status() == 200
-        go.set()
-        assert await first.status() == 200
+    with in_flight.body("flooder") as first, in_flight.body("flooder") as second, in_flight.body("quiet") as other:
+        first.announce(800)
+        with pytest.raises(Busy):
+            second.announce(150)
+        other.announce(150)
+        assert in_flight.bytes == 950
+    assert in_flight.bytes == 0
 
 
-async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bytes are given back and the caller is told."""
-    monkeypatch.setattr(limits, "BODY_IDLE_S", 0.02)
-    in_flight = InFlight(1000)
-
-    async def silent() -> Any:
-        await asyncio.Event().wait()
-
-    app, sent = bounds(in_flight=in_flight), list[Any]()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/v1/applications/a/predict", "headers": []}
-    monkeypatch.setattr(limits, "LINGER_S", 0.02)
-    await app(scope, silent, send)
-    assert sent[0]["status"] == 422
-    assert b"nothing of the body came" in sent[1]["body"]
+async def test_large_announcements_reserve_little() -> None:
+    """Of a large body only what the server gathers unasked is reserved; the rest counts as it comes."""
+    in_flight = InFlight(10 * RESERVED_BYTES)
+    with in_flight.body("a") as body:
+        body.announce(5 * RESERVED_BYTES)
+        assert in_flight.bytes == RESERVED_BYTES
+        body.grow(2 * RESERVED_BYTES)
+        assert in_flight.bytes == 2 * RESERVED_BYTES
+        with pytest.raises(Busy):
+            body.grow(11 * RESERVED_BYTES)
     assert in_flight.bytes == 0
 
 
@@ -174,17 +181,6 @@ async def test_uploads_do_not_count_as_memory() -> None:
     async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50, 100)) as asking:
         assert await asking.status() == 200
         assert in_flight.bytes == 0
-
-
-def test_in_flight_counts() -> None:
-    """A body that is larger than the budget passes alone; what comes beside it waits until it is gone."""
-    in_flight = InFlight(10)
-    in_flight.take(50)
-    with pytest.raises(Busy):
-        in_flight.take(1)
-    in_flight.give(50)
-    in_flight.take(5)
-    assert in_flight.bytes == 5
 
 
 async def test_headers_of_every_answer() -> None:

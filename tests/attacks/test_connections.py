@@ -1,0 +1,317 @@
+"""Slow, silent, endless and many connections against a real box: they end, and nobody else notices."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from appliance.clock import pause_s
+from appliance.demo.zoo import toys
+from tests.attacks.wire import Wire, chunk, head, wire, wires
+from tests.e2e.server import Server, running_server
+
+pytestmark = pytest.mark.e2e
+CONNECTIONS, RESERVED = 24, 8
+MB = 10**6
+HEAD_BYTES = 32 * 1024
+PROBE = head("GET", "/v2/health/ready")
+INFER, PREDICT = "/v2/models/add/infer", "/v1/applications/add/predict"
+SMALL = (
+    b'{"inputs":[{"name":"A","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]},'
+    b'{"name":"B","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
+)
+SETTINGS = {
+    "APPLIANCE_HTTP__CONNECTIONS_MAX": str(CONNECTIONS),
+    "APPLIANCE_HTTP__CONNECTIONS_RESERVED": str(RESERVED),
+    "APPLIANCE_HTTP__HEAD_S": "1.5",
+    "APPLIANCE_HTTP__BODY_S": "1.5",
+    "APPLIANCE_HTTP__INFLIGHT_BYTES_MAX": str(16 * MB),
+    "APPLIANCE_HTTP__BODY_BYTES_MAX": str(16 * MB),
+    "APPLIANCE_SECURITY__FAILED_KEYS_PER_MIN": "100000",
+}
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box with one shared model and two tenants."""
+
+    server: Server
+    harbour: str
+    museum: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def infer(self, key: str) -> bytes:
+        """A whole small request."""
+        return head("POST", INFER, key, content_length=len(SMALL)) + SMALL
+
+    def assert_serves(self, key: str) -> None:
+        """A fresh connection of a tenant gets its answer."""
+        with wire(self.url) as fresh:
+            assert fresh.ask(self.infer(key)) == 200
+
+    def body_bytes(self) -> float:
+        """What the box counts of bodies in memory."""
+        with wire(self.url) as asking:
+            asking.send(head("GET", "/metrics", self.server.admin_key))
+            _, text = asking.answer()
+        line = next(line for line in text.decode().splitlines() if line.startswith("appliance_body_bytes "))
+        return float(line.split()[1])
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """With small bounds, so that a test takes seconds."""
+    folder = tmp_path_factory.mktemp("attacked")
+    with running_server(folder / "state", **SETTINGS) as server:
+        with server.client() as client:
+            model = toys.tiny_add(folder / "add.onnx")
+            form = {"task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
+            admin = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"})
+            files = {"file": (model.name, model.read_bytes())}
+            job = admin.post("/v1/models", data={"name": "add", **form}, files=files).raise_for_status().json()["id"]
+            while (state := admin.get(f"/v1/jobs/{job}").json()["state"]) not in ("done", "failed"):
+                pause_s(0.05)
+            assert state == "done"
+            keys = []
+            for tenant in ("harbour", "museum"):
+                client.create_tenant(tenant)
+                keys.append(admin.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"])
+            admin.close()
+        yield Box(server, *keys)
+
+
+# -- too slow ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"", b"\r\n", b"GET /v2/health/live HTT", head("GET", "/v2/health/live")[:-2]])
+def test_a_connection_without_a_whole_head_is_closed(box: Box, said: bytes) -> None:
+    """Silent from the first, or inside the head: 408 as a problem, and closed."""
+    with wire(box.url) as silent:
+        silent.send(said)
+        status, body = silent.answer()
+        assert (status, b"/problems/request-timeout" in body) == (408, True)
+        assert silent.is_closed()
+
+
+def test_a_head_that_trickles_is_closed(box: Box) -> None:
+    """A byte now and then does not keep a connection."""
+    with wire(box.url) as slow:
+        letters = iter(head("GET", "/v2/health/live", padding="x" * 4000))
+        while slow.send(bytes([next(letters)])):  # the head has more letters than the box has patience
+            pause_s(0.05)
+
+
+def test_the_next_head_of_a_used_connection_counts_too(box: Box) -> None:
+    """Also with a good key."""
+    with wire(box.url) as used:
+        assert used.ask(box.infer(box.harbour)) == 200
+        used.send(b"GET /v2/hea")
+        assert used.answer()[0] == 408
+        assert used.is_closed()
+
+
+@pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/tenants", "/v1/uploads/none"])
+@pytest.mark.parametrize("announced", [10_000, MB, None])
+def test_a_body_that_does_not_come_is_given_up(box: Box, path: str, announced: int | None) -> None:
+    """Announced or in chunks, for every kind of route: 408, and what was reserved for it is free again."""
+    length = {"transfer_encoding": "chunked"} if announced is None else {"content_length": announced}
+    with wire(box.url) as slow:
+        slow.send(head("PATCH" if "uploads" in path else "POST", path, box.harbour, upload_offset=0, **length))
+        slow.send(chunk(b"[") if announced is None else b"[")
+        status, _ = slow.answer()
+        assert status == (404 if "uploads" in path else 408)
+        assert slow.is_closed()
+    assert box.body_bytes() == 0
+
+
+def test_a_slow_body_that_keeps_the_pace_is_taken(box: Box) -> None:
+    """Longer than any bound lasts, but never slower than asked."""
+    body = SMALL + b" " * 30_000
+    with wire(box.url) as steady:
+        steady.send(head("POST", INFER, box.harbour, content_length=len(body)))
+        for at in range(0, len(body), 1000):
+            assert steady.send(body[at : at + 1000])
+            pause_s(0.1)
+        assert steady.answer()[0] == 200
+
+
+def test_who_never_takes_the_answer_is_cut_off(box: Box) -> None:
+    """An answer that nobody takes does not stay in memory."""
+    count = 1_750_000
+    tensor = b'{"name":"%s","shape":[%d,4],"datatype":"FP32","parameters":{"binary_data_size":%d}}'
+    described = b",".join(tensor % (name, count // 4, 4 * count) for name in (b"A", b"B"))
+    text = b'{"inputs":[%s],"parameters":{"binary_data_output":true}}' % described
+    body = text + bytes(8 * count)
+    with wire(box.url) as deaf:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ahead = {"inference_header_content_length": len(text), "content_length": len(body)}
+        deaf.send(head("POST", INFER, box.harbour, **ahead) + body)
+        pause_s(6)
+        taken = sum(map(len, deaf.rest()))
+        assert 0 < taken < 4 * count
+
+
+# -- too much ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_head_is_refused(box: Box) -> None:
+    """In one header or in many, in one piece or in several: 431 as a problem."""
+    long = head("GET", "/v2/health/live", padding="x" * (HEAD_BYTES + 1000))
+    many = head("GET", "/v2/health/live", **{f"h{number}": number for number in range(1000)})
+    for request in (long, many, b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n"):
+        for step in (len(request), 1000):
+            with wire(box.url) as talkative:
+                for at in range(0, len(request), step):
+                    talkative.send(request[at : at + step])
+                status, body = talkative.answer()
+                assert (status, b"/problems/head-too-large" in body) == (431, True)
+                assert talkative.is_closed()
+
+
+def test_a_head_within_the_limit_is_taken(box: Box) -> None:
+    """Also together with a large body in one piece, and behind another request."""
+    padding = "x" * (HEAD_BYTES - 1000)
+    body = SMALL + b" " * 200_000
+    request = head("POST", INFER, box.harbour, padding=padding, content_length=len(body)) + body
+    with wire(box.url) as large:
+        large.send(request * 3)
+        assert [large.answer()[0] for _ in range(3)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("tail", [b"0\r\nx: ", b"5;x="])
+def test_what_stands_around_a_body_has_an_end(box: Box, tail: bytes) -> None:
+    """Trailers and extensions of chunks are read no further than a head."""
+    with wire(box.url) as endless:
+        endless.send(head("POST", INFER, box.harbour, transfer_encoding="chunked") + chunk(b"[") + tail)
+        sent = 0
+        while endless.send(b"x" * 10_000) and sent < 200 * MB:
+            sent += 10_000
+        assert sent < 50 * MB
+
+
+def test_requests_in_line_are_bounded(box: Box) -> None:
+    """A connection that asks without waiting for its answers is closed."""
+    with wire(box.url) as hasty:
+        hasty.send(head("GET", "/v1/system", box.server.admin_key) * 5000)
+        assert hasty.is_closed()
+    box.assert_serves(box.harbour)
+
+
+# -- too many ----------------------------------------------------------------------------------------------------------
+
+
+def test_silent_connections_give_way(box: Box) -> None:
+    """More than there are places, from one address: everybody else is served, on fresh connections and on old ones."""
+    with wire(box.url) as old:
+        assert old.ask(box.infer(box.harbour)) == 200
+        with wires(box.url, 2 * CONNECTIONS):
+            assert old.ask(box.infer(box.harbour)) == 200
+            for _ in range(CONNECTIONS):
+                box.assert_serves(box.museum)
+        assert old.ask(box.infer(box.harbour)) == 200
+
+
+def test_one_tenant_leaves_places_for_others(box: Box) -> None:
+    """With every connection busy a tenant is refused one more; another tenant is not."""
+    unfinished = head("POST", INFER, box.harbour, content_length=100_000) + b" " * 50_000
+    with wires(box.url, CONNECTIONS - RESERVED) as busy:
+        for one in busy:
+            one.send(unfinished)
+        with wire(box.url) as one_more:
+            status, body = one_more.send(box.infer(box.harbour)) and one_more.answer()
+            assert (status, b"connections" in body) == (429, True)
+        box.assert_serves(box.museum)
+
+
+def test_idle_connections_of_the_largest_tenant_give_way(box: Box) -> None:
+    """A tenant with many idle ones loses one of them, and is served."""
+    with wires(box.url, CONNECTIONS) as idle:
+        for one in idle:
+            assert one.ask(box.infer(box.harbour)) == 200
+        box.assert_serves(box.harbour)
+        box.assert_serves(box.museum)
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/tenants"])
+@pytest.mark.parametrize("key", [None, "ea_wrong"])
+def test_bodies_of_strangers_count_for_nothing(box: Box, path: str, key: str | None) -> None:
+    """Refused unread, whatever they announce; nobody else's body finds less room."""
+    with wires(box.url, CONNECTIONS - 4) as strangers:
+        for one in strangers:
+            one.send(head("POST", path, key, content_length=900_000) + b" " * 500_000)
+        assert box.body_bytes() == 0
+        box.assert_serves(box.harbour)
+        assert strangers[-1].answer()[0] == 401
+
+
+@pytest.mark.parametrize("path", [INFER, PREDICT])
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_unfinished_bodies_of_a_tenant_leave_room_for_another(box: Box, path: str, is_announced: bool) -> None:
+    """Announced or in chunks they are counted, some are refused, and another tenant is served."""
+    piece = b" " * MB
+    length = {"content_length": 10 * MB} if is_announced else {"transfer_encoding": "chunked"}
+    with wires(box.url, 8) as senders:
+        for one in senders:
+            one.send(head("POST", path, box.harbour, **length))
+            for _ in range(4):
+                one.send(piece if is_announced else chunk(piece))
+        counted = box.body_bytes()
+        box.assert_serves(box.museum)
+        statuses = {one.answer()[0] for one in senders}
+    assert statuses == {503, 408}
+    assert 4 * MB < counted <= 16 * MB
+
+
+def test_silent_announcers_keep_nobody_out(box: Box) -> None:
+    """A tenant that announces much and sends nothing: others, and itself, are served."""
+    with wires(box.url, CONNECTIONS - RESERVED - 2) as announcers:
+        for one in announcers:
+            one.send(head("POST", INFER, box.harbour, content_length=10 * MB))
+        box.assert_serves(box.museum)
+        box.assert_serves(box.harbour)
+
+
+# -- what others notice ------------------------------------------------------------------------------------------------
+
+
+def _large(count: int) -> bytes:
+    """An infer request with `count` numbers as JSON for each input."""
+    numbers = b",".join([b"0.25"] * count)
+    tensor = b'{"name":"%s","shape":[%d,4],"datatype":"FP32","data":[%s]}'
+    tensors = b",".join(tensor % (name, count // 4, numbers) for name in (b"A", b"B"))
+    return b'{"inputs":[%s],"parameters":{"binary_data_output":true}}' % tensors
+
+
+@pytest.mark.parametrize("path", [INFER, PREDICT])
+def test_large_json_is_read_beside_others(box: Box, path: str) -> None:
+    """A probe that comes while 11 MB of JSON are read is answered before them."""
+    body = _large(1_100_000)
+    with wire(box.url) as large, wire(box.url) as probe:
+        assert probe.ask(box.infer(box.museum)) == 200
+        order: list[str] = []
+        sending = threading.Thread(target=lambda: _note(order, large, head_and(path, box.harbour, body)))
+        sending.start()
+        probes = 0
+        while not order:
+            assert probe.ask(PROBE) == 200
+            probes += 1
+        sending.join()
+        assert order == ["200"]
+        assert probes > 20  # a blocked event loop answers the first few while the body comes, and then none
+
+
+def head_and(path: str, key: str, body: bytes) -> bytes:
+    return head("POST", path, key, content_length=len(body)) + body
+
+
+def _note(order: list[str], sender: Wire, request: bytes) -> None:
+    order.append(str(sender.ask(request)))
