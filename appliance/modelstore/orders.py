@@ -183,6 +183,26 @@ class Made:
     reason: str = ""
 
 
+# -- review ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewOrder:
+    """Look for what speaks against running a stored graph inside the service."""
+
+    source: str
+    """A file that an import has made; weights that lie apart are beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """Sentences for a person; both empty: its operators are harmless."""
+
+    hazards: tuple[str, ...]
+    unless_all_run: tuple[str, ...] = ()
+    """What is no hazard where every shape that is allowed has been run."""
+
+
 # -- evaluate ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +237,7 @@ ORDERS: Mapping[str, tuple[type, type]] = {
     "unpack": (UnpackOrder, Unpacked),
     "inspect": (InspectOrder, Inspection),
     "make": (MakeOrder, Made),
+    "review": (ReviewOrder, Reviewed),
     "evaluate": (EvaluateOrder, Evaluated),
 }
 """Stage name to (what it takes, what it gives)."""

@@ -29,6 +29,8 @@ from appliance.modelstore.orders import (
     InspectOrder,
     Made,
     MakeOrder,
+    Reviewed,
+    ReviewOrder,
     Unpacked,
     UnpackOrder,
     from_json,
@@ -64,6 +66,8 @@ async def run_order(order: UnpackOrder, **how: Unpack[How]) -> Unpacked: ...
 async def run_order(order: InspectOrder, **how: Unpack[How]) -> Inspection: ...
 @overload
 async def run_order(order: MakeOrder, **how: Unpack[How]) -> Made: ...
+@overload
+async def run_order(order: ReviewOrder, **how: Unpack[How]) -> Reviewed: ...
 @overload
 async def run_order(order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
 async def run_order(order: Any, **how: Unpack[How]) -> Any:
@@ -187,7 +191,13 @@ def _refusal(stage: str, cause: str) -> BadInput:
 
 REASON_MAX = 1000
 BROKEN = "broke the process that looked at it"
-_DOING = {"unpack": "unpacking", "inspect": "inspecting", "make": "converting", "evaluate": "evaluating"}
+_DOING = {
+    "unpack": "unpacking",
+    "inspect": "inspecting",
+    "make": "converting",
+    "review": "reviewing",
+    "evaluate": "evaluating",
+}
 
 
 def _environment(folder: str) -> dict[str, str]:

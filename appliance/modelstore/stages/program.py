@@ -8,6 +8,7 @@ starts it). The stages are
 | unpack | UnpackOrder | Unpacked | opens an archive (or takes a bare ONNX file) |
 | inspect | InspectOrder | Inspection | checks, normalises and runs the model once |
 | make | MakeOrder | Made | makes one precision at every size of the ladder |
+| review | ReviewOrder | Reviewed | looks for operators that must not run inside the service |
 | evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to fp32 |
 
 with the dataclasses of `modelstore.orders`. From the service:
@@ -37,6 +38,7 @@ from appliance.modelstore.orders import (
     EvaluateOrder,
     InspectOrder,
     MakeOrder,
+    ReviewOrder,
     UnpackOrder,
     from_json,
     paths_of,
@@ -67,6 +69,12 @@ def _make(order: MakeOrder, report: Report) -> Any:
     return make(order, report)
 
 
+def _review(order: ReviewOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.review import review
+
+    return review(order, report)
+
+
 def _evaluate(order: EvaluateOrder, report: Report) -> Any:
     from appliance.modelstore.stages.accuracy import evaluate
 
@@ -77,6 +85,7 @@ STAGES: dict[str, Callable[[Any, Report], Any]] = {
     "unpack": _unpack,
     "inspect": _inspect,
     "make": _make,
+    "review": _review,
     "evaluate": _evaluate,
 }
 """Each imports what it needs when it is called: unpacking never waits for onnx to load."""
@@ -107,10 +116,10 @@ def main(stage: str) -> int:
 
 
 def _confine(order: Any) -> None:
-    """To the order's own files; beside a model to be inspected lies its external data."""
+    """To the order's own files; beside a model to be looked at lies its external data."""
     os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
     readable = list(paths_of(order))
-    if isinstance(order, InspectOrder):
+    if isinstance(order, InspectOrder | ReviewOrder):
         readable.append(os.path.dirname(order.source))
     confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
 

@@ -1,0 +1,138 @@
+"""The review finds what may trap, run on or grow, and lets the others pass."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from appliance.modelstore.orders import Reviewed, ReviewOrder
+from appliance.modelstore.stages.review import review, reviewed
+from tests.modelstore.networks import FLOAT, INT64, attention, classifier, endless, model, nested, relu, write
+
+I32 = TensorProto.INT32
+
+
+def found(made: onnx.ModelProto) -> Reviewed:
+    return reviewed(made, Path("."))
+
+
+def one(name: str, inputs: dict[str, Any], weights: dict[str, Any] | None = None, **more: Any) -> Reviewed:
+    """The review of one node over inputs and weights, in this order."""
+    types = more.pop("types", {})
+    attributes = more.pop("attributes", {})
+    opset = more.pop("opset", 17)
+    node = helper.make_node(name, more.pop("order", [*inputs, *(weights or {})]), ["y"], **attributes)
+    stored = {key: np.asarray(value) for key, value in (weights or {}).items()}
+    return found(model([node], inputs, {"y": ()}, stored, types={"y": FLOAT, **types}, opset=opset))
+
+
+@pytest.mark.parametrize("made", [relu(), classifier(), attention()])
+def test_usual_networks_are_harmless(made: onnx.ModelProto) -> None:
+    """Convolutions, attention over free lengths: nothing depends on values."""
+    assert found(made) == Reviewed(())
+
+
+@pytest.mark.parametrize(("divisor", "is_harmless"), [([2], True), ([-2, 7], True), ([-1], False), ([3, 0], False)])
+def test_integers_may_be_divided_by_good_constants_only(divisor: list[int], is_harmless: bool) -> None:
+    """INT_MIN by -1 traps, so does 0."""
+    for name in ("Div", "Mod"):
+        given = one(name, {"x": ["n"]}, {"d": np.array(divisor, np.int32)}, types={"x": I32, "y": I32})
+        assert (given == Reviewed(())) is is_harmless
+
+
+def test_integers_are_not_divided_by_inputs() -> None:
+    """Floating point does not trap."""
+    assert one("Div", {"x": ["n"], "d": ["n"]}, types={"x": I32, "d": I32, "y": I32}).hazards
+    assert one("Div", {"x": ["n"], "d": ["n"]}) == Reviewed(())
+
+
+def test_a_lie_about_a_type_is_not_believed() -> None:
+    """A file may say that an inner tensor is floating point; its producer decides."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("Div", ["a", "d"], ["y"]),
+    ]
+    shape = ("n",)
+    made = model(nodes, {"x": shape, "d": shape}, {"y": shape}, types={"x": I32, "d": I32, "y": I32})
+    made.graph.value_info.append(helper.make_tensor_value_info("a", FLOAT, ["n"]))
+    assert found(made).hazards
+
+
+@pytest.mark.parametrize(("made", "words"), [(endless(), "Loop"), (nested(2), None), (relu(), None)])
+def test_loops_are_hazards_and_constant_branches_are_not(made: onnx.ModelProto, words: str | None) -> None:
+    """An If on a constant always takes the branch that was measured."""
+    hazards = found(made).hazards
+    assert hazards == () if words is None else words in hazards[0]
+
+
+def test_what_input_values_decide_is_a_hazard() -> None:
+    """How large a result is must not depend on values: shapes, counts, ranges, indices found."""
+    types = {"s": INT64, "a": INT64, "b": INT64, "c": INT64}
+    for name, inputs in {
+        "Reshape": {"x": ["n"], "s": [2]},
+        "Expand": {"x": ["n"], "s": [2]},
+        "Tile": {"x": ["n"], "s": [1]},
+        "ConstantOfShape": {"s": [2]},
+        "Range": {"a": [], "b": [], "c": []},
+        "NonZero": {"x": ["n"]},
+        "TopK": {"x": ["n"], "s": [1]},
+    }.items():
+        assert one(name, inputs, types={key: types[key] for key in inputs if key in types}).hazards, name
+
+
+def test_what_the_shapes_decide_is_harmless_where_every_shape_was_run() -> None:
+    """x repeated as often as x is long: what a shorter x costs, the longest one does not tell."""
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["x", "s"], ["y"])]
+    given = found(model(nodes, {"x": ("n",)}, {"y": ("n",)}))
+    assert given.hazards == ()
+    assert "Expand" in given.unless_all_run[0]
+
+
+def test_recurrent_kernels_need_every_shape_run() -> None:
+    """An empty axis ends the process, and what lies before them may make one."""
+    weights = {"w": np.ones((1, 8, 3), np.float32), "r": np.ones((1, 8, 2), np.float32)}
+    given = one("LSTM", {"x": ["l", "n", 3]}, weights, attributes={"hidden_size": 2})
+    assert given.hazards == ()
+    assert "LSTM" in given.unless_all_run[0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "is_harmless"), [(0, 2**31 - 1, True), (1, -1, True), (-3, -1, True), (-10, 5, False)]
+)
+def test_slices_grow_with_their_input(start: int, end: int, is_harmless: bool) -> None:
+    """From the tenth last to the fifth: the shorter the input, the more of it."""
+    weights = {"b": np.array([start]), "e": np.array([end]), "a": np.array([0])}
+    assert (one("Slice", {"x": ["n"]}, weights) == Reviewed(())) is is_harmless
+
+
+def test_text_is_a_hazard() -> None:
+    """It is of any length, as an input or made by a Cast."""
+    assert one("Identity", {"x": ["n"]}, types={"x": TensorProto.STRING, "y": TensorProto.STRING}).hazards
+    assert one("Cast", {"x": ["n"]}, attributes={"to": TensorProto.STRING}, types={"y": TensorProto.STRING}).hazards
+
+
+def test_unknown_operators_and_own_ones_are_hazards() -> None:
+    """The list says what is harmless; what is not on it is not."""
+    assert one("Det", {"x": ["n", "n"]}).hazards
+    assert one("Unheard", {"x": ["n"]}).hazards
+
+
+def test_a_stored_default_that_a_caller_may_replace_is_no_constant() -> None:
+    """An initialiser that is an input, too, is what the caller says."""
+    made = model(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        {"x": ("n",), "s": (1,)},
+        {"y": ("n",)},
+        {"s": np.array([-1])},
+        types={"s": INT64},
+    )
+    assert found(made).hazards
+
+
+def test_stage_reads_the_file(tmp_path: Path) -> None:
+    """As the child does."""
+    path = write(endless(), tmp_path)
+    assert "Loop" in review(ReviewOrder(path), lambda share, words: None).hazards[0]
