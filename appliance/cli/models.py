@@ -95,6 +95,12 @@ def _explain(model: "ModelShape") -> None:
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
+    for variant in model.variants:
+        if variant.shape_max:
+            shapes = ", ".join(f"{name} {list(shape)}" for name, shape in variant.shape_max.items())
+            print(f"  {variant.name}: takes at most {shapes}")
+        if variant.profile and variant.profile.hazards:
+            print(f"  {variant.name}: runs in a guard: {'; '.join(variant.profile.hazards)}")
     measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

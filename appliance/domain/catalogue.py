@@ -35,6 +35,10 @@ class Precision(StrEnum):
     """Uploaded by the tenant as it is."""
 
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""Name of an input → its shape, without free dimensions."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """One input or output.
@@ -98,6 +102,8 @@ class TaskSpec:
     state: tuple[StateSpec, ...] = ()
     constants: Mapping[str, float] = field(default_factory=dict)
     """Scalar inputs fed with a fixed value (for example the sample rate of a speech model)."""
+    shape_max: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    """The largest shape that the tenant wants of an input; None, or an input left out: as large as the box chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,15 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class RunBound:
+    """What a run with inputs of at most these shapes takes, beside the build itself."""
+
+    shapes: Shapes
+    run_ms: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What a variant costs on one processor; sizes are ΔPss of a child process that did only this."""
 
@@ -155,6 +170,8 @@ class Profile:
     latencies: tuple[Latency, ...]
     hazards: tuple[str, ...] | None = None
     """Why it must not run inside the service (`domain.isolation`); empty = harmless, None = never reviewed."""
+    runs: tuple[RunBound, ...] = ()
+    """From the smallest shapes to the largest, each within the next; empty = measured by an earlier version."""
 
     def p50_ms(self, batch: int = 1) -> float:
         """Median latency of the smallest profiled batch ≥ `batch`, else of the largest."""
@@ -183,6 +200,8 @@ class Variant:
     reason: str = ""
     """Why it is excluded or failed; of one that is ready, why it was not excluded although another seems as good."""
     batch_max: int = 1
+    shape_max: Shapes | None = None
+    """The largest shape of each input that requests may have: what was measured. None = not measured yet."""
     number: int = 0
     """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""
 

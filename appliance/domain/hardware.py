@@ -1,7 +1,9 @@
 """Processors as the scheduler sees them, and the memory they share."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from appliance.domain.catalogue import Shapes
 from appliance.domain.request import Tensors
 
 
@@ -42,3 +44,20 @@ class MeasureCase:
 
     batch: int
     inputs: Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How large the inputs of a build may become, and what its review has found; measuring completes both."""
+
+    steps: tuple[Shapes, ...] = ()
+    """Shapes to try, each within the next, larger than those of the first case."""
+    needed: int = 0
+    """So many of the steps are tried whatever they cost; the others end with the first that costs too much."""
+    is_stated: bool = False
+    """The largest shapes are what the tenant asked for: where the last step cannot be run, nothing can."""
+    hazards: tuple[str, ...] = ()
+    unless_all_run: tuple[str, ...] = ()
+    """What is a hazard, too, unless every shape within the largest has been run."""
+    free: Mapping[str, tuple[int, ...]] | None = field(default_factory=dict)
+    """Free axes of each input; None where they leave too many shapes to run them all."""

@@ -4,14 +4,21 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.domain.catalogue import Profile
-from appliance.domain.hardware import MeasureCase, PreparedForm
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm
 
 
 class Measure(Protocol):
     """Measures one build in a process of its own, with the same processor and options as serving."""
 
-    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
-        """Resident and peak bytes (ΔPss), load times with cold and warm page cache, latency by batch.
+    async def profile(
+        self,
+        form: PreparedForm,
+        processor: str,
+        cases: Sequence[MeasureCase],
+        growth: Growth = Growth(),  # noqa: B008
+    ) -> Profile:
+        """Resident and peak bytes (ΔPss), load times with cold and warm page cache, latency by batch; runs from the
+        first case's shapes up to the largest, and what makes it hazardous.
 
         Raises: LoadFailed, RunFailed.
         """

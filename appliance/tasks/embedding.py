@@ -18,7 +18,8 @@ from appliance.tasks.metrics import cosines, retrieval
 TEXTS_MAX = 256
 CHARACTERS_MAX = 500_000
 """Of all texts of a request: a tokenizer reads all of a text even where only its beginning counts."""
-_TEXTS_PER_RUN = 16
+TEXTS_PER_RUN = 16
+TOKENS_MAX = 256
 _TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -90,8 +91,8 @@ class TextEmbedding:
             raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it beside the graph")
         fed = fed_inputs(spec, target)
         fixed = [tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0]
-        rows = tokenize(path, texts, min(int(number(spec, "tokens_max", 256)), *fixed, 100_000))
-        per_run = _TEXTS_PER_RUN if all(tensor.shape[:1] == (-1,) for tensor in fed) else 1
+        rows = tokenize(path, texts, min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, 100_000))
+        per_run = TEXTS_PER_RUN if all(tensor.shape[:1] == (-1,) for tensor in fed) else 1
         runs = [rows[at : at + per_run] for at in range(0, len(rows), per_run)]
         batches = [_token_tensors(run, fed) for run in runs]
         masks = [mask for _, mask in batches]

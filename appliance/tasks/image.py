@@ -21,6 +21,8 @@ PIXELS_MAX = 50_000_000
 DECODED_BYTES_MAX = 4 * PIXELS_MAX
 """Pictures with alpha or 16 bits cost more per pixel."""
 _INPUT_SIDE_MAX = 8192
+WIDTH_MAX = 2048
+"""Of a line of text whose width is free."""
 """Longest side of an input tensor whatever the picture's shape, so that a strip of 1 x 60,000 pixels cannot ask for
 gigabytes.
 """
@@ -167,9 +169,9 @@ def _keep_height(
     wanted_height, wanted_width = wanted
     wanted_height = wanted_height or 48
     natural = math.ceil(width * wanted_height / height)
-    width_max = wanted_width or int(number(spec, "width_max", 2048))
+    width_max = wanted_width or int(number(spec, "width_max", WIDTH_MAX))
     filled = min(max(natural, 1), width_max)
-    size = wanted_width or _round_up(max(filled, int(number(spec, "width_min", 1))), image.multiple)
+    size = wanted_width or rounded_up(max(filled, int(number(spec, "width_min", 1))), image.multiple)
     return Placement((0.0, 0.0, float(width), float(height)), (filled, wanted_height), (size, wanted_height))
 
 
@@ -185,12 +187,13 @@ def _fill_free_sides(
         scale = wanted_height / height
     if wanted_width is not None:
         scale = wanted_width / width
-    free_height = wanted_height or _round_up(round(height * scale), image.multiple)
-    free_width = wanted_width or _round_up(round(width * scale), image.multiple)
+    free_height = wanted_height or rounded_up(round(height * scale), image.multiple)
+    free_width = wanted_width or rounded_up(round(width * scale), image.multiple)
     return min(free_height, _INPUT_SIDE_MAX), min(free_width, _INPUT_SIDE_MAX)
 
 
-def _round_up(side: int, multiple: int) -> int:
+def rounded_up(side: int, multiple: int) -> int:
+    """The next multiple that is no smaller."""
     return max(1, math.ceil(side / multiple)) * multiple
 
 

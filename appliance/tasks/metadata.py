@@ -13,6 +13,8 @@ from appliance.tasks.detection_decoders import DECODERS
 
 _SIDE_MAX = 8192
 _LABELS_MAX = 100_000
+_RANK_MAX = 16
+_LENGTH_MAX = 2**24
 _DETECTORS = tuple(DECODERS)
 _DECODERS_OF: Mapping[TaskKind, tuple[str, ...]] = {
     TaskKind.IMAGE_CLASSIFICATION: ("softmax", "sigmoid", "probabilities"),
@@ -198,6 +200,17 @@ def _parse_pair(given: Mapping[str, Any], where: str) -> StateSpec:
     return StateSpec(given["input"], given["output"], tuple(shape), datatype)
 
 
+def _parse_shape_max(value: Any, spec: TaskSpec) -> Mapping[str, tuple[int | None, ...]]:
+    """{input: [null, 3, 640, 640]}; null = as large as the box chooses."""
+    return {name: _parse_largest(shape, f"shape_max.{name}") for name, shape in _mapping(value, "shape_max").items()}
+
+
+def _parse_largest(shape: Any, key: str) -> tuple[int | None, ...]:
+    if not isinstance(shape, list | tuple) or len(shape) > _RANK_MAX:
+        raise BadMetadata(reason=f"{key!r} must be a list of whole numbers, null where the box may choose")
+    return tuple(None if side is None else _whole(1, _LENGTH_MAX)(side, key) for side in shape)
+
+
 _PARSERS: Mapping[str, Callable[[Any, TaskSpec], Any]] = {
     "labels": _parse_labels,
     "decoder": _parse_decoder,
@@ -205,4 +218,5 @@ _PARSERS: Mapping[str, Callable[[Any, TaskSpec], Any]] = {
     "params": _parse_params,
     "constants": _parse_constants,
     "state": _parse_state,
+    "shape_max": _parse_shape_max,
 }

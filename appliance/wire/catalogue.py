@@ -82,6 +82,8 @@ class ProfileShape(Shape):
     load_ms: float
     load_cold_ms: float
     latencies: list[LatencyShape]
+    hazards: list[str] | None = None
+    """Why it runs in a guard and not inside the service; empty: it is harmless; null: never reviewed."""
 
 
 class VariantShape(Shape):
@@ -100,6 +102,8 @@ class VariantShape(Shape):
     height: int | None
     width: int | None
     batch_max: int
+    shape_max: dict[str, tuple[int, ...]] | None = Field(None, examples=[{"image": [8, 3, 640, 640]}])
+    """The largest shape of each input that requests may have; null until it is measured."""
     inputs: list[TensorShape]
     outputs: list[TensorShape]
     accuracy: AccuracyShape | None
@@ -118,6 +122,8 @@ class TaskShape(Shape):
     params: dict[str, Any]
     state: tuple[StateShape, ...]
     constants: dict[str, float]
+    shape_max: dict[str, tuple[int | None, ...]] = Field({})
+    """The largest shape of an input that was asked for; null where the box chose."""
 
 
 class ModelShape(Shape):

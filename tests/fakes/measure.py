@@ -5,9 +5,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.domain.catalogue import Latency, Profile
+from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import MeasureCase, PreparedForm
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm
 
 
 class FakeMeasure:
@@ -32,7 +32,13 @@ class FakeMeasure:
         await asyncio.to_thread(shutil.copyfile, source, target)
         return PreparedForm(target_dir, str(target), target.stat().st_size, optimised=True)
 
-    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
+    async def profile(
+        self,
+        form: PreparedForm,
+        processor: str,
+        cases: Sequence[MeasureCase],
+        growth: Growth = Growth(),  # noqa: B008
+    ) -> Profile:
         await self.gate.wait()
         self.profiled.append((form, list(cases)))
         if self.breaks_all or (self.breaks_prepared and form.optimised):
@@ -42,4 +48,6 @@ class FakeMeasure:
             raise RunFailed(variant_id=form.build_id, reason="not made for this length")
         size = Path(form.path).stat().st_size  # noqa: ASYNC240 - a test
         latencies = tuple(Latency(case.batch, case.batch * size / 1e3, case.batch * size / 5e2) for case in cases)
-        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies)
+        base = {name: array.shape for name, array in cases[0].inputs.items()}
+        runs = tuple(RunBound(shapes, 1.0, 0) for shapes in (base, *growth.steps))
+        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs)

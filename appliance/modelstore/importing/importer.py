@@ -9,22 +9,24 @@ nothing else to do. Deleting a model cancels its jobs (the importer hooks itself
 import asyncio
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from appliance.domain.catalogue import TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
+from appliance.modelstore.importing.cases import Axes
 from appliance.modelstore.importing.fair_slots import FairSlots, Turn
 from appliance.modelstore.importing.prepared import Builds
-from appliance.modelstore.importing.profiling import profiled
+from appliance.modelstore.importing.profiling import profiled, reviewed_content
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
+from appliance.modelstore.orders import Size
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
 from appliance.modelstore.store.store import Store
@@ -187,32 +189,42 @@ class Importer:
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
     async def _keep_prepared(self) -> None:
-        """When nothing is imported, make prepared forms that are missing: after an update of libraries, or a damaged
-        file.
+        """When nothing is imported, make prepared forms that are missing (after an update of libraries, or a damaged
+        file), and review what an earlier version has imported: until then it runs in a guard.
         """
         given_up: set[str] = set()
         while True:
             await self._idle.wait()
-            builds = [build for build in self._tools.builds.unprepared() if build.id not in given_up]
+            builds = [build for build in self._tools.builds.unmeasured() if build.id not in given_up]
             if not builds:
-                await self._tools.builds.wait_unprepared()
+                await self._tools.builds.wait_unmeasured()
                 continue
             build = builds[0]
             try:
                 await self._measure_again(build.content_sha256)
             except Exception as error:  # upkeep must never take the imports down with it
-                log.warning("prepared form not made", build_id=build.id, reason=f"{type(error).__name__}: {error}")
+                log.warning("not measured again", build_id=build.id, reason=f"{type(error).__name__}: {error}")
             given_up.add(build.id)  # whatever came of it: tried once a start
 
     async def _measure_again(self, content_sha256: str) -> None:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
         path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
-        for variant, task, axes in await self._store.models.variants_of(content_sha256):
-            profile = await profiled(self._tools, variant, axes, task, path)
-            measured = replace(variant, profile=profile)
+        variants = await self._store.models.variants_of(content_sha256)
+        content = await reviewed_content(self._tools, path, _full_size(variants), self._scratch)
+        for variant, task, axes in variants:
+            measured = await profiled(self._tools, variant, axes, task, content)
             await self._store.models.put_variant(measured)
             self._tools.builds.put(measured)
-            log.info("variant measured again", variant_id=variant.id)
+            hazards = measured.profile.hazards if measured.profile else None
+            log.info("variant measured again", variant_id=variant.id, hazards=hazards)
+
+
+def _full_size(variants: Iterable[tuple[Variant, TaskSpec, Axes]]) -> Size | None:
+    """Of the largest rung of a content; None where it has no ladder."""
+    rungs = [one for one, _task, _axes in variants if one.height is not None and one.width is not None]
+    if not rungs:
+        return None
+    return Size(max(one.height or 0 for one in rungs), max(one.width or 0 for one in rungs))
 
 
 def _size_of(source: Path) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from appliance.domain.catalogue import Precision, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
 from appliance.domain.jobs import MADE_PRECISIONS, ImportRequest
+from appliance.modelstore.importing.growth import check_stated
 from appliance.modelstore.orders import Inspection, Unpacked
 from appliance.tasks import infer_spec, parse_spec
 
@@ -25,7 +26,9 @@ def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspect
     """The task that serves. Raises: BadMetadata naming the key."""
     kind = _kind(request, unpacked)
     inferred = infer_spec(kind, inspection.inputs, inspection.outputs, inspection.metadata_props)
-    return _corrected(request, unpacked, inferred)
+    task = _corrected(request, unpacked, inferred)
+    check_stated(task, inspection.inputs)
+    return task
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:

@@ -45,6 +45,8 @@ class Build:
     is_tried: bool = False
     resident_bytes: int | None = None
     peak_bytes: int | None = None
+    unreviewed: frozenset[str] = frozenset()
+    """Variants on it whose profile does not say whether they are harmless: an earlier version measured them."""
 
 
 class Builds:
@@ -76,11 +78,15 @@ class Builds:
             build = self._register(variant.content_sha256, processor, variant.size_bytes)
             profile = variant.profile
             if profile is not None and profile.processor == processor.name:
+                is_new = profile.hazards is None and variant.id not in build.unreviewed
                 self._builds[build.id] = replace(
                     build,
+                    unreviewed=build.unreviewed - {variant.id} | ({variant.id} if profile.hazards is None else set()),
                     resident_bytes=max(profile.resident_bytes, build.resident_bytes or 0),
                     peak_bytes=max(profile.peak_bytes, build.peak_bytes or 0),
                 )
+                if is_new:
+                    self._has_changed.set()
 
     async def forget(self, contents: Collection[str]) -> None:
         """Drop the builds of contents that have left the disk; fits `OnRemoved`."""
@@ -106,12 +112,14 @@ class Builds:
         path = await asyncio.to_thread(self._blobs.path, build.content_sha256)
         return self._measured(build, PreparedForm(build_id, str(path), build.size_bytes, optimised=False))
 
-    def unprepared(self) -> list[Build]:
-        """Builds whose prepared form has not been tried on this machine, in the order of the table."""
+    def unmeasured(self) -> list[Build]:
+        """Builds whose prepared form has not been tried on this machine, or that were never reviewed; in the order of
+        the table.
+        """
         self._has_changed.clear()
-        return [build for build in self._builds.values() if not build.is_tried]
+        return [build for build in self._builds.values() if not build.is_tried or build.unreviewed]
 
-    async def wait_unprepared(self) -> None:
+    async def wait_unmeasured(self) -> None:
         """Return when there may be more of them than when they were last asked for."""
         await self._has_changed.wait()
 

@@ -5,24 +5,57 @@ could meet it.
 """
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Profile, TaskSpec, Variant
-from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
+from appliance.domain.catalogue import Profile, Shapes, TaskSpec, Variant
+from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.modelstore.importing.cases import Axes, case_lists
+from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.growth import allowed, growth
 from appliance.modelstore.importing.tools import Tools
+from appliance.modelstore.orders import Reviewed, ReviewOrder, Size
 from appliance.modelstore.store.disk import file_size
 
 
-async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, source: Path) -> Profile:
-    """Prepare for every kind of processor, profile on each; returns the profile of the first.
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file whose variants are to be profiled."""
 
-    `source` is the variant's content, wherever it lies now. Raises: LoadFailed, RunFailed, StorageFull.
+    source: Path
+    """Where it lies now."""
+    reviewed: Reviewed
+    full: Size | None
+    """The largest of its rungs; None where it has no ladder."""
+
+
+async def reviewed_content(tools: Tools, source: Path, full: Size | None, scratch: Path) -> Content:
+    """Look for operators that must not run inside the service; a file that cannot be reviewed has a hazard more."""
+    try:
+        found = await run_order(ReviewOrder(str(source)), limits=tools.options.limits, scratch=scratch)
+    except ApplianceError as error:
+        found = Reviewed((f"it could not be reviewed: {error}",))
+    return Content(source, found, full)
+
+
+async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, content: Content) -> Variant:
+    """Prepare for every kind of processor, profile on each; returns the variant with the profile of the first.
+
+    Raises: LoadFailed, RunFailed, StorageFull; BadMetadata where it does not run at the largest shapes asked for.
     """
-    profiles = [await _profiled_on(tools, processor, variant, axes, task, source) for processor in _by_kind(tools)]
-    return profiles[0]
+    profiles = [await _profiled_on(tools, processor, variant, axes, task, content) for processor in _by_kind(tools)]
+    profile = profiles[0]
+    largest = allowed(profile.runs[-1].shapes, task)
+    batch_max = _batch_of(variant, axes, largest)
+    fitting = tuple(row for row in profile.latencies if batch_max is None or row.batch <= batch_max)
+    return replace(variant, profile=replace(profile, latencies=fitting), shape_max=largest)
+
+
+def _batch_of(variant: Variant, axes: Axes, largest: Shapes) -> int | None:
+    """Items of the largest run; None where no axis counts them."""
+    places = ((tensor.name, axes.get(tensor.name, ())) for tensor in variant.inputs)
+    return min((largest[name][roles.index("batch")] for name, roles in places if "batch" in roles), default=None)
 
 
 def _by_kind(tools: Tools) -> list[ProcessorDescription]:
@@ -33,11 +66,12 @@ def _by_kind(tools: Tools) -> list[ProcessorDescription]:
 
 
 async def _profiled_on(
-    tools: Tools, processor: ProcessorDescription, variant: Variant, axes: Axes, task: TaskSpec, source: Path
+    tools: Tools, processor: ProcessorDescription, variant: Variant, axes: Axes, task: TaskSpec, content: Content
 ) -> Profile:
+    source = content.source
     form = await tools.builds.prepare(tools.measure, variant.content_sha256, source, processor)
     try:
-        profile = await _profile(tools, processor, variant, axes, task, form)
+        profile = await _profile(tools, processor, variant, axes, task, content, form)
         await tools.builds.keep(form)
         return profile
     except (LoadFailed, RunFailed) as error:
@@ -47,20 +81,30 @@ async def _profiled_on(
     finally:
         await asyncio.shield(tools.builds.discard(form))
     plain = PreparedForm(form.build_id, str(source), await asyncio.to_thread(file_size, source), optimised=False)
-    return await _profile(tools, processor, variant, axes, task, plain)
+    return await _profile(tools, processor, variant, axes, task, content, plain)
 
 
 async def _profile(
-    tools: Tools, processor: ProcessorDescription, variant: Variant, axes: Axes, task: TaskSpec, form: PreparedForm
+    tools: Tools,
+    processor: ProcessorDescription,
+    variant: Variant,
+    axes: Axes,
+    task: TaskSpec,
+    content: Content,
+    form: PreparedForm,
 ) -> Profile:
-    """Raises: LoadFailed; RunFailed when it runs at no length worth trying."""
+    """Raises: LoadFailed; RunFailed when it runs at no length worth trying; BadMetadata."""
     failure: ApplianceError = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
     lists = case_lists(variant, axes, task)
     while (cases := await asyncio.to_thread(next, lists, None)) is not None:
+        base = {name: array.shape for name, array in cases[0].inputs.items()}
+        plan = growth(base, variant, axes, task, content.full, content.reviewed)
         try:
-            return _plausible(await tools.measure.profile(form, processor.name, cases), variant)
+            return _plausible(await tools.measure.profile(form, processor.name, cases, plan), variant)
         except RunFailed as error:
             failure = error
+    if task.shape_max:
+        raise BadMetadata(reason=f"'shape_max': {failure}")
     raise failure
 
 

@@ -15,7 +15,7 @@ from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.dominance import dominance
-from appliance.modelstore.importing.profiling import profiled
+from appliance.modelstore.importing.profiling import Content, profiled, reviewed_content
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.orders import EvaluateOrder, Inspection, MadeVariant, MakeOrder, Unpacked
@@ -101,9 +101,11 @@ class VariantMaker:
             return
         accuracies, reasons = await self._evaluate(rungs)
         async with self._content(rungs[0]) as content:
+            full = next(iter(self._subject.inspection.ladder), None)
+            reviewed = await reviewed_content(self._tools, content.source, full, self._subject.folder)
             for number, rung in enumerate(rungs):
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
-                await self._measure(rung, content, accuracies[number], reasons[number])
+                await self._measure(rung, content, reviewed, accuracies[number], reasons[number])
 
     async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
         """Keep on record what could not be made, and why."""
@@ -138,18 +140,18 @@ class VariantMaker:
         evaluated = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
         return evaluated.accuracies, evaluated.reasons
 
-    async def _measure(self, rung: MadeVariant, content: _Content, accuracy: Accuracy | None, reason: str) -> None:
-        """Finish one rung. What goes wrong with it alone is its own failure."""
+    async def _measure(
+        self, rung: MadeVariant, content: _Content, reviewed: Content, accuracy: Accuracy | None, reason: str
+    ) -> None:
+        """Finish one rung. What goes wrong with it alone is its own failure. Raises: BadMetadata."""
         is_original = rung.name == Precision.FP32.value
         if accuracy is None and not is_original:
             await self.put_failed(rung.name, rung.precision, reason)
             return
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
         try:
-            profile = await profiled(
-                self._tools, variant, self._subject.inspection.axes, self._subject.task, content.source
-            )
-            variant = replace(variant, profile=profile)
+            subject = self._subject
+            variant = await profiled(self._tools, variant, subject.inspection.axes, subject.task, reviewed)
         except (LoadFailed, RunFailed) as error:
             variant = replace(variant, state=VariantState.FAILED, reason=str(error))
         await self._put(variant, content)

@@ -131,6 +131,10 @@ class VariantRow(Row, table=True):
     profile: Profile | None = Field(default=None, sa_column=Column(Document(Profile)))
     reason: str = ""
     batch_max: int = 1
+    shape_max: dict[str, tuple[int, ...]] | None = Field(
+        default=None, sa_column=Column(Document(dict[str, tuple[int, ...]]))
+    )
+    """The largest shape of each input; None until measured."""
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
 
@@ -151,6 +155,7 @@ class VariantRow(Row, table=True):
             profile=self.profile,
             reason=self.reason,
             batch_max=self.batch_max,
+            shape_max=self.shape_max,
             number=self.number,
         )
 
@@ -164,6 +169,7 @@ class VariantRow(Row, table=True):
         self.height, self.width = variant.height, variant.width
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.reason, self.batch_max = variant.reason, variant.batch_max
+        self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 
 
 class VariantNumberRow(Row, table=True):

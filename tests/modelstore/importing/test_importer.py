@@ -467,6 +467,50 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path: Path) -> None:
+    """A profile without a word about hazards is made anew at the next start, without a new upload."""
+
+    async def story() -> None:
+        state = tmp_path / "state"
+        async with parts(state) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            variant = (await box.store.models.get("default/net")).variants[0]
+            assert variant.profile is not None
+            assert variant.profile.hazards == ()
+            assert variant.shape_max is not None
+            before = replace(variant.profile, hazards=None, runs=())
+            await box.store.models.put_variant(replace(variant, profile=before, shape_max=None))
+        async with parts(state) as box:
+
+            async def is_reviewed() -> bool:
+                now = await box.store.models.variant(variant.id)
+                return now.profile is not None and now.profile.hazards == () and now.shape_max == variant.shape_max
+
+            await box.settled(is_reviewed)
+            assert len(await box.store.jobs.page()) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("shape_max", "words"),
+    [({"image": [1, 1]}, "has the shape"), ({"zebra": [1]}, "no input 'zebra'")],
+)
+def test_largest_shapes_that_do_not_fit_the_graph_are_refused(
+    shape_max: dict[str, list[int]], words: str, tmp_path: Path
+) -> None:
+    """The job says which input, and what it is like."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            request = replace(asked(net(tmp_path)), metadata={"shape_max": shape_max})
+            job = await box.ended((await box.importer.submit(request)).id)
+            assert job.state is JobState.FAILED
+            assert words in job.error
+
+    asyncio.run(story())
+
+
 def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
     """The import needs more than there is: it says so, cleans up, and the box goes on taking a smaller one."""
 

@@ -70,7 +70,7 @@ def test_a_form_serves_only_after_it_was_kept(tmp_path: Path) -> None:
             assert len(box.measure.prepared) == 1
         async with parts(tmp_path, runs=False) as box:
             assert (await box.builds.open_build(id_of(variant))).path == kept.path
-            assert box.builds.unprepared() == []
+            assert box.builds.unmeasured() == []
 
     asyncio.run(story())
 
@@ -90,7 +90,7 @@ def test_a_form_that_was_given_up_is_not_tried_again(tmp_path: Path, has_forms: 
                 await box.builds.reject(tried, "exit status -11")
                 await box.builds.discard(tried)
         async with parts(tmp_path, runs=False) as box:
-            assert box.builds.unprepared() == []
+            assert box.builds.unmeasured() == []
             assert not (await prepared(box, variant)).optimised
             assert box.measure.prepared == []
             assert not list((tmp_path / "prepared").glob("*/tmp-*"))
@@ -107,7 +107,7 @@ def test_other_libraries_make_forms_stale(tmp_path: Path) -> None:
             box.builds.put(variant)
             await box.builds.keep(await prepared(box, variant))
         async with parts(tmp_path, runs=False, processor=replace(CPU, fingerprint="library 2")) as box:
-            assert [build.id for build in box.builds.unprepared()] == [id_of(variant)]
+            assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
             assert not (await box.builds.open_build(id_of(variant))).optimised
             assert list((tmp_path / "prepared").iterdir()) == []
 
@@ -123,11 +123,11 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
             box.builds.put(variant)
             await box.builds.keep(await prepared(box, variant))
             form = await box.builds.open_build(id_of(variant))
-            assert box.builds.unprepared() == []
+            assert box.builds.unmeasured() == []
             damage(form)
             assert not (await box.builds.open_build(id_of(variant))).optimised
-            await asyncio.wait_for(box.builds.wait_unprepared(), 1)
-            assert [build.id for build in box.builds.unprepared()] == [id_of(variant)]
+            await asyncio.wait_for(box.builds.wait_unmeasured(), 1)
+            assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
 
     asyncio.run(story())
 

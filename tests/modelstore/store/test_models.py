@@ -139,12 +139,12 @@ def test_content_goes_with_its_last_variant(tmp_path: Path) -> None:
             store = box.store
             first = await stored_model(store, tmp_path, "a", b"same")
             box.builds.put(await stored_model(store, tmp_path, "b", b"same"))
-            assert len(box.builds.unprepared()) == 1
+            assert len(box.builds.unmeasured()) == 1
             await box.deletion.delete("default/a")
             assert blob_files(box) == {first.content_sha256}
             await store.models.delete_variant("default/b:fp32")
             assert blob_files(box) == set()
-            assert box.builds.unprepared() == []
+            assert box.builds.unmeasured() == []
             assert (await store.models.get("default/b")).variants == ()
 
     asyncio.run(story())

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ import numpy as np
 
 from appliance.child import die_with_parent, run_child
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.domain.catalogue import Latency, Profile
+from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu.growing import Grower
 from appliance.runtime.processors.cpu.heap import set_up, trim
+from appliance.runtime.processors.cpu.process_memory import memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
 
 _SIZES = 3
@@ -56,7 +59,13 @@ class ChildMeasure:
             return None
         return prepared_form(target_dir, Path(target_dir)) if answer["prepared"] else None
 
-    async def profile(self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase]) -> Profile:
+    async def profile(
+        self,
+        form: PreparedForm,
+        processor: str,
+        cases: Sequence[MeasureCase],
+        growth: Growth = Growth(),  # noqa: B008
+    ) -> Profile:
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
             files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
             order = {
@@ -66,10 +75,14 @@ class ChildMeasure:
                 "optimised": form.optimised,
                 "threads": self._processors[processor].threads_per_run,
                 "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
+                "growth": asdict(growth),
+                "scratch": folder,
             }
             answer = await self._child(order, form.build_id)
         latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
-        return Profile(processor=processor, latencies=latencies, **answer)
+        runs = tuple(_run_bound(row) for row in answer.pop("runs"))
+        hazards = tuple(answer.pop("hazards"))
+        return Profile(processor=processor, latencies=latencies, hazards=hazards, runs=runs, **answer)
 
     async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
         lines: list[bytes] = []
@@ -91,6 +104,11 @@ class ChildMeasure:
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
+
+
+def _run_bound(row: Mapping[str, Any]) -> RunBound:
+    shapes = {name: tuple(shape) for name, shape in row["shapes"].items()}
+    return RunBound(shapes, row["run_ms"], row["peak_bytes"])
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
@@ -132,7 +150,10 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
     resident, peak = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
     loaded = sessions.load(form)
     latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
+    grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
     return {
+        "runs": [asdict(bound) for bound in grown.runs],
+        "hazards": grown.hazards,
         "resident_bytes": resident,
         "peak_bytes": max(peak, resident),
         "load_ms": load_ms,
@@ -149,13 +170,13 @@ def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.nd
     """
     gc.collect()
     trim()
-    _reset_peak()
-    base, base_rss = _memory("Pss"), _memory("Rss")
+    reset_peak()
+    base, base_rss = memory_of("Pss"), memory_of("Rss")
     loaded = sessions.load(form)
-    peak = _peak_rss() - base_rss  # before the run: its activations are no part of loading
+    peak = peak_rss() - base_rss  # before the run: its activations are no part of loading
     sessions.run(loaded, inputs, None)
     trim()
-    resident = max(_memory("Pss") - base, 0)
+    resident = max(memory_of("Pss") - base, 0)
     sessions.unload(loaded)
     return resident, peak
 
@@ -192,25 +213,6 @@ def _load_inputs(file: str) -> dict[str, np.ndarray]:
         str(name): array.astype(np.object_) if array.dtype.kind == "U" else array
         for name, array in zip(names, arrays, strict=True)
     }
-
-
-def _memory(field: str) -> int:
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def _peak_rss() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def _reset_peak() -> None:
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _drop_cache(file: Path) -> None:

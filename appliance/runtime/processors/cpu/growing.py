@@ -1,0 +1,232 @@
+"""How large the inputs of a build may become: what runs take from the first case's shapes up to the largest allowed.
+
+The measuring child's. Shapes grow step by step, so that what the next one will take can be foreseen from the last: a
+model whose memory grows with the square of its input is stopped before it fills the machine. What a run takes is the
+high-water mark of this process above what it had before; how long its operators take is asked of the runtime's own
+profile, and only where the whole run is slow enough for it to matter.
+"""
+
+import itertools
+import json
+import math
+import resource
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
+from appliance.domain.catalogue import RunBound, Shapes
+from appliance.domain.errors import RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.units import BYTES_PER_MB
+from appliance.runtime.processors.cpu.heap import trim
+from appliance.runtime.processors.cpu.process_memory import available, memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.session import OnnxSessions
+
+NODE_MS_MAX = 100.0
+"""Longest operator of a harmless build: a run that must end is ended between two of them."""
+RUN_BYTES_MAX = 2**30
+"""Most memory of one run of a harmless build."""
+STEP_BYTES_MAX, STEP_MS_MAX = 2**29, 4_000.0
+"""What a step may take that is not needed."""
+TRIED_BYTES_MAX, TRIED_MS_MAX = 2**31, 30_000.0
+"""What is not even tried. Half of what the machine has left is not exceeded either."""
+EXPONENT = 2
+"""What a run takes is foreseen to grow with the square of its inputs, as attention does."""
+ALL_RUNS_MAX, ALL_MS_MAX = 64, 10_000.0
+"""Shapes that are all run where that makes a build harmless, and what they may take together."""
+_AGAIN_MS_MAX = 200.0
+"""Below it a run is timed three times."""
+_CLOCK = SystemClock()
+
+Feeds = Mapping[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Grown:
+    """What was found: runs from the smallest shapes to the largest, and why the build is hazardous."""
+
+    runs: list[RunBound] = field(default_factory=list)
+    hazards: list[str] = field(default_factory=list)
+
+
+class Grower:
+    """Measures one loaded build; `order` is a `Growth` as JSON."""
+
+    def __init__(
+        self,
+        sessions: OnnxSessions,
+        form: PreparedForm,
+        loaded: Any,
+        inputs: Feeds,
+        order: Mapping[str, Any],
+        scratch: str,
+    ) -> None:
+        """`scratch`: a folder for the runtime's profile."""
+        self._sessions = sessions
+        self._form = form
+        self._loaded = loaded
+        self._inputs = inputs
+        self._order = order
+        self._scratch = scratch
+
+    def grow(self) -> Grown:
+        """Raises: RunFailed where the shapes that the tenant asked for cannot be run."""
+        order, steps = self._order, [_shapes(step) for step in self._order["steps"]]
+        runs = [self._measured({name: array.shape for name, array in self._inputs.items()})]
+        for number, shapes in enumerate(steps):
+            is_needed = number < order["needed"]
+            try:
+                self._foresee(shapes, runs[-1])
+                bound = self._measured(shapes)
+            except RunFailed:
+                if order["is_stated"] and number == len(steps) - 1:
+                    raise
+                continue
+            if not is_needed and self._is_too_much(bound):
+                break
+            runs.append(bound)
+        found = Grown(_monotone(runs), list(order["hazards"]))
+        if order["unless_all_run"] and not self._run_all(found):
+            found.hazards += order["unless_all_run"]
+        self._judge(found)
+        return found
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _judge(self, found: Grown) -> None:
+        """Add what the largest run takes too much of."""
+        largest = found.runs[-1]
+        if largest.peak_bytes > RUN_BYTES_MAX:
+            taken, allowed = largest.peak_bytes / BYTES_PER_MB, RUN_BYTES_MAX / BYTES_PER_MB
+            found.hazards.append(f"a run of the largest shapes takes {taken:.0f} MB; {allowed:.0f} are allowed")
+        longest_ms = self._longest_node_ms(largest)
+        if longest_ms > NODE_MS_MAX:
+            found.hazards.append(
+                f"one of its operators takes {longest_ms:.0f} ms at the largest shapes; {NODE_MS_MAX:.0f} are allowed"
+            )
+
+    def _is_too_much(self, bound: RunBound) -> bool:
+        if bound.peak_bytes > STEP_BYTES_MAX or bound.run_ms > STEP_MS_MAX:
+            return True
+        is_hazardous = self._order["hazards"] or (self._order["unless_all_run"] and self._order["free"] is None)
+        return not is_hazardous and self._longest_node_ms(bound) > NODE_MS_MAX
+
+    def _foresee(self, shapes: Shapes, last: RunBound) -> None:
+        """Raises: RunFailed where a run of these shapes would take more than is tried."""
+        share = (_elements(shapes) / _elements(last.shapes)) ** EXPONENT
+        bytes_max = min(TRIED_BYTES_MAX, available() // 2)
+        if last.peak_bytes * share > bytes_max or sum(self._bytes(shapes)) > bytes_max:
+            reason = f"a run of {_words(shapes)} would take more memory than is tried"
+        elif last.run_ms * share > TRIED_MS_MAX:
+            reason = f"a run of {_words(shapes)} would take longer than {TRIED_MS_MAX / 1000:g} s"
+        else:
+            return
+        raise RunFailed(variant_id=self._form.build_id, reason=reason)
+
+    def _bytes(self, shapes: Shapes) -> Iterator[int]:
+        return (math.prod(shape) * self._inputs[name].itemsize for name, shape in shapes.items())
+
+    def _measured(self, shapes: Shapes) -> RunBound:
+        """Raises: RunFailed."""
+        feeds = self._feeds(shapes)
+        trim()
+        reset_peak()
+        before = memory_of("Rss")
+        times_ms = [self._run_ms(feeds)]
+        if times_ms[0] < _AGAIN_MS_MAX:
+            times_ms += [self._run_ms(feeds) for _ in range(2)]
+        taken = max(0, peak_rss() - before)
+        return RunBound(dict(shapes), round(min(times_ms), 4), taken)
+
+    def _run_ms(self, feeds: Feeds) -> float:
+        start = _CLOCK.now_ns()
+        self._sessions.run(self._loaded, feeds, None)
+        return (_CLOCK.now_ns() - start) / NS_PER_MS
+
+    def _feeds(self, shapes: Shapes) -> Feeds:
+        """The first case's values over and over: ids stay legal, masks stay ones."""
+        return {name: np.resize(array, shapes[name]) for name, array in self._inputs.items()}
+
+    def _run_all(self, found: Grown) -> bool:
+        """Run every shape within the largest; each bound takes the most of what lies within it."""
+        free, largest = self._order["free"], found.runs[-1]
+        if free is None:
+            return False
+        axes = [(name, axis) for name, places in free.items() for axis in places]
+        count = math.prod(largest.shapes[name][axis] for name, axis in axes)
+        if count > ALL_RUNS_MAX or count * largest.run_ms > ALL_MS_MAX:
+            return False
+        for sizes in itertools.product(*(range(1, largest.shapes[name][axis] + 1) for name, axis in axes)):
+            shapes = {name: list(shape) for name, shape in largest.shapes.items()}
+            for (name, axis), size in zip(axes, sizes, strict=True):
+                shapes[name][axis] = size
+            try:
+                one = self._measured(_shapes(shapes))
+            except RunFailed:
+                continue  # a request of that shape gets the same error
+            found.runs = [_raised(bound, one) for bound in found.runs]
+        return True
+
+    def _longest_node_ms(self, bound: RunBound) -> float:
+        """The least of three measurements, less the share of time in which others had the processor."""
+        if bound.run_ms <= NODE_MS_MAX:
+            return bound.run_ms
+        options = self._sessions.options(optimised=self._form.optimised)
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(self._scratch) / "nodes")
+        session = ort.InferenceSession(self._form.path, options, providers=["CPUExecutionProvider"])
+        feeds = dict(self._feeds(bound.shapes))
+        start_ns, start_cpu_s = _CLOCK.now_ns(), _cpu_s()
+        for _ in range(3):
+            session.run(None, feeds)
+        share = (_cpu_s() - start_cpu_s) * NS_PER_S / max(1, _CLOCK.now_ns() - start_ns)
+        file = Path(session.end_profiling())
+        events = json.loads(file.read_text())
+        file.unlink()
+        del session, feeds
+        trim()
+        least_us: dict[str, float] = {}
+        for event in events:
+            if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+                least_us[event["name"]] = min(event["dur"], least_us.get(event["name"], math.inf))
+        return max(least_us.values(), default=0.0) / 1000 * min(1.0, share)
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _monotone(runs: list[RunBound]) -> list[RunBound]:
+    """A larger run is taken to need no less memory than a smaller one: what the heap had kept may hide some."""
+    most = itertools.accumulate((bound.peak_bytes for bound in runs), max)
+    return [replace(bound, peak_bytes=taken) for bound, taken in zip(runs, most, strict=True)]
+
+
+def _raised(bound: RunBound, other: RunBound) -> RunBound:
+    """`bound`, at least as much as `other` where that lies within it."""
+    is_within = all(
+        size <= limit
+        for name, shape in other.shapes.items()
+        for size, limit in zip(shape, bound.shapes[name], strict=True)
+    )
+    if not is_within:
+        return bound
+    return RunBound(bound.shapes, max(bound.run_ms, other.run_ms), max(bound.peak_bytes, other.peak_bytes))
+
+
+def _shapes(shapes: Mapping[str, Any]) -> Shapes:
+    return {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def _elements(shapes: Shapes) -> int:
+    return max(1, sum(math.prod(shape) for shape in shapes.values()))
+
+
+def _words(shapes: Shapes) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

@@ -1,0 +1,34 @@
+"""What this process has in memory, and its high-water mark, as the kernel counts them."""
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def memory_of(field: str) -> int:
+    """Bytes of a field of smaps_rollup: Pss, Rss."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def peak_rss() -> int:
+    """The most bytes that were resident since the last `reset_peak`."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def reset_peak() -> None:
+    """From now on `peak_rss` begins anew."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def available() -> int:
+    """Bytes that the machine has left."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0

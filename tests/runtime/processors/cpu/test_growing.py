@@ -1,0 +1,76 @@
+"""What runs take up to the largest shapes, in the measuring child with the real runtime."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from appliance.domain.errors import RunFailed
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu.measure import ChildMeasure
+
+CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> ChildMeasure:
+    return ChildMeasure([CPU], wall_s=120, nice=0, scratch=tmp_path)
+
+
+def outer(path: Path) -> PreparedForm:
+    """x [n] → the sum over x times x, [n, n] in between."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "one"], ["column"]),
+        helper.make_node("Mul", ["column", "x"], ["square"]),
+        helper.make_node("ReduceSum", ["square"], ["y"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "outer",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
+        [helper.make_tensor("one", TensorProto.INT64, [1], [1])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return PreparedForm("b", str(path), path.stat().st_size, optimised=False)
+
+
+def lengths(*sizes: int) -> tuple[dict[str, tuple[int, ...]], ...]:
+    return tuple({"x": (size,)} for size in sizes)
+
+
+CASES = [MeasureCase(1, {"x": np.ones(512, np.float32)})]
+
+
+@pytest.mark.anyio
+async def test_memory_is_measured_by_shape(measure: ChildMeasure, tmp_path: Path) -> None:
+    """Of n numbers it takes 4 n² bytes at least; a build with nothing against it is harmless."""
+    profile = await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, Growth(lengths(1024, 2048), needed=2))
+    assert [bound.shapes["x"] for bound in profile.runs] == [(512,), (1024,), (2048,)]
+    assert profile.runs[-1].peak_bytes > 0.9 * 4 * 2048**2
+    assert profile.hazards == ()
+
+
+@pytest.mark.anyio
+async def test_growth_ends_before_it_fills_the_machine(measure: ChildMeasure, tmp_path: Path) -> None:
+    """Lengths that would take gigabytes are not tried, whoever needs them; asked for by the tenant, nothing is kept."""
+    sizes = lengths(*(2**power for power in range(10, 20)))
+    growth = Growth(sizes, needed=len(sizes))
+    profile = await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, growth)
+    assert 2048 <= profile.runs[-1].shapes["x"][0] <= 2**15
+    stated = Growth(sizes, needed=len(sizes), is_stated=True)
+    with pytest.raises(RunFailed, match="more memory than is tried"):
+        await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, stated)
+
+
+@pytest.mark.anyio
+async def test_every_shape_is_run_where_that_counts(measure: ChildMeasure, tmp_path: Path) -> None:
+    """Few shapes: harmless. Too many: what was found by the review is a hazard."""
+    form = outer(tmp_path / "n.onnx")
+    small = [MeasureCase(1, {"x": np.ones(2, np.float32)})]
+    few = Growth(lengths(4, 8), unless_all_run=("it depends",), free={"x": (0,)})
+    assert (await measure.profile(form, "cpu", small, few)).hazards == ()
+    many = Growth(lengths(4, 8), unless_all_run=("it depends",), free=None)
+    assert (await measure.profile(form, "cpu", small, many)).hazards == ("it depends",)
