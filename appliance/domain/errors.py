@@ -8,8 +8,8 @@ ApplianceError
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys, TooManyConnections
-├── Unavailable: Busy, OutOfMemory (CeilingReached), LoadFailed, ProcessorLost, ShuttingDown, StorageFull, StorageBusy,
-│   StorageFailed
+├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, ShuttingDown, StorageFull,
+│   StorageBusy, StorageFailed
 ├── DeadlineExceeded
 └── RunFailed
 
@@ -402,6 +402,24 @@ class OutOfMemory(Unavailable):
         return f"try again in {max(1, ceil(self.retry_after_s))} s"
 
     __hash__ = Exception.__hash__
+
+
+class NoRoomToRun(OutOfMemory):
+    """The model is there, but a run of inputs as large as these does not fit beside it."""
+
+    def _need(self) -> str:
+        return f"a run of inputs as large as these takes up to {megabytes(self.need_bytes)} beside the model"
+
+    def _limit(self) -> str:
+        if not self.can_fit:
+            return f"models and runs may take {megabytes(self.budget_bytes)} together"
+        return f"and {megabytes(self.free_bytes)} are free"
+
+    def _never(self) -> str:
+        return "send smaller inputs, or raise the memory budget"
+
+    def _again(self) -> str:
+        return "try again when others have run, send smaller inputs, or unload a model"
 
 
 def megabytes(count: int) -> str:

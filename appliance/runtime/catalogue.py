@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Application, Model, Tenant, TensorSpec, Variant
+from appliance.domain.catalogue import Application, Model, RunBound, Shapes, Tenant, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
@@ -20,6 +20,9 @@ from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
 """Resident bytes assumed per byte of file until the profile is there; the worst net measured so far takes 2.9."""
+_ANY = (1 << 62,)
+COUNTED_BYTES_MIN = 4_000_000
+"""Runs that take less are not counted: the heap keeps as much anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,10 @@ class InputSlot:
 
     spec: TensorSpec
     dtype: np.dtype[Any] | None
+    most: tuple[int, ...]
+    """The largest size of each axis."""
+    fixed: tuple[int, ...] | None
+    """The only shape that it takes; None where an axis is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,28 @@ class Servable:
     output_names: frozenset[str]
     batched_input: str | None
     """The first input whose first axis is free, which counts the items of a request; None = a request is one item."""
+
+    runs: tuple[RunBound, ...] = ()
+    """What runs take, from the smallest shapes to the largest; empty where that was not measured."""
+
+    is_harmless: bool = False
+    """Whether the review at import has found nothing against running it inside the service."""
+    is_of_free_size: bool = False
+    """Whether its inputs differ in more than the number of items."""
+    counted_bytes_max: int = 0
+    """What its largest run takes; 0 where that is not worth counting."""
+
+    def run_bytes_of(self, inputs: Mapping[str, Any]) -> int:
+        """What a run takes beside the build; 0 where that is not worth counting, or nobody knows."""
+        bound = self.bound_of(inputs) if self.counted_bytes_max else None
+        return 0 if bound is None or bound.peak_bytes < COUNTED_BYTES_MIN else bound.peak_bytes
+
+    def bound_of(self, inputs: Mapping[str, Any]) -> RunBound | None:
+        """Of the smallest measured run that is no smaller than one of these inputs; None where nothing is known."""
+        for bound in self.runs:
+            if _is_within(inputs, bound.shapes):
+                return bound
+        return self.runs[-1] if self.runs else None
 
     def items_of(self, inputs: Mapping[str, Any]) -> int:
         """How many items a request carries."""
@@ -283,10 +312,25 @@ class Catalogue:
             if variant.profile and variant.profile.latencies
             else None
         )
-        inputs = {t.name: InputSlot(t, DTYPES.get(t.datatype)) for t in variant.inputs}
+        inputs = {t.name: _slot(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
         batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
-        return Servable(variant, build, resident, max(peak, resident), expected, inputs, names, batched)
+        runs = variant.profile.runs if variant.profile else ()
+        largest_bytes = runs[-1].peak_bytes if runs else 0
+        return Servable(
+            variant,
+            build,
+            resident,
+            max(peak, resident),
+            expected,
+            inputs,
+            names,
+            batched,
+            runs,
+            is_harmless=variant.profile is not None and variant.profile.hazards == (),
+            is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
+            counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
+        )
 
     def _index_shared(self) -> None:
         shared: dict[str, str] = {}
@@ -294,3 +338,19 @@ class Catalogue:
             if application.shared:
                 shared[application.name] = application.id
         self._shared = shared
+
+
+def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:
+    most = _ANY * len(tensor.shape) if largest is None else largest
+    fixed = tensor.shape if all(side > 0 for side in tensor.shape) else None
+    return InputSlot(tensor, DTYPES.get(tensor.datatype), most, fixed)
+
+
+def _is_within(inputs: Mapping[str, Any], shapes: Shapes) -> bool:
+    for name, limits in shapes.items():
+        tensor = inputs.get(name)
+        if tensor is not None:
+            for size, limit in zip(tensor.shape, limits, strict=False):
+                if size > limit:
+                    return False
+    return True

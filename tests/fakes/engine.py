@@ -63,6 +63,7 @@ def make_variant(
         cost.load_ms,
         cost.load_ms,
         (Latency(1, cost.run_ms, cost.run_ms),),
+        hazards=(),
     )
     return Variant(
         variant_id(model, name),

@@ -20,6 +20,7 @@ from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.loads import Loads
 from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
+from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
 
 _S = ResidencyState
@@ -45,6 +46,7 @@ class MemoryManager:
     ) -> None:
         self._clock = clock
         self._ledger = Ledger(budget_bytes, users_of)
+        self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
         self._changes = Changes(clock)
         self._unloads = Unloads(self._ledger, loader, self._changes, events)
         self._loads = Loads(

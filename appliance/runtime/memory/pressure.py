@@ -77,6 +77,7 @@ class MemoryPressure:
         low = ours if prediction is None else prediction.low_bytes
         spare = max(0, low - self._reserve)
         self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))
+        self._memory.runs.spare_bytes = max(0, ours - self._reserve - self._memory.budget_bytes)
         now = self._memory.budget_bytes
         if self._allowed[-1] < now:
             self._resize(self._allowed[-1], low)

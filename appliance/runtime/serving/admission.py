@@ -11,7 +11,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Quota
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
-from appliance.runtime.catalogue import Servable
+from appliance.runtime.catalogue import InputSlot, Servable
 
 
 @dataclass(slots=True)
@@ -82,11 +82,8 @@ def check_tensors(inputs: Tensors, servable: Servable) -> None:
             raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(slots))}")
         if tensor.dtype is not slot.dtype and slot.dtype is not None and tensor.dtype != slot.dtype:
             raise BadTensor(reason=f"input {name!r} is {tensor.dtype}, the variant takes {slot.spec.datatype}")
-        if not _shape_fits(tensor.shape, slot.spec.shape):
-            wanted = list(slot.spec.shape)
-            raise BadTensor(
-                reason=f"input {name!r} has shape {list(tensor.shape)}, the variant takes {wanted} (-1 = any)"
-            )
+        if tensor.shape != slot.fixed and not _shape_fits(tensor.shape, slot):
+            raise BadTensor(reason=f"input {name!r} {_misfit(tensor.shape, slot)}")
     if len(inputs) < len(slots):
         raise BadTensor(reason=f"missing input {', '.join(sorted(set(slots) - set(inputs)))}")
 
@@ -100,13 +97,25 @@ def check_outputs(names: Sequence[str] | None, servable: Servable) -> None:
             )
 
 
-def _shape_fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    if shape == wanted:
-        return True
-    if len(shape) != len(wanted):
+def _shape_fits(shape: tuple[int, ...], slot: InputSlot) -> bool:
+    if len(shape) != len(slot.spec.shape):
         return False
     # A plain loop: a generator costs three times as much here.
-    for have, want in zip(shape, wanted, strict=True):  # noqa: SIM110
-        if want not in (have, -1):
+    for have, want, most in zip(shape, slot.spec.shape, slot.most, strict=True):
+        if want not in (have, -1) or not 0 < have <= most:
             return False
     return True
+
+
+def _misfit(shape: tuple[int, ...], slot: InputSlot) -> str:
+    """What is wrong with a shape that does not fit."""
+    wanted = list(slot.spec.shape)
+    is_of_it = len(shape) == len(wanted) and all(want in (have, -1) for have, want in zip(shape, wanted, strict=True))
+    if not is_of_it:
+        return f"has shape {list(shape)}, the variant takes {wanted} (-1 = any)"
+    if 0 in shape:
+        return f"has shape {list(shape)}: no axis may be empty"
+    return (
+        f"has shape {list(shape)}, the variant takes at most {list(slot.most)}; for more, state `shape_max` in the "
+        "metadata of the upload"
+    )

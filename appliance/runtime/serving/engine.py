@@ -15,6 +15,7 @@ from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     DeadlineExceeded,
     LimitReached,
+    NoRoomToRun,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -84,7 +85,8 @@ class Engine:
         self._telemetry = telemetry
         self._decisions = decisions
         self._residency = residency
-        self.workers = [Worker(clock, processor, queue, memory.unpin) for _ in range(processor.describe().workers)]
+        workers = processor.describe().workers
+        self.workers = [Worker(clock, processor, queue, memory.unpin, memory.runs) for _ in range(workers)]
         self._processor = processor
         self._inline_ns_max = inline_ns_max
 
@@ -158,10 +160,11 @@ class Engine:
             self._queue.check_room(request.application_id)
             placed = await self._placement.load(request, entry, candidates)
             start_ns = self._clock.now_ns()
-        if self._is_inline(request, placed, start_ns):
+        run_bytes = self._run_bytes(request, placed) if placed[0].counted_bytes_max else 0
+        if run_bytes == 0 and self._is_inline(request, placed, start_ns):
             run = self._run_inline(request, placed[1], start_ns)
         else:
-            run = await self._run_in_turn(request, placed)
+            run = await self._run_in_turn(request, placed, run_bytes)
         return self._answered(request, entry, placed, run, placed_ns)
 
     def _is_inline(self, request: Request, placed: Placed, now_ns: int) -> bool:
@@ -169,10 +172,28 @@ class Engine:
 
         A build that keeps taking much longer loses the privilege.
         """
-        expected_ns = placed[0].expected_of(placed[0].items_of(request.inputs))
+        servable = placed[0]
+        expected_ns = servable.expected_of(servable.items_of(request.inputs))
         if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
             return False
+        if not servable.is_harmless:  # it might stop or end everybody
+            return False
+        if servable.is_of_free_size:
+            bound = servable.bound_of(request.inputs)
+            if bound is None or bound.run_ms * NS_PER_MS > self._inline_ns_max:
+                return False
         return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
+
+    def _run_bytes(self, request: Request, placed: Placed) -> int:
+        """What the run will take. Raises: NoRoomToRun, with the build released, where that does not fit now."""
+        servable, build, _, _ = placed
+        run_bytes = servable.run_bytes_of(request.inputs)
+        try:
+            self._memory.runs.check(servable.build_id, servable.name, run_bytes)
+        except NoRoomToRun:
+            self._memory.unpin(build)
+            raise
+        return run_bytes
 
     def _run_inline(self, request: Request, build: LoadedBuild, start_ns: int) -> _Run:
         """Run on this thread, and release the build."""
@@ -200,12 +221,12 @@ class Engine:
         self._telemetry.done(key, warm=warm, parts_ns=parts, batch=batch, at_ns=end_ns, slo_kept=kept)
         return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
 
-    async def _run_in_turn(self, request: Request, placed: Placed) -> _Run:
+    async def _run_in_turn(self, request: Request, placed: Placed, run_bytes: int) -> _Run:
         """Wait for a worker, and release the build after the run."""
         servable, build, _, _ = placed
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        job = Job(request, servable, build, answer, expected_ns=expected_ns)
+        job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes)
         try:
             self._queue.put(job)
             outputs = await answer

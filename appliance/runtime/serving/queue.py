@@ -31,6 +31,8 @@ class Job:
     state: RequestState = RequestState.ADMITTED
     expected_ns: int | None = None
     """Run time to expect for this request's batch; None until the variant is profiled."""
+    run_bytes: int = 0
+    """Memory to expect for its run; 0 where that is not worth counting."""
     is_abandoned: bool = False
     """The caller went away during the run: the worker releases the build after it."""
     started_ns: int = 0

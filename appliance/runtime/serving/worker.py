@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.errors import ShuttingDown
+from appliance.domain.errors import NoRoomToRun, ShuttingDown
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import Processor
 from appliance.runtime.serving.queue import Job, Queue
 
@@ -25,12 +26,14 @@ class Worker:
         processor: Processor,
         queue: Queue,
         release: Callable[[LoadedBuild], None],
+        memory: RunMemory,
     ) -> None:
-        """`release` unpins the build of a run whose caller went away."""
+        """`release` unpins the build of a run whose caller went away; `memory` counts what runs take."""
         self._clock = clock
         self._processor = processor
         self._queue = queue
         self._release = release
+        self._memory = memory
         self._run: asyncio.Future[dict[str, Any]] | None = None
         self._is_stopped = False
         self.busy_ns = 0
@@ -52,15 +55,31 @@ class Worker:
 
         No task of the worker's own wakes in between: that would cost every request two turns of the loop.
         """
+        if job.run_bytes and not self._has_room(job):
+            self._queue.offer(self._begin)
+            return
         job.to(RequestState.RUNNING)
         job.started_ns = self._clock.now_ns()
         request = job.request
         self._run = asyncio.ensure_future(self._processor.run(job.build.handle, request.inputs, request.outputs))
         self._run.add_done_callback(partial(self._end, job))
 
+    def _has_room(self, job: Job) -> bool:
+        """Whether the memory of the run is there and counted from now on; else the job is answered."""
+        servable = job.servable
+        try:
+            self._memory.check(servable.build_id, servable.name, job.run_bytes)
+        except NoRoomToRun as error:  # others have begun to run since it was let in
+            job.to(RequestState.FAILED)
+            job.answer.set_exception(error)
+            return False
+        self._memory.begin(job.run_bytes)
+        return True
+
     def _end(self, job: Job, run: asyncio.Future[dict[str, Any]]) -> None:
         """Settle a job's answer and take the next; the job's failure is not the worker's."""
         self._run = None
+        self._memory.end(job.run_bytes)
         job.finished_ns = self._clock.now_ns()
         self.busy_ns += job.finished_ns - job.started_ns
         self.runs += 1

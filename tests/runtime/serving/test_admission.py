@@ -1,10 +1,12 @@
 """Quotas, deadlines, and whether tensors fit a variant."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Quota, TensorSpec
+from appliance.domain.catalogue import Quota, Shapes, TensorSpec
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -15,9 +17,9 @@ from tests.fakes.hand_clock import HandClock
 from tests.runtime.test_catalogue import fill
 
 
-def servable(*inputs: TensorSpec) -> Servable:
+def servable(*inputs: TensorSpec, shape_max: Shapes | None = None) -> Servable:
     catalogue = Catalogue(MostAccurate())
-    fill(catalogue, "t", "m", [make_variant("t/m", "v", inputs=inputs)])
+    fill(catalogue, "t", "m", [replace(make_variant("t/m", "v", inputs=inputs), shape_max=shape_max)])
     return catalogue.entry("t/m").servables["v"]
 
 
@@ -120,7 +122,7 @@ def test_deadline(own_ms: int | None, slo_ms: float | None, expected_ms: int) ->
 FREE = TensorSpec("x", "FP32", (-1, 3))
 
 
-@pytest.mark.parametrize("shape", [(1, 3), (7, 3), (0, 3)])
+@pytest.mark.parametrize("shape", [(1, 3), (7, 3)])
 def test_free_dimensions_take_any_size(shape: tuple[int, ...]) -> None:
     """-1 fits every size."""
     check_tensors({"x": np.zeros(shape, np.float32)}, servable(FREE))
@@ -141,6 +143,24 @@ def test_misfits_are_named(inputs: Tensors, words: str) -> None:
     """The sentence says which tensor and what the variant takes."""
     with pytest.raises(BadTensor, match=words):
         check_tensors(inputs, servable(FREE, TensorSpec("n", "INT64", ())))
+
+
+@pytest.mark.parametrize("spec", [FREE, TensorSpec("x", "FP32", (0, 3)), TensorSpec("x", "FP32", (-1, -1))])
+def test_empty_axes_are_refused(spec: TensorSpec) -> None:
+    """Kernels of honest models end the process on them; also where the model itself declares one."""
+    with pytest.raises(BadTensor, match="no axis may be empty"):
+        check_tensors({"x": np.zeros((0, 3), np.float32)}, servable(spec))
+
+
+@pytest.mark.parametrize(("shape", "fits"), [((8, 3), True), ((1, 3), True), ((9, 3), False)])
+def test_no_axis_is_larger_than_what_was_measured(shape: tuple[int, ...], fits: bool) -> None:
+    """The sentence says the limit and what to do."""
+    given = servable(FREE, shape_max={"x": (8, 3)})
+    if fits:
+        check_tensors({"x": np.zeros(shape, np.float32)}, given)
+        return
+    with pytest.raises(BadTensor, match=r"\[9, 3\].*at most \[8, 3\].*shape_max"):
+        check_tensors({"x": np.zeros(shape, np.float32)}, given)
 
 
 def test_type_that_numpy_lacks_is_left_to_the_processor() -> None:

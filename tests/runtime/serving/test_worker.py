@@ -10,6 +10,7 @@ from appliance.domain.errors import RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.serving.queue import Job, Queue
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import run_virtual, settle
@@ -25,7 +26,9 @@ class WorkerBench:
         self.processor = processor_of(self.clock, {"b": Cost(run_ms=10)})
         self.queue = Queue(self.clock, 100, 100)
         self.released: list[LoadedBuild] = []
-        self.worker = Worker(self.clock, self.processor, self.queue, self.released.append)
+        self.worker = Worker(
+            self.clock, self.processor, self.queue, self.released.append, RunMemory(lambda: 0, lambda: 0)
+        )
 
     def put(self) -> Job:
         each = job()

@@ -1,0 +1,47 @@
+"""The account of what runs take while they last: their activations, beside the builds in the ledger."""
+
+from collections.abc import Callable
+
+from appliance.domain.errors import NoRoomToRun
+
+
+class RunMemory:
+    """Room for runs: what the budget has left beside the builds, and what the machine has left beside the budget.
+
+    Event-loop thread only.
+    """
+
+    def __init__(self, budget_bytes: Callable[[], int], free_bytes: Callable[[], int]) -> None:
+        """`free_bytes`: what no build occupies or is promised, below zero where they are over the budget."""
+        self._budget_bytes = budget_bytes
+        self._free_bytes = free_bytes
+        self.spare_bytes = 0
+        """What the machine could give beside the whole budget, as sampled last."""
+        self.running_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """What one more run may take now."""
+        return max(0, self._free_bytes()) + self.spare_bytes - self.running_bytes
+
+    def check(self, build_id: str, variant: str, need_bytes: int) -> None:
+        """Raises: NoRoomToRun where a run would not fit if it began now."""
+        room = self.room_bytes
+        if need_bytes > room:
+            most = self._budget_bytes() + self.spare_bytes
+            raise NoRoomToRun(
+                build_id=build_id,
+                need_bytes=need_bytes,
+                budget_bytes=most,
+                variant=variant,
+                free_bytes=max(0, room),
+                can_fit=need_bytes <= most,
+            )
+
+    def begin(self, need_bytes: int) -> None:
+        """A run begins; `end` follows with the same bytes."""
+        self.running_bytes += need_bytes
+
+    def end(self, need_bytes: int) -> None:
+        """It is over."""
+        self.running_bytes -= need_bytes

@@ -1,0 +1,105 @@
+"""What the engine makes of measured runs: room for their memory, and who may run on the event loop."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import RunBound, TensorSpec
+from appliance.domain.errors import NoRoomToRun
+from tests.fakes.clock import settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+MB = 10**6
+LENGTHS = (TensorSpec("x", "FP32", (-1, -1)),)
+
+
+def measured(bench: EngineBench, runs: tuple[RunBound, ...], hazards: tuple[str, ...] | None = ()) -> None:
+    """Give the only variant these runs."""
+    entry = bench.catalogue.entry("t/app")
+    (variant,) = entry.model.variants
+    assert variant.profile is not None
+    profile = replace(variant.profile, runs=runs, hazards=hazards)
+    largest = runs[-1].shapes if runs else None
+    model = replace(entry.model, variants=(replace(variant, profile=profile, shape_max=largest),))
+    bench.catalogue.put_model(model)
+
+
+def sized(length: int) -> dict[str, np.ndarray]:
+    return {"x": np.ones((1, length), np.float32)}
+
+
+def bounds(*figures: tuple[int, float, int]) -> tuple[RunBound, ...]:
+    return tuple(RunBound({"x": (8, length)}, run_ms, taken) for length, run_ms, taken in figures)
+
+
+@story
+async def test_a_run_that_does_not_fit_beside_the_builds_is_refused_before_it_begins() -> None:
+    """By the next larger run that was measured; smaller inputs fit, and all is free again after."""
+    bench = EngineBench(budget=100 * MB)
+    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
+    measured(bench, bounds((10, 1, 5 * MB), (100, 1, 30 * MB), (1000, 1, 50 * MB)))
+    async with bench.working():
+        await bench.infer(inputs=sized(10))
+        await bench.infer(inputs=sized(11))
+        with pytest.raises(NoRoomToRun, match=r"takes up to 50.0 MB.*40.0 MB are free") as caught:
+            await bench.infer(inputs=sized(101))
+        assert caught.value.can_fit
+        assert bench.memory.runs.running_bytes == 0
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_never_fits_says_so() -> None:
+    """Larger than the whole budget: no waiting helps."""
+    bench = EngineBench(budget=100 * MB)
+    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
+    measured(bench, bounds((1000, 1, 200 * MB)))
+    async with bench.working():
+        with pytest.raises(NoRoomToRun, match="ever") as caught:
+            await bench.infer(inputs=sized(5))
+        assert not caught.value.can_fit
+    bench.assert_quiet()
+
+
+@story
+async def test_runs_side_by_side_share_the_room() -> None:
+    """Two workers, room for one run: the second is refused at its turn, and fits once the first is over."""
+    bench = EngineBench(budget=100 * MB, workers=2)
+    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB, run_ms=50)}, inputs=LENGTHS)
+    measured(bench, bounds((10, 50, 30 * MB)))
+    async with bench.working():
+        await bench.infer(inputs=sized(10))
+        first = asyncio.create_task(bench.infer(inputs=sized(10)))
+        await settle()
+        with pytest.raises(NoRoomToRun, match=r"10.0 MB are free"):
+            await bench.infer(inputs=sized(10))
+        await first
+        await bench.infer(inputs=sized(10))
+    bench.assert_quiet()
+
+
+@pytest.mark.parametrize(
+    ("hazards", "length", "is_inline"),
+    [((), 10, True), ((), 11, False), (("Loop: it may run for ever",), 10, False), (None, 10, False)],
+)
+def test_only_what_is_harmless_and_quick_at_its_size_runs_inline(
+    hazards: tuple[str, ...] | None, length: int, is_inline: bool
+) -> None:
+    """The profile's median is that of short inputs: a long one would hold up everybody, a loop for ever."""
+
+    @story
+    async def run() -> None:
+        bench = EngineBench(workers=1, quick_ms_max=0.25)
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, inputs=LENGTHS)
+        measured(bench, bounds((10, 0.1, 0), (1000, 30, 0)), hazards)
+        async with bench.working():
+            await bench.infer(inputs=sized(1))
+            runs = bench.engine.workers[0].runs
+            await bench.infer(inputs=sized(length))
+            assert (bench.engine.workers[0].runs == runs) is is_inline
+        bench.assert_quiet()
+
+    run()
