@@ -54,8 +54,8 @@ class Growth:
     """Shapes to try, each within the next, larger than those of the first case."""
     needed: int = 0
     """So many of the steps are tried whatever they cost; the others end with the first that costs too much."""
-    is_stated: bool = False
-    """The largest shapes are what the tenant asked for: where the last step cannot be run, nothing can."""
+    stated: int = 0
+    """So many of the steps lead to what the tenant asked for: where the last of them cannot be run, nothing can."""
     hazards: tuple[str, ...] = ()
     unless_all_run: tuple[str, ...] = ()
     """What is a hazard, too, unless every shape within the largest has been run."""

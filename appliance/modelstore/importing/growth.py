@@ -42,14 +42,18 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
         if size is not None and any(one.place == (name, axis) for one in free)
     }
     must = list(_doubled(base, needed | stated))
+    is_asked = len(must) if stated else 0
     last = must[-1] if must else base
+    free_places = _countable(free, wanted)
     batches = {place: end for place, end in wanted.items() if _role(free, place) == "batch"}
     others = {place: end for place, end in wanted.items() if place not in batches}
-    may = list(_doubled(last, _without(batches, stated)))
-    may += _doubled(may[-1] if may else last, _without(others, stated | needed))
-    return Growth(
-        (*must, *may), len(must), bool(stated), reviewed.hazards, reviewed.unless_all_run, _countable(free, wanted)
-    )
+    several = list(_doubled(last, _without(batches, stated)))
+    longer = list(_doubled(several[-1] if several else last, _without(others, stated | needed)))
+    # What runs in a guard anyway need not be kept small to be harmless.
+    is_guarded = bool(reviewed.hazards or (reviewed.unless_all_run and free_places is None))
+    count = len(must) + (len(several) if is_guarded else 0)
+    steps = (*must, *several, *longer)
+    return Growth(steps, count, is_asked, reviewed.hazards, reviewed.unless_all_run, free_places)
 
 
 def check_stated(task: TaskSpec, inputs: tuple[TensorSpec, ...]) -> None:

@@ -10,9 +10,10 @@ import asyncio
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from appliance.domain.catalogue import TaskSpec, Variant
+from appliance.domain.catalogue import Profile, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
@@ -211,8 +212,11 @@ class Importer:
         path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
         variants = await self._store.models.variants_of(content_sha256)
         content = await reviewed_content(self._tools, path, _full_size(variants), self._scratch)
+        grown: dict[str, Profile | None] = {}
         for variant, task, axes in variants:
-            measured = await profiled(self._tools, variant, axes, task, content)
+            known = replace(content, grown=grown.get(variant.model_id))
+            measured = await profiled(self._tools, variant, axes, task, known)
+            grown[variant.model_id] = measured.profile
             await self._store.models.put_variant(measured)
             self._tools.builds.put(measured)
             hazards = measured.profile.hazards if measured.profile else None

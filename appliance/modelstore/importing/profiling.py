@@ -8,9 +8,9 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Profile, Shapes, TaskSpec, Variant
+from appliance.domain.catalogue import Profile, RunBound, Shapes, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunFailed
-from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.hardware import Growth, PreparedForm, ProcessorDescription
 from appliance.modelstore.importing.cases import Axes, case_lists
 from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.growth import allowed, growth
@@ -28,6 +28,8 @@ class Content:
     reviewed: Reviewed
     full: Size | None
     """The largest of its rungs; None where it has no ladder."""
+    grown: Profile | None = None
+    """Of a rung of the same model whose largest shapes were measured; they are those of all its rungs."""
 
 
 async def reviewed_content(tools: Tools, source: Path, full: Size | None, scratch: Path) -> Content:
@@ -98,14 +100,26 @@ async def _profile(
     lists = case_lists(variant, axes, task)
     while (cases := await asyncio.to_thread(next, lists, None)) is not None:
         base = {name: array.shape for name, array in cases[0].inputs.items()}
-        plan = growth(base, variant, axes, task, content.full, content.reviewed)
+        grown = content.grown
         try:
-            return _plausible(await tools.measure.profile(form, processor.name, cases, plan), variant)
+            if grown is not None and grown.processor == processor.name:
+                plan = Growth(hazards=grown.hazards or ())
+                found = await tools.measure.profile(form, processor.name, cases, plan)
+                found = replace(found, runs=(*found.runs, *(run for run in grown.runs if _holds(run, base))))
+            else:
+                plan = growth(base, variant, axes, task, content.full, content.reviewed)
+                found = await tools.measure.profile(form, processor.name, cases, plan)
+            return _plausible(found, variant)
         except RunFailed as error:
             failure = error
     if task.shape_max:
         raise BadMetadata(reason=f"'shape_max': {failure}")
     raise failure
+
+
+def _holds(run: RunBound, base: Shapes) -> bool:
+    """Whether the shapes of `base` lie within those of a run."""
+    return all(size <= most for name, shape in base.items() for size, most in zip(shape, run.shapes[name], strict=True))
 
 
 def _plausible(profile: Profile, variant: Variant) -> Profile:

@@ -105,7 +105,8 @@ class VariantMaker:
             reviewed = await reviewed_content(self._tools, content.source, full, self._subject.folder)
             for number, rung in enumerate(rungs):
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
-                await self._measure(rung, content, reviewed, accuracies[number], reasons[number])
+                profile = await self._measure(rung, content, reviewed, accuracies[number], reasons[number])
+                reviewed = replace(reviewed, grown=reviewed.grown or profile)
 
     async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
         """Keep on record what could not be made, and why."""
@@ -142,12 +143,15 @@ class VariantMaker:
 
     async def _measure(
         self, rung: MadeVariant, content: _Content, reviewed: Content, accuracy: Accuracy | None, reason: str
-    ) -> None:
-        """Finish one rung. What goes wrong with it alone is its own failure. Raises: BadMetadata."""
+    ) -> Profile | None:
+        """Finish one rung; returns its profile. What goes wrong with it alone is its own failure.
+
+        Raises: BadMetadata.
+        """
         is_original = rung.name == Precision.FP32.value
         if accuracy is None and not is_original:
             await self.put_failed(rung.name, rung.precision, reason)
-            return
+            return None
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
         try:
             subject = self._subject
@@ -155,6 +159,7 @@ class VariantMaker:
         except (LoadFailed, RunFailed) as error:
             variant = replace(variant, state=VariantState.FAILED, reason=str(error))
         await self._put(variant, content)
+        return variant.profile
 
     @asynccontextmanager
     async def _content(self, made: MadeVariant) -> AsyncIterator[_Content]:

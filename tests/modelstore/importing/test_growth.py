@@ -51,6 +51,15 @@ def test_lines_are_as_wide_as_the_task_makes_them() -> None:
     assert plan.steps[plan.needed - 1]["x"] == (1, 3, 48, 2100)
 
 
+def test_what_is_guarded_anyway_takes_several_items_whatever_they_cost() -> None:
+    """Only a build that may be harmless gives up items to stay so."""
+    base: Shapes = {"image": (1, 3, 32, 32)}
+    reviewed = Reviewed(("Loop: it may run for ever",))
+    plan = growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(32, 32), reviewed)
+    assert plan.steps[plan.needed - 1] == {"image": (8, 3, 32, 32)}
+    assert growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(32, 32), HARMLESS).needed == 0
+
+
 def test_few_shapes_may_all_be_run() -> None:
     """Where only the items are free; and where nothing is, there is one shape."""
     inputs = (TensorSpec("x", "FP32", (-1, 4)),)
@@ -64,7 +73,7 @@ def test_what_the_tenant_asks_for_is_needed_and_the_rest_is_the_boxs() -> None:
     """Asked for larger pictures: they are needed, and items are tried beyond. Asked for less: less is allowed."""
     task = TaskSpec(shape_max={"image": (None, None, 64, 64)})
     plan = growth({"image": (1, 3, 32, 32)}, variant(PICTURE), PICTURE_AXES, task, None, HARMLESS)
-    assert plan.is_stated
+    assert plan.stated == plan.needed
     assert plan.steps[plan.needed - 1] == {"image": (1, 3, 64, 64)}
     assert plan.steps[-1] == {"image": (8, 3, 64, 64)}
     assert allowed({"image": (8, 3, 128, 128)}, task) == {"image": (8, 3, 64, 64)}

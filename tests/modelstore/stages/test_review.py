@@ -71,7 +71,7 @@ def test_loops_are_hazards_and_constant_branches_are_not(made: onnx.ModelProto, 
 def test_what_input_values_decide_is_a_hazard() -> None:
     """How large a result is must not depend on values: shapes, counts, ranges, indices found."""
     types = {"s": INT64, "a": INT64, "b": INT64, "c": INT64}
-    for name, inputs in {
+    cases: dict[str, dict[str, Any]] = {
         "Reshape": {"x": ["n"], "s": [2]},
         "Expand": {"x": ["n"], "s": [2]},
         "Tile": {"x": ["n"], "s": [1]},
@@ -79,7 +79,8 @@ def test_what_input_values_decide_is_a_hazard() -> None:
         "Range": {"a": [], "b": [], "c": []},
         "NonZero": {"x": ["n"]},
         "TopK": {"x": ["n"], "s": [1]},
-    }.items():
+    }
+    for name, inputs in cases.items():
         assert one(name, inputs, types={key: types[key] for key in inputs if key in types}).hazards, name
 
 

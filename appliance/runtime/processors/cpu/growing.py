@@ -84,7 +84,7 @@ class Grower:
                 self._foresee(shapes, runs[-1])
                 bound = self._measured(shapes)
             except RunFailed:
-                if order["is_stated"] and number == len(steps) - 1:
+                if number == order["stated"] - 1:
                     raise
                 continue
             if not is_needed and self._is_too_much(bound):

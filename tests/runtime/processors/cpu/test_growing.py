@@ -60,7 +60,7 @@ async def test_growth_ends_before_it_fills_the_machine(measure: ChildMeasure, tm
     growth = Growth(sizes, needed=len(sizes))
     profile = await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, growth)
     assert 2048 <= profile.runs[-1].shapes["x"][0] <= 2**15
-    stated = Growth(sizes, needed=len(sizes), is_stated=True)
+    stated = Growth(sizes, needed=len(sizes), stated=len(sizes))
     with pytest.raises(RunFailed, match="more memory than is tried"):
         await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, stated)
 
