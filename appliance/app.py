@@ -125,7 +125,8 @@ class Appliance:
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, [description])
-        store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
+        keys_max = settings.security.keys_per_tenant_max
+        store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget, keys_per_tenant_max=keys_max)
         await asyncio.to_thread(store.recover)
         _write_decisions(stack, decisions, store)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
@@ -151,9 +152,15 @@ class Appliance:
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
         importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
         deletion = ModelDeletion(store.models, [importer.cancel, core.availability.retire_model])
-        uploads = Uploads(store, bytes_max=settings.http.upload_bytes_max)
+        http = settings.http
+        uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
         queues = settings.queues
-        media = MediaPool(clock, threads=queues.media_threads or description.workers, waiting_max=queues.len_max)
+        media = MediaPool(
+            clock,
+            threads=queues.media_threads or description.workers,
+            waiting_max=queues.len_max,
+            weight_of=core.catalogue.processor_weight,
+        )
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
         store.feed.subscribe(Follower(core, keyring))

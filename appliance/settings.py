@@ -31,6 +31,8 @@ class HttpSettings(Section):
     """Largest model that `POST /v1/models` takes at once; larger ones go by `/v1/uploads`."""
     upload_bytes_max: int = Field(8 * GIB, ge=1024)
     """Largest upload by `/v1/uploads`."""
+    uploads_per_tenant_max: int = Field(64, ge=1)
+    """Uploads by `/v1/uploads` that one tenant may have under way; all tenants together ten times as many."""
     inflight_bytes_max: int = Field(256 * MIB, ge=1024)
     """Sum of the bodies of requests that are being handled."""
     connections_max: int = Field(1000, ge=1)
@@ -93,9 +95,9 @@ class ProcessorSettings(Section):
 
 class QueueSettings(Section):
     len_max: int = Field(256, ge=1)
-    """Requests of one application that may wait; more get 429."""
+    """Requests of one application that may wait; more get 429. Also the line of pictures and sounds to decode."""
     total_max: int = Field(4096, ge=1)
-    """Requests of all applications that may wait."""
+    """Requests of all applications that may wait; one tenant's at most seven times what is free."""
     timeout_ms: float = Field(30_000.0, gt=0)
     """Deadline of a request that states none and whose application has no SLO."""
     media_threads: int | None = Field(None, ge=1, le=64)
@@ -108,7 +110,7 @@ class QueueSettings(Section):
     the run. 0 = never.
     """
     sequences_max: int = Field(1024, ge=1)
-    """States of stateful models kept at once."""
+    """States of stateful models kept at once; one tenant's at most seven times what is free."""
     sequence_idle_s: float = Field(60.0, gt=0)
     """A state that was not used for this long is dropped."""
 
@@ -180,6 +182,8 @@ class DecisionSettings(Section):
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
+    keys_per_tenant_max: int = Field(1000, ge=1)
+    """Tenant and device keys of one tenant; all tenants together have ten times as many."""
     metrics_open: bool = False
     """Whether `/metrics` answers without a key; else an admin key sees all of it and a tenant's key its own part."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.catalogue import Late
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def show_application(box: Connection, name: str) -> None:
     print(f"  SLO           {_slo(application)}")
     print(f"  accuracy      {application.accuracy_min:g} at least")
     print(f"  weight        {application.weight:g}")
+    if application.late is Late.RUN:
+        print("  late          answered whenever it is done")
     print(f"  variants      {', '.join(application.variants) or 'none yet'}")
     if not application.available:
         print("  not available")
@@ -87,8 +90,9 @@ def create_application(
         float | None, typer.Option(help="Promised latency, also the deadline of a request.", min=0.001)
     ] = None,
     accuracy_min: Annotated[float, typer.Option(help="Variants below this are not chosen.", min=0, max=1)] = 0.0,
-    weight: Annotated[float, typer.Option(help="Share of the box relative to other applications.", min=0.001)] = 1.0,
+    weight: Annotated[float, typer.Option(help="Part of the tenant's share of the box.", min=0.001)] = 1.0,
     shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
+    late: Annotated[Late, typer.Option(help="What becomes of a request at its deadline.")] = Late.DROP,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse an SLO that no variant keeps.")] = False,
 ) -> None:
     """Register another use of a model, with promises of its own.
@@ -104,6 +108,7 @@ def create_application(
         accuracy_min=accuracy_min,
         weight=weight,
         shared=shared,
+        late=late,
     )
     with box.client() as client:
         application = client.create_application(order, strict=strict)
@@ -126,11 +131,10 @@ def change_application(
     accuracy_min: Annotated[
         float | None, typer.Option(help="Variants below this are not chosen.", min=0, max=1)
     ] = None,
-    weight: Annotated[
-        float | None, typer.Option(help="Share of the box relative to other applications.", min=0.001)
-    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Part of the tenant's share of the box.", min=0.001)] = None,
     model: Annotated[str | None, typer.Option(help="Swap the network behind the name.")] = None,
     shared: Annotated[bool | None, typer.Option("--shared/--not-shared", help="Callable by every tenant.")] = None,
+    late: Annotated[Late | None, typer.Option(help="What becomes of a request at its deadline.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Change nothing where the box would warn.")] = False,
 ) -> None:
     """Change an application of a running box; what is not named stays. It holds from the next request on.
@@ -150,6 +154,7 @@ def change_application(
         "weight": weight,
         "model": model,
         "shared": shared,
+        "late": late,
     }
     fields: dict[str, object] = {field: value for field, value in wanted.items() if value is not None}
     if no_slo:

@@ -185,6 +185,7 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
         "guarantee_mb": holding.guarantee_bytes / 1e6 if holding and holding.guarantee_bytes else None,
         "ceiling_mb": holding.ceiling_bytes / 1e6 if holding and holding.ceiling_bytes is not None else None,
         "rate_rps": tenant.quota.requests_per_s,
+        "processor_weight": tenant.quota.processor_weight,
     }
     return {"name": tenant.name} | {key: value for key, value in limits.items() if value is not None}
 
@@ -225,6 +226,7 @@ def _application(shape: "ApplicationShape", name: str, model: str) -> dict[str, 
         **promised,
         "accuracy_min": points(shape.accuracy_min),
         "weight": shape.weight,
+        "late": shape.late.value,
     }
 
 

@@ -1,18 +1,15 @@
 """`appliance tenants`: who pays, and what they may use."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
 
-if TYPE_CHECKING:
-    from appliance.wire.access import QuotaShape
-
 app = typer.Typer(no_args_is_help=True, help="Tenants: who owns models, applications and keys.")
 
-_HEADS = ("tenant", "requests/s>", "concurrent>", "stored>", "guarantee>", "ceiling>", "in memory>")
+_HEADS = ("tenant", "requests/s>", "concurrent>", "stored>", "guarantee>", "ceiling>", "in memory>", "weight>")
 Rate = Annotated[float | None, typer.Option("--requests-per-s", help="Most requests a second.", min=0.001)]
 Concurrent = Annotated[int | None, typer.Option("--concurrent", help="Most requests under way at once.", min=1)]
 Guarantee = Annotated[
@@ -24,6 +21,10 @@ Ceiling = Annotated[
 ]
 Share = Annotated[
     float | None, typer.Option("--memory-share", help="The same as a share of the memory budget.", min=0.001, max=1)
+]
+Weight = Annotated[
+    float | None,
+    typer.Option("--processor-weight", help="Part of the processor's time beside other tenants; 1.", min=0.001),
 ]
 Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabytes of models on disk.", min=0)]
 
@@ -48,7 +49,7 @@ def list_tenants(box: Connection) -> None:
         memory: tuple[int | None, ...] = (None, None, None)
         if holding is not None:
             memory = (holding.guarantee_bytes or None, holding.ceiling_bytes, holding.held_bytes)
-        rows.append((tenant.name, *limits, *map(screen.size, memory)))
+        rows.append((tenant.name, *limits, *map(screen.size, memory), f"{quota.processor_weight:g}"))
     screen.show_table(_HEADS, rows, "There is no tenant.")
 
 
@@ -63,6 +64,7 @@ def create_tenant(
     memory_ceiling_mb: Ceiling = None,
     memory_share: Share = None,
     stored_mb: Stored = None,
+    processor_weight: Weight = None,
 ) -> None:
     """Make a tenant; without limits unless you name some. Needs an admin key.
 
@@ -71,7 +73,12 @@ def create_tenant(
     [dim]$[/dim] appliance tenants create harbour --requests-per-s 50 --memory-guarantee-mb 200
     [dim]$[/dim] appliance keys create harbour --label "the harbour's developers"
     """
-    quota = _quota(requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb)
+    from appliance.wire.access import QuotaShape
+
+    named = _named(
+        requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb, processor_weight
+    )
+    quota = QuotaShape.model_validate(named)
     with box.client() as client:
         tenant = client.create_tenant(name, quota)
     if box.as_json:
@@ -91,6 +98,7 @@ def change_tenant(
     memory_ceiling_mb: Ceiling = None,
     memory_share: Share = None,
     stored_mb: Stored = None,
+    processor_weight: Weight = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="Begin with no limit and no guarantee.")] = False,
 ) -> None:
     """Change limits of a running box's tenant at once; those that are not named stay. Needs an admin key.
@@ -100,10 +108,14 @@ def change_tenant(
     [dim]$[/dim] appliance tenants change harbour --memory-ceiling-mb 400
     [dim]$[/dim] appliance tenants change harbour --unlimited
     """
-    named = _quota(requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb)
+    from appliance.wire.access import QuotaShape
+
+    named = _named(
+        requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb, processor_weight
+    )
     with box.client() as client:
-        before = type(named)() if unlimited else client.tenant(name).quota
-        tenant = client.change_tenant(name, before.model_copy(update=named.model_dump(exclude_none=True)))
+        before = QuotaShape() if unlimited else client.tenant(name).quota
+        tenant = client.change_tenant(name, before.model_copy(update=named))
     if box.as_json:
         screen.show_json(tenant)
     else:
@@ -122,24 +134,26 @@ def delete_tenant(box: Connection, name: str) -> None:
     print(f"tenant {name} is deleted")
 
 
-def _quota(
+def _named(
     requests_per_s: float | None,
     concurrent: int | None,
     memory_guarantee_mb: float | None,
     memory_ceiling_mb: float | None,
     memory_share: float | None,
     stored_mb: float | None,
-) -> "QuotaShape":
-    from appliance.wire.access import QuotaShape
-
-    return QuotaShape(
-        requests_per_s=requests_per_s,
-        concurrent_requests=concurrent,
-        memory_guarantee_bytes=_bytes(memory_guarantee_mb),
-        memory_ceiling_bytes=_bytes(memory_ceiling_mb),
-        memory_share=memory_share,
-        stored_bytes=_bytes(stored_mb),
-    )
+    processor_weight: float | None,
+) -> dict[str, float | int]:
+    """The fields of a quota that were named."""
+    fields = {
+        "requests_per_s": requests_per_s,
+        "concurrent_requests": concurrent,
+        "memory_guarantee_bytes": _bytes(memory_guarantee_mb),
+        "memory_ceiling_bytes": _bytes(memory_ceiling_mb),
+        "memory_share": memory_share,
+        "stored_bytes": _bytes(stored_mb),
+        "processor_weight": processor_weight,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _bytes(megabytes: float | None) -> int | None:

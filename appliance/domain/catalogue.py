@@ -25,6 +25,15 @@ class TaskKind(StrEnum):
     TENSOR = "tensor"
 
 
+class Late(StrEnum):
+    """What becomes of an application's requests at their deadline."""
+
+    DROP = "drop"
+    """Refused at the deadline, wherever they are; not begun when they could not end in time."""
+    RUN = "run"
+    """Answered whenever they are done, and counted as late."""
+
+
 class Precision(StrEnum):
     """Number format of a variant's weights."""
 
@@ -243,7 +252,9 @@ class Application:
     accuracy_min: float = 0.0
     """Points, 0 to 100, as a variant's accuracy."""
     weight: float = 1.0
+    """Its part of what its tenant gets, relative to the tenant's other applications."""
     shared: bool = False
+    late: Late = Late.DROP
 
 
 @dataclass(frozen=True, slots=True)

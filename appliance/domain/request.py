@@ -23,14 +23,21 @@ class Request:
     """Requested outputs; None = all."""
     deadline_ns: int | None = None
     priority: int = 0
-    """Higher runs earlier among requests that wait."""
+    """Higher runs earlier among the requests of its tenant and application that wait."""
+    runs_late: bool = False
+    """It is answered whenever it is done; its deadline says only how urgent it is."""
     sequence_id: str | None = None
     sequence_start: bool = False
     sequence_end: bool = False
     decoded_ns: int = 0
     """What reading and decoding its input took, from its arrival to its admission."""
-    is_continuation: bool = False
-    """A later run of a call whose first run was admitted: it takes nothing more of the rate quota."""
+    is_admitted: bool = False
+    """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
+
+    @property
+    def drop_ns(self) -> int | None:
+        """When it is given up; None = never."""
+        return None if self.runs_late else self.deadline_ns
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
+    Late,
     Latency,
     Model,
     Precision,
@@ -172,6 +173,7 @@ def _quota(shape: TenantShape) -> Quota:
         requests_per_s=shape.rate_rps,
         memory_guarantee_bytes=megabytes(shape.guarantee_mb),
         memory_ceiling_bytes=ceiling,
+        processor_weight=shape.processor_weight,
     )
 
 
@@ -201,6 +203,7 @@ def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
                 latency_slo_ms=shape.latency_slo_ms,
                 accuracy_min=shape.accuracy_min,
                 weight=shape.weight,
+                late=Late(shape.late),
             )
         )
 

@@ -10,7 +10,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field, StringConstraints
 
@@ -99,6 +99,7 @@ class ApplicationShape(Shape):
     latency_slo_ms: Positive | None = None
     accuracy_min: NotNegative = 0
     weight: Positive = 1
+    late: Literal["drop", "run"] = "drop"
 
 
 class TenantShape(Shape):
@@ -106,6 +107,7 @@ class TenantShape(Shape):
     guarantee_mb: NotNegative = 0
     ceiling_mb: Positive | None = None
     rate_rps: Positive | None = None
+    processor_weight: Positive = 1
 
 
 class Scenario(Shape):

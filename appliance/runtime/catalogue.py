@@ -184,6 +184,11 @@ class Catalogue:
         except KeyError:
             raise UnknownTenant(name=name) from None
 
+    def processor_weight(self, tenant: str) -> float:
+        """Of a tenant, also of one that was deleted while its last requests are under way."""
+        found = self._tenants.get(tenant)
+        return 1.0 if found is None else found.quota.processor_weight
+
     def tenants(self) -> list[Tenant]:
         """By name."""
         return [self._tenants[name] for name in sorted(self._tenants)]

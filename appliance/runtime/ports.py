@@ -58,7 +58,7 @@ class Processor(Protocol):
 class MediaRunner(Protocol):
     """Where media is decoded and answers are encoded: in threads of the box; an emulated one lets virtual time pass."""
 
-    async def run(self, application_id: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
+    async def run(self, application_id: str, tenant: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
         """The value of `work()`, which blocks for milliseconds; `deadline_ns` on the clock's monotonic scale.
 
         Raises: QueueFull when too many wait, DeadlineExceeded, and what `work` raises.

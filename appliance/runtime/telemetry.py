@@ -56,6 +56,8 @@ class Statistics:
     warm: int = 0
     cold: int = 0
     inferences: int = 0
+    late: int = 0
+    """Answered after their deadline, as their application wants it."""
     failed_ns: int = 0
     """Time that requests took until they got an error."""
     slo_requests: int = 0
@@ -182,6 +184,10 @@ class Telemetry:
         statistics.last_ns = at_ns
         _count_slo(statistics, slo_kept)
 
+    def late(self, key: tuple[str, str, str]) -> None:
+        """One that is `done` was so after its deadline."""
+        self._statistics(key).late += 1
+
     def failed(self, key: tuple[str, str, str], outcome: str, took_ns: int, slo_kept: bool | None = None) -> None:
         """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("").
 
@@ -237,6 +243,7 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.warm += other.warm
     into.cold += other.cold
     into.inferences += other.inferences
+    into.late += other.late
     into.failed_ns += other.failed_ns
     into.slo_requests += other.slo_requests
     into.slo_kept += other.slo_kept

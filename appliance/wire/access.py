@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from appliance.domain.access import Role
 from appliance.wire.fields import INTEGER_MAX, Instant, Real, Text, Whole
-from appliance.wire.shape import Order, Shape
+from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
 
 class QuotaShape(Order):
@@ -32,6 +32,8 @@ class QuotaShape(Order):
     """The same as a share of the box's memory budget; where both are set, the lower one holds."""
     stored_bytes: Whole | None = Field(None, ge=0, le=INTEGER_MAX, examples=[2_000_000_000])
     """Bytes of models and uploads on disk; more get 429."""
+    processor_weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[3.0])
+    """Its part of the processor's time while other tenants want some, too; alone a tenant has all of it."""
 
 
 class TenantOrder(Order):

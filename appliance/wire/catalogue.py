@@ -4,15 +4,13 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from appliance.domain.catalogue import Precision, TaskKind
+from appliance.domain.catalogue import Late, Precision, TaskKind
 from appliance.domain.states import VariantState
 from appliance.wire.fields import Flag, Real, Text
-from appliance.wire.shape import Order, Shape
+from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
-WEIGHT_MAX = 1e6
-"""Sums and products of weights stay finite."""
 
 
 class ImageShape(Order):
@@ -169,9 +167,12 @@ class ApplicationOrder(Order):
     accuracy_min: Real = Field(0.0, ge=0, le=1, examples=[0.9])
     """Variants below this are not chosen by the box."""
     weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[1.0])
-    """Share of the box relative to other applications."""
+    """Its part of the tenant's share of the box, relative to the tenant's other applications."""
     shared: Flag = False
     """Callable by every tenant."""
+    late: Late = Late.DROP
+    """What becomes of a request at its deadline: `drop` answers 504 there and then; `run` answers whenever it is done,
+    and counts it as late."""
 
 
 class ApplicationChange(Order):
@@ -185,6 +186,7 @@ class ApplicationChange(Order):
     accuracy_min: Real | None = Field(None, ge=0, le=1)
     weight: Real | None = Field(None, gt=0, le=WEIGHT_MAX)
     shared: Flag | None = None
+    late: Late | None = None
 
 
 class RunsShape(Shape):
@@ -222,6 +224,7 @@ class ApplicationShape(Shape):
     accuracy_min: float
     weight: float
     shared: bool
+    late: Late = Late.DROP
     available: bool
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]

@@ -7,6 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 Item = TypeVar("Item")
 
 
+WEIGHT_MAX = 1e6
+"""Sums and products of weights stay finite."""
+
+
 class Shape(BaseModel):
     """An answer: immutable, read from domain values by attribute, tolerant of fields that a newer box adds."""
 

@@ -21,9 +21,9 @@ async def test_media_threads(tmp_path: Path) -> None:
             together.wait(ANSWER_S)
             go.wait(ANSWER_S)
 
-        three = [asyncio.create_task(media.run("t/a", None, work)) for _ in range(3)]
+        three = [asyncio.create_task(media.run("t/a", "t", None, work)) for _ in range(3)]
         await asyncio.to_thread(together.wait, ANSWER_S)  # breaks where the three do not run side by side
-        fourth = asyncio.create_task(media.run("t/a", None, int))
+        fourth = asyncio.create_task(media.run("t/a", "t", None, int))
         await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
         assert sum(thread.name.startswith("media") for thread in threading.enumerate()) == 3
         go.set()

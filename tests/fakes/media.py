@@ -18,7 +18,7 @@ class FakeMedia:
         self._turn = asyncio.Lock()
         self.work_ms = work_ms
 
-    async def run(self, application_id: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
+    async def run(self, application_id: str, tenant: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
         start_ns = self._clock.now_ns()
         async with self._turn:
             end_ns = self._clock.now_ns() + int(self.work_ms * NS_PER_MS)

@@ -62,6 +62,7 @@ async def create_application(
         points(order.accuracy_min),
         order.weight,
         order.shared,
+        order.late,
     )
     if strict:
         refuse_broken(box.catalogue.draft(application))
@@ -150,6 +151,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         accuracy_min=share(application.accuracy_min),
         weight=application.weight,
         shared=application.shared,
+        late=application.late,
         available=box.availability.is_open(application),
         variants=variants,
         warnings=warnings,

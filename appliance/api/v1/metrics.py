@@ -51,6 +51,9 @@ def _requests(statistics: dict[tuple[str, str, str], Statistics]) -> Iterator[Me
         "appliance_starts", "Requests by whether a variant was warm.", labels=(*LABELS, "start")
     )
     rows = CounterMetricFamily("appliance_inferences", "Rows computed: requests times their batch.", labels=LABELS)
+    late = CounterMetricFamily(
+        "appliance_late", "Requests answered after their deadline, as their application wants it.", labels=LABELS
+    )
     seconds = HistogramMetricFamily(
         "appliance_request_seconds", "Where the time of answered requests went.", labels=(*LABELS, "part")
     )
@@ -60,10 +63,11 @@ def _requests(statistics: dict[tuple[str, str, str], Statistics]) -> Iterator[Me
         starts.add_metric([*labels, "warm"], figures.warm)
         starts.add_metric([*labels, "cold"], figures.cold)
         rows.add_metric(labels, figures.inferences)
+        late.add_metric(labels, figures.late)
         for part in PARTS:
             histogram = figures.histograms[part]
             seconds.add_metric([*labels, part], _buckets(histogram), histogram.sum_ns / NS_PER_S)
-    yield from (outcomes, starts, rows, seconds)
+    yield from (outcomes, starts, rows, late, seconds)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:

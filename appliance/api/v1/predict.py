@@ -135,7 +135,8 @@ async def predict_route(
         sequence_start,
         sequence_end,
     )
-    answer = await box.predictor.predict(found, await _media(request), call)
+    with box.engine.admitted(found, principal.tenant):
+        answer = await box.predictor.predict(found, await _media(request), call)
     return Response(answer, media_type="application/json")
 
 

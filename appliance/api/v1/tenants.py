@@ -21,6 +21,7 @@ from appliance.domain.errors import (
     Forbidden,
     InUse,
     Overcommitted,
+    QuotaExceeded,
     StorageFull,
     UnknownApplication,
     UnknownKey,
@@ -90,7 +91,7 @@ async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
     "/{tenant}/keys",
     status_code=201,
     summary="Make a key",
-    responses=problems(Forbidden, UnknownTenant, UnknownApplication, BadMetadata, StorageFull),
+    responses=problems(Forbidden, UnknownTenant, UnknownApplication, BadMetadata, QuotaExceeded, StorageFull),
 )
 async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal: Member) -> NewKeyShape:
     """The answer holds the key itself, once: the box keeps only its SHA-256.

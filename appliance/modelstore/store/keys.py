@@ -1,10 +1,10 @@
 """Keys in the store: who may open the box, as whom, and until when."""
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
-from appliance.domain.access import KeyRecord
-from appliance.domain.errors import AlreadyExists, UnknownKey
-from appliance.modelstore.store.records import PAGE, Change, Changes, Records
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownKey
+from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S, Change, Changes, Records
 from appliance.modelstore.store.tables import KeyRow
 from appliance.modelstore.store.tenants import tenant_row
 
@@ -12,14 +12,18 @@ from appliance.modelstore.store.tenants import tenant_row
 class Keys:
     """Keys by id; of the key itself only its SHA-256 is kept."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, per_tenant_max: int) -> None:
+        """`per_tenant_max` keys of one tenant, `ALL_TENANTS` times as many of all; admin keys are not counted."""
         self._records = records
+        self._per_tenant_max = per_tenant_max
 
     async def create(self, key: KeyRecord) -> KeyRecord:
-        """Raises: UnknownTenant, AlreadyExists."""
+        """Raises: UnknownTenant, AlreadyExists, QuotaExceeded."""
 
         def work(session: Session) -> tuple[KeyRecord, Changes]:
             tenant_row(session, key.tenant)
+            if key.role is not Role.ADMIN:
+                self._require_room(session, key.tenant)
             same = select(KeyRow.id).where((KeyRow.id == key.id) | (KeyRow.sha256 == key.sha256))
             if session.exec(same).first() is not None:
                 raise AlreadyExists(name=key.id)
@@ -38,6 +42,13 @@ class Keys:
             return key, [Change("key", key.id, key)]
 
         return await self._records.write(work)
+
+    def _require_room(self, session: Session, tenant: str) -> None:
+        """Raises: QuotaExceeded."""
+        counted = select(func.count()).select_from(KeyRow).where(KeyRow.role != Role.ADMIN.value)
+        of_tenant = session.exec(counted.where(KeyRow.tenant == tenant)).one()
+        if of_tenant >= self._per_tenant_max or session.exec(counted).one() >= ALL_TENANTS * self._per_tenant_max:
+            raise QuotaExceeded(tenant=tenant, quota="keys", retry_after_s=RETRY_S)
 
     async def get(self, id: str) -> KeyRecord:
         """Raises: UnknownKey."""

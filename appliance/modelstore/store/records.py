@@ -19,6 +19,10 @@ from appliance.modelstore.store.database import Database
 T = TypeVar("T")
 ChangeValue = Tenant | Model | Application | KeyRecord | JobRecord | None
 PAGE = 100
+ALL_TENANTS = 10
+"""What one tenant may have so many of, all together may have ten times as many of."""
+RETRY_S = 60.0
+"""Until when a bound on rows may have room again: somebody has to delete something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,12 @@ class Store:
     """The nouns over one state folder. `recover` comes first; `close` ends it."""
 
     def __init__(
-        self, folder: StateFolder, clock: Clock, feed: ChangeFeed, on_removed: OnRemoved | None = None
+        self,
+        folder: StateFolder,
+        clock: Clock,
+        feed: ChangeFeed,
+        on_removed: OnRemoved | None = None,
+        keys_per_tenant_max: int = 1000,
     ) -> None:
         """`feed` is told of every committed change; `on_removed` is awaited with digests whose files have left the
         disk.
@@ -69,7 +74,7 @@ class Store:
         self.blobs = folder.blobs
         contents = Contents(self._records, folder.blobs, on_removed)
         self.tenants = Tenants(self._records)
-        self.keys = Keys(self._records)
+        self.keys = Keys(self._records, keys_per_tenant_max)
         self.applications = Applications(self._records)
         self.models = Models(self._records, contents)
         self.imports = Imports(self._records, contents)

@@ -13,6 +13,7 @@ from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
+    Late,
     Model,
     Precision,
     Profile,
@@ -197,6 +198,7 @@ class ApplicationRow(Row, table=True):
     accuracy_min: float = Field(default=0.0, sa_column=Column(Points, nullable=False))
     weight: float = 1.0
     shared: bool = False
+    late: str = Late.DROP.value
 
     def to_application(self) -> Application:
         return Application(
@@ -208,6 +210,7 @@ class ApplicationRow(Row, table=True):
             self.accuracy_min,
             self.weight,
             self.shared,
+            Late(self.late),
         )
 
     def take(self, application: Application) -> None:
@@ -217,6 +220,7 @@ class ApplicationRow(Row, table=True):
         self.accuracy_min = application.accuracy_min
         self.weight = application.weight
         self.shared = application.shared
+        self.late = application.late.value
 
 
 class JobRow(Row, table=True):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
@@ -25,7 +25,7 @@ from appliance.modelstore.store.disk import (
     require_free,
     sync_folder,
 )
-from appliance.modelstore.store.records import PAGE
+from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.stored_bytes import Room
 from appliance.modelstore.store.tables import UploadRow
@@ -38,7 +38,9 @@ class Uploads:
     drops it.
     """
 
-    def __init__(self, store: Store, *, bytes_max: int, idle: timedelta = IDLE) -> None:
+    def __init__(self, store: Store, *, bytes_max: int, per_tenant_max: int = 64, idle: timedelta = IDLE) -> None:
+        """`per_tenant_max` uploads of one tenant under way, `ALL_TENANTS` times as many of all."""
+        self._per_tenant_max = per_tenant_max
         self.folder = store.state_dir / "uploads"
         self._store = store
         self._database = store.records.database
@@ -75,6 +77,7 @@ class Uploads:
 
         def work(session: Session) -> UploadRecord:
             self._store.stored_bytes.require_in(session, tenant, length or 0)
+            self._require_place(session, tenant)
             spool = self.folder / row.id
             with failed_disk_is_typed():
                 spool.touch(mode=0o600, exist_ok=False)
@@ -224,6 +227,13 @@ class Uploads:
             yield
         finally:
             self._busy.discard(id)
+
+    def _require_place(self, session: Session, tenant: str) -> None:
+        """Raises: QuotaExceeded."""
+        counted = select(func.count()).select_from(UploadRow)
+        of_tenant = session.exec(counted.where(UploadRow.tenant == tenant)).one()
+        if of_tenant >= self._per_tenant_max or session.exec(counted).one() >= ALL_TENANTS * self._per_tenant_max:
+            raise QuotaExceeded(tenant=tenant, quota="uploads under way", retry_after_s=RETRY_S)
 
     def _row(self, session: Session, id: str) -> UploadRow:
         row = session.get(UploadRow, id)

@@ -1,6 +1,6 @@
 """One build and where it is with respect to memory.
 
-Only `memory` writes these records; the rest of the runtime reads them.
+Only `memory` writes these records, but for what runs took, which `serving` notes; the rest of the runtime reads them.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ class LoadedBuild:
     handle: Any = None
     overruns: int = 0
     """Inline runs, one after another, that took much longer than the profile had said."""
+    recent_run_ns: int = 0
+    """What the longest of its latest runs took; each shorter one makes it an eighth less. Kept by the queue."""
     is_urgent: bool = True
     """A request waits for the load under way."""
     successor_of: str | None = None

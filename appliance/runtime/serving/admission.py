@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.catalogue import Quota
+from appliance.domain.catalogue import Application, Late, Quota
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.runtime.catalogue import InputSlot, Servable
@@ -31,33 +31,45 @@ class Admission:
         self._running: Counter[str] = Counter()
         self._buckets: dict[str, _Bucket] = {}
 
-    def enter(self, tenant: str, quota: Quota, *, is_continuation: bool = False) -> None:
+    def enter(self, tenant: str, quota: Quota) -> None:
         """Count a request in; every `enter` that returns is matched by a `leave`.
-
-        A continuation costs no token of the rate.
 
         Raises: QuotaExceeded.
         """
+        self.check(tenant, quota)
+        if quota.requests_per_s is not None:
+            self._bucket(tenant, quota.requests_per_s).tokens -= 1
+        self._running[tenant] += 1
+
+    def check(self, tenant: str, quota: Quota) -> None:
+        """Raises: QuotaExceeded when a request would not be let in now."""
         if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
             raise QuotaExceeded(tenant=tenant, quota="concurrent requests")
-        if quota.requests_per_s is not None and not is_continuation:
-            self._take_token(tenant, quota.requests_per_s)
-        self._running[tenant] += 1
+        rate = quota.requests_per_s
+        if rate is not None and (tokens := self._bucket(tenant, rate).tokens) < 1:
+            raise QuotaExceeded(tenant=tenant, quota="requests per second", retry_after_s=(1 - tokens) / rate)
 
     def leave(self, tenant: str) -> None:
         """Count a request out."""
         self._running[tenant] -= 1
 
-    def set_deadline(self, request: Request, slo_ms: float | None) -> None:
-        """The request's own deadline, else arrival + SLO, else arrival + the default timeout; set once, here (X-02).
+    def set_deadline(self, request: Request, application: Application) -> None:
+        """The request's own deadline, else that of its application; set once, here (X-02).
 
         What has passed since its arrival went into reading and decoding it.
         """
         request.decoded_ns = self._clock.now_ns() - request.arrival_ns
+        request.runs_late = application.late is Late.RUN
         if request.deadline_ns is None:
-            request.deadline_ns = request.arrival_ns + (self._timeout_ns if slo_ms is None else int(slo_ms * NS_PER_MS))
+            request.deadline_ns = self.deadline_ns(request.arrival_ns, application)
 
-    def _take_token(self, tenant: str, rate: float) -> None:
+    def deadline_ns(self, arrival_ns: int, application: Application) -> int:
+        """Of a request that states none: arrival + SLO, else arrival + the default timeout."""
+        slo_ms = application.latency_slo_ms
+        return arrival_ns + (self._timeout_ns if slo_ms is None else int(slo_ms * NS_PER_MS))
+
+    def _bucket(self, tenant: str, rate: float) -> _Bucket:
+        """The tenant's bucket as it is filled now."""
         now_ns = self._clock.now_ns()
         size = max(1.0, rate)
         bucket = self._buckets.get(tenant)
@@ -65,9 +77,7 @@ class Admission:
             bucket = self._buckets[tenant] = _Bucket(size, now_ns)
         bucket.tokens = min(size, bucket.tokens + (now_ns - bucket.at_ns) / NS_PER_S * rate)
         bucket.at_ns = now_ns
-        if bucket.tokens < 1:
-            raise QuotaExceeded(tenant=tenant, quota="requests per second", retry_after_s=(1 - bucket.tokens) / rate)
-        bucket.tokens -= 1
+        return bucket
 
 
 def check_tensors(inputs: Tensors, servable: Servable) -> None:

@@ -8,9 +8,11 @@ answer.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     DeadlineExceeded,
@@ -43,6 +45,9 @@ _OVERRUN = 20
 """An inline run that takes this many times the limit (5 ms by default) is an overrun ..."""
 _OVERRUNS_MAX = 3
 """... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
+
+_AFTER_NS = NS_PER_US
+"""The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
 _BREAK_THE_SLO = (DeadlineExceeded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors are the caller's."""
@@ -109,14 +114,15 @@ class Engine:
         tenant = request.tenant
         try:
             quota = self._catalogue.tenant(tenant).quota
-            self._admission.enter(tenant, quota, is_continuation=request.is_continuation)
+            if not request.is_admitted:
+                self._admission.enter(tenant, quota)
         except QuotaExceeded as error:
             self.count_failure(request, entry, error)
             raise
         model_id = entry.model.id
         self._availability.begin(model_id)
         try:
-            self._admission.set_deadline(request, entry.application.latency_slo_ms)
+            self._admission.set_deadline(request, entry.application)
             if entry.model.task.state or entry.model.task.constants:
                 return await self._infer_stateful(request, entry)
             return await self._infer(request, entry)
@@ -124,8 +130,39 @@ class Engine:
             self.count_failure(request, entry, error)
             raise
         finally:
-            self._admission.leave(tenant)
+            if not request.is_admitted:
+                self._admission.leave(tenant)
             self._availability.end(model_id)
+
+    def check(self, application: Application, tenant: str) -> None:
+        """Whether a request would be let in now: asked before its body is kept.
+
+        Raises: QuotaExceeded, QueueFull, ModelUnavailable, ShuttingDown.
+        """
+        entry = self._availability.entry(application.id)
+        try:
+            self._admission.check(tenant, self._catalogue.tenant(tenant).quota)
+            self._queue.check_room(application.id, tenant)
+        except LimitReached as error:
+            self.count_failure(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
+            raise
+
+    @contextmanager
+    def admitted(self, application: Application, tenant: str) -> Iterator[None]:
+        """Let a call in as a whole: decoding, its runs (`Request.is_admitted`) and what comes after them.
+
+        Raises: as `check`.
+        """
+        self.check(application, tenant)
+        self._admission.enter(tenant, self._catalogue.tenant(tenant).quota)
+        try:
+            yield
+        finally:
+            self._admission.leave(tenant)
+
+    def deadline_ns(self, application: Application, arrival_ns: int) -> int:
+        """Of a request that states none."""
+        return self._admission.deadline_ns(arrival_ns, application)
 
     def status(self) -> dict[str, Any]:
         """For `/v1/system`: what waits and runs."""
@@ -157,20 +194,21 @@ class Engine:
         placed = self._placement.pin_resident(candidates)
         if placed is None:
             await in_task()
-            self._queue.check_room(request.application_id)
+            self._queue.check_room(request.application_id, request.tenant)
             placed = await self._placement.load(request, entry, candidates)
             start_ns = self._clock.now_ns()
         run_bytes = self._run_bytes(request, placed) if placed[0].counted_bytes_max else 0
         if run_bytes == 0 and self._is_inline(request, placed, start_ns):
-            run = self._run_inline(request, placed[1], start_ns)
+            run = self._run_inline(request, entry, placed[1], start_ns)
         else:
-            run = await self._run_in_turn(request, placed, run_bytes)
+            run = await self._run_in_turn(request, entry, placed, run_bytes)
         return self._answered(request, entry, placed, run, placed_ns)
 
     def _is_inline(self, request: Request, placed: Placed, now_ns: int) -> bool:
         """Whether to compute a request on this thread, now.
 
-        A build that keeps taking much longer loses the privilege.
+        A build that keeps taking much longer loses the privilege, and so does a tenant that is over its share while
+        others wait.
         """
         servable = placed[0]
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
@@ -182,7 +220,9 @@ class Engine:
             bound = servable.bound_of(request.inputs)
             if bound is None or bound.run_ms * NS_PER_MS > self._inline_ns_max:
                 return False
-        return request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
+        if len(self._queue) and self._queue.is_behind(request.tenant):
+            return False
+        return request.runs_late or request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
     def _run_bytes(self, request: Request, placed: Placed) -> int:
         """What the run will take. Raises: NoRoomToRun, with the build released, where that does not fit now."""
@@ -195,16 +235,24 @@ class Engine:
             raise
         return run_bytes
 
-    def _run_inline(self, request: Request, build: LoadedBuild, start_ns: int) -> _Run:
-        """Run on this thread, and release the build."""
+    def _run_inline(self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int) -> _Run:
+        """Run on this thread, charge its time, and release the build."""
         try:
             outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)
         finally:
             self._memory.unpin(build)
-        end_ns = self._clock.now_ns()
+            end_ns = self._clock.now_ns()
+            self._queue.saw(request.tenant, end_ns)
+            if self._queue.is_busy:  # else it was nobody's turn
+                weights = self._weights(request, entry)
+                self._queue.ran(request.tenant, request.application_id, end_ns - start_ns, weights)
         is_overrun = end_ns - start_ns > _OVERRUN * self._inline_ns_max
         build.overruns = build.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns
+
+    def _weights(self, request: Request, entry: Entry) -> tuple[float, float]:
+        """Of the calling tenant on the box, and of the application in the tenant."""
+        return self._catalogue.processor_weight(request.tenant), entry.application.weight
 
     def _answered(self, request: Request, entry: Entry, placed: Placed, run: _Run, placed_ns: int) -> Result:
         """Count a run and make it the request's result."""
@@ -219,35 +267,47 @@ class Engine:
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
         batch = servable.items_of(request.inputs)
         self._telemetry.done(key, warm=warm, parts_ns=parts, batch=batch, at_ns=end_ns, slo_kept=kept)
+        if request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns:
+            self._telemetry.late(key)
         return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
 
-    async def _run_in_turn(self, request: Request, placed: Placed, run_bytes: int) -> _Run:
-        """Wait for a worker, and release the build after the run."""
+    async def _run_in_turn(self, request: Request, entry: Entry, placed: Placed, run_bytes: int) -> _Run:
+        """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
+        run does.
+        """
         servable, build, _, _ = placed
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[dict[str, Any]] = loop.create_future()
+        weights = self._weights(request, entry)
+        job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes, weights=weights)
+        timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)
+            if request.drop_ns is not None:
+                timer = loop.call_at((request.drop_ns + _AFTER_NS) / NS_PER_S, self._queue.expire, job)
             outputs = await answer
         finally:
-            if job.state is RequestState.RUNNING:  # the caller went away: the build stays pinned until the run is over
+            if timer is not None:
+                timer.cancel()
+            if job.state is RequestState.RUNNING:  # nobody waits for it: the build stays pinned until the run is over
                 job.is_abandoned = True
             else:
+                self._queue.leave(job)
                 self._memory.unpin(build)
         return outputs, job.started_ns, job.finished_ns
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
         await in_task()
-        self._queue.check_room(request.application_id)
+        self._queue.check_room(request.application_id, request.tenant)
         spec = entry.model.task
         if request.sequence_id is None or not spec.state:
             request.inputs = step_inputs(request.inputs, spec, request.inputs, _dtypes(request, entry))
             return await self._infer(request, entry)
-        key: Key = (request.application_id, f"{request.tenant}/{request.sequence_id}")
+        key: Key = (request.application_id, request.tenant, request.sequence_id)
         sequence = self._sequences.open(key, start=request.sequence_start)
-        async with sequence.lock:
+        async with self._sequences.turn(sequence, request.drop_ns):
             known = {**sequence.tensors, **_given(request, entry)}
             request.inputs = step_inputs(request.inputs, spec, known, _dtypes(request, entry))
             wanted = request.outputs

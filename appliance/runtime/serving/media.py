@@ -1,52 +1,153 @@
 """The threads that turn media into tensors and outputs into answers.
 
 Few and bounded: a burst of pictures waits in a short line instead of in memory, and one whose deadline passes in the
-line is answered without being decoded.
+line is answered without being decoded. The threads' time goes to tenants by weight, as that of the workers does.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.serving.portions import Portions
 
 T = TypeVar("T")
 
 
-class MediaPool:
-    """Runs short blocking functions in threads, at most `waiting_max` at once in line or under way."""
+@dataclass(slots=True, eq=False)
+class _Work:
+    """A blocking function and who waits for its value."""
 
-    def __init__(self, clock: Clock, *, threads: int, waiting_max: int) -> None:
+    tenant: str
+    call: Callable[[], Any]
+    answer: asyncio.Future[Any]
+    weight: float = 1.0
+    expected_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Tenant(Flow):
+    """A tenant's works in the order of asking."""
+
+    works: deque[_Work] = field(default_factory=deque)
+    recent_ns: int = 0
+    """What its latest work took: what the next is expected to take."""
+
+
+class MediaPool:
+    """Runs short blocking functions in threads; at most `waiting_max` are in line or under way, and no tenant's fill
+    the line.
+    """
+
+    def __init__(self, clock: Clock, *, threads: int, waiting_max: int, weight_of: Callable[[str], float]) -> None:
+        """`weight_of` a tenant: its part of the threads' time where others want some, too."""
         self._clock = clock
         self._waiting_max = waiting_max
+        self._weight_of = weight_of
+        self._places = Portions(waiting_max)
+        self._line: FairLine[_Tenant] = FairLine()
+        self._tenants: dict[str, _Tenant] = {}
+        self._free = threads
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="media")
-        self.waiting = 0
 
-    async def run(self, application_id: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
+    @property
+    def waiting(self) -> int:
+        """In line or under way."""
+        return self._places.taken
+
+    async def run(self, application_id: str, tenant: str, deadline_ns: int | None, work: Callable[[], T]) -> T:
         """The value of `work()`.
 
         Raises: QueueFull, DeadlineExceeded (work that has begun is left to end unheard), and what `work` raises.
         """
-        if self.waiting >= self._waiting_max:
+        if not self._places.take(tenant):
             raise QueueFull(application_id=application_id, queue_len_max=self._waiting_max)
         start_ns = self._clock.now_ns()
-        future = self._executor.submit(work)
-        self.waiting += 1
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count_out))
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waiting = _Work(tenant, work, answer)
+        self._put(waiting)
         left_s = None if deadline_ns is None else max(0.0, (deadline_ns - start_ns) / NS_PER_S)
         try:
             async with asyncio.timeout(left_s):
-                return await asyncio.wrap_future(future)
+                return await answer
         except TimeoutError:
             decoding_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
             raise DeadlineExceeded(waited_ms=decoding_ms, decoded_ms=decoding_ms) from None
+        finally:
+            self._leave(waiting)
 
     def close(self) -> None:
-        """Let go of the threads; what waits is cancelled."""
-        self._executor.shutdown(cancel_futures=True)
+        """Let go of the threads, after what they work on; what waits is cancelled."""
+        for work in [work for tenant in self._tenants.values() for work in tenant.works]:
+            work.answer.cancel()
+            self._leave(work)
+        self._executor.shutdown()
 
-    def _count_out(self) -> None:
-        self.waiting -= 1
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _put(self, work: _Work) -> None:
+        tenant = self._tenants.setdefault(work.tenant, _Tenant())
+        tenant.works.append(work)
+        if tenant.entry is None:
+            self._line.put(tenant)
+        self._begin()
+
+    def _leave(self, work: _Work) -> None:
+        """Nobody waits for it any more; what has not begun never will."""
+        tenant = self._tenants.get(work.tenant)
+        if tenant is None or work not in tenant.works:
+            return
+        tenant.works.remove(work)
+        self._places.give(work.tenant)
+        if not tenant.works:
+            self._line.drop(tenant)
+
+    def _begin(self) -> None:
+        """Give free threads what is next."""
+        while self._free and (tenant := self._line.first()) is not None:
+            work = tenant.works[0]
+            work.weight, work.expected_ns = self._weight_of(work.tenant), tenant.recent_ns
+            self._line.begin(tenant, work.expected_ns, work.weight)
+            tenant.works.popleft()
+            if not tenant.works:
+                self._line.drop(tenant)
+            self._free -= 1
+            self._submit(work)
+
+    def _submit(self, work: _Work) -> None:
+        loop = asyncio.get_running_loop()
+
+        def call() -> None:
+            start_ns, value, error = self._clock.now_ns(), None, None
+            try:
+                value = work.call()
+            except BaseException as caught:
+                error = caught
+            took_ns = self._clock.now_ns() - start_ns
+            try:
+                loop.call_soon_threadsafe(self._end, work, took_ns, value, error)
+            except RuntimeError:  # the loop closed meanwhile: nobody waits
+                pass
+
+        self._executor.submit(call)
+
+    def _end(self, work: _Work, took_ns: int, value: Any, error: BaseException | None) -> None:
+        tenant = self._tenants[work.tenant]
+        tenant.recent_ns = took_ns
+        self._line.end(tenant, took_ns - work.expected_ns, work.weight)
+        self._places.give(work.tenant)
+        self._free += 1
+        if work.answer.done():  # its caller went away
+            pass
+        elif error is not None:
+            work.answer.set_exception(error)
+        else:
+            work.answer.set_result(value)
+        self._begin()
+        if not self._line.is_busy:
+            self._tenants.clear()  # they would all start equal

@@ -78,7 +78,7 @@ class Placement:
             candidates = self._residency.order(request.application_id, candidates)
         for servable in candidates:
             try:
-                build = await self._pin(servable, request.deadline_ns)
+                build = await self._pin(servable, request.drop_ns)
             except OutOfMemory:
                 refused.append(servable)
             except LoadFailed as error:
@@ -98,11 +98,12 @@ class Placement:
 
         Raises: DeadlineExceeded when there are none.
         """
-        if request.deadline_ns is None:
+        drop_ns = request.drop_ns
+        if drop_ns is None:
             return candidates
         now_ns = self._clock.now_ns()
         expected = {s.build_id: s.expected_of(s.items_of(request.inputs)) for s in candidates}
-        kept = [s for s in candidates if now_ns + (expected[s.build_id] or 0) <= request.deadline_ns]
+        kept = [s for s in candidates if now_ns + (expected[s.build_id] or 0) <= drop_ns]
         if not kept:
             raise too_late(request, min((ns for ns in expected.values() if ns is not None), default=None), now_ns)
         return kept

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.catalogue import Application, TaskSpec
+from appliance.domain.catalogue import Application, Late, TaskSpec
 from appliance.domain.errors import DeadlineExceeded, QueueFull
 from appliance.domain.request import Request, Result, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -73,9 +73,14 @@ class _Run:
     application: Application
     entry: Entry
     servable: Servable
-    deadline_ns: int | None
+    deadline_ns: int
     timings: _Timings = field(default_factory=_Timings)
     results: list[Result] = field(default_factory=list)
+
+    @property
+    def drop_ns(self) -> int | None:
+        """When it is given up; None = never."""
+        return None if self.application.late is Late.RUN else self.deadline_ns
 
     @property
     def spec(self) -> TaskSpec:
@@ -104,7 +109,7 @@ class Predictor:
         self._asset_path = asset_path
 
     async def predict(self, application: Application, media: Media, call: Call) -> bytes:
-        """The answer as JSON bytes.
+        """The answer as JSON bytes, to a call that has been let in (`Engine.admitted`).
 
         Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine
         raises.
@@ -114,18 +119,24 @@ class Predictor:
             application,
             self._catalogue.entry(application.id),
             self._engine.preferred(application, call.variant),
-            _deadline_ns(call, application),
+            self._deadline_ns(call, application),
         )
         if call.sequence_id is None:
             return self._whole(run, (await self._answer(run, media, {}, {})).text)
-        key = (application.id, f"{call.tenant}/{call.sequence_id}")
+        key = (application.id, call.tenant, call.sequence_id)
         sequence = self._sequences.open(key, start=call.sequence_start)
-        async with sequence.lock:
+        async with self._sequences.turn(sequence, run.drop_ns):
             answer = await self._answer(run, media, sequence.carry, sequence.tensors)
             sequence.carry, sequence.tensors = answer.carry, answer.state
         if call.sequence_end:
             self._sequences.close(key, sequence)
         return self._whole(run, answer.text)
+
+    def _deadline_ns(self, call: Call, application: Application) -> int:
+        """The caller's timeout, else what holds for requests that state none."""
+        if call.timeout_ms is None:
+            return self._engine.deadline_ns(application, call.arrival_ns)
+        return call.arrival_ns + int(call.timeout_ms * NS_PER_MS)
 
     async def _answer(self, run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
         task = TASKS[run.spec.kind]
@@ -170,7 +181,7 @@ class Predictor:
     async def _timed(self, run: _Run, part: str, work: Callable[[], T]) -> T:
         """`work()` where media is worked on; the time until it is done counts as `part`."""
         start_ns = self._clock.now_ns()
-        value = await self._media.run(run.application.id, run.deadline_ns, work)
+        value = await self._media.run(run.application.id, run.call.tenant, run.drop_ns, work)
         setattr(run.timings, part, self._clock.now_ns() - start_ns)
         return value
 
@@ -193,12 +204,6 @@ class Predictor:
         return text[:-1] + (b"," if len(text) > 2 else b"") + _json(frame)[1:]
 
 
-def _deadline_ns(call: Call, application: Application) -> int | None:
-    """The caller's timeout, else the SLO; None leaves the default to admission."""
-    limit_ms = call.timeout_ms if call.timeout_ms is not None else application.latency_slo_ms
-    return None if limit_ms is None else call.arrival_ns + int(limit_ms * NS_PER_MS)
-
-
 def _request(run: _Run, inputs: Tensors) -> Request:
     """The run's next request to the engine."""
     return Request(
@@ -210,7 +215,7 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         variant=run.call.variant,
         deadline_ns=run.deadline_ns,
         priority=run.call.priority,
-        is_continuation=bool(run.results),
+        is_admitted=True,
     )
 
 

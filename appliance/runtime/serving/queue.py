@@ -1,22 +1,31 @@
-"""Requests that are ready to run and wait for a worker: bounded per application and in all, most urgent first.
+"""Requests that are ready to run and wait for a worker: processor time goes to tenants by weight, inside a tenant to
+applications by weight, and inside an application to the most urgent request.
 
-Only the event-loop thread touches a queue. Late work is dropped here, before it costs a processor anything (X-03).
+Bounded per application, per tenant and in all. Only the event-loop thread touches a queue. Late work is dropped here,
+before it costs a processor anything (X-03).
 """
 
 import asyncio
 import heapq
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.serving.portions import Portions
 
+LONG_NS = 50 * NS_PER_MS
+"""A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
+worker to others."""
+ACTIVE_NS = 60 * NS_PER_S
+"""A tenant that asked within this time may ask again at any moment."""
 _FOREVER = 1 << 62
 
 
@@ -33,14 +42,65 @@ class Job:
     """Run time to expect for this request's batch; None until the variant is profiled."""
     run_bytes: int = 0
     """Memory to expect for its run; 0 where that is not worth counting."""
+    weights: tuple[float, float] = (1.0, 1.0)
+    """The tenant's on the box, the application's in the tenant."""
     is_abandoned: bool = False
     """The caller went away during the run: the worker releases the build after it."""
     started_ns: int = 0
     finished_ns: int = 0
+    charged_ns: int = 0
+    """What its tenant was charged with when it was taken."""
+    place: list[Any] | None = None
+    """Where it waits."""
+
+    @property
+    def likely_ns(self) -> int:
+        """How long its run may hold a worker: by the profile, or because the build's runs did so of late."""
+        if self.expected_ns is None:
+            return max(LONG_NS + 1, self.build.recent_run_ns)
+        recent_ns = self.build.recent_run_ns
+        return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
 
     def to(self, state: RequestState) -> None:
         """Move along the table of request states."""
         self.state = move(REQUEST_MOVES, self.state, state)
+
+
+@dataclass(slots=True, eq=False)
+class _Application(Flow):
+    """Requests of one tenant to one application, the most urgent first: priority, then deadline, then arrival."""
+
+    jobs: list[list[Any]] = field(default_factory=list)
+
+    def head(self) -> Job | None:
+        """The most urgent one that is still there."""
+        while self.jobs and self.jobs[0][-1] is None:
+            heapq.heappop(self.jobs)
+        return self.jobs[0][-1] if self.jobs else None
+
+
+@dataclass(slots=True, eq=False)
+class _Tenant(Flow):
+    """What one tenant asked of its applications and of shared ones."""
+
+    applications: dict[str, _Application] = field(default_factory=dict)
+    line: FairLine[_Application] = field(default_factory=FairLine)
+
+    def of(self, application_id: str) -> _Application:
+        """The flow of an application."""
+        found = self.applications.get(application_id)
+        if found is None:
+            found = self.applications[application_id] = _Application()
+        return found
+
+    def head(self) -> Job | None:
+        """The request whose turn it is among the tenant's."""
+        while (application := self.line.first()) is not None:
+            job = application.head()
+            if job is not None:
+                return job
+            self.line.drop(application)
+        return None
 
 
 def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
@@ -53,44 +113,84 @@ def too_late(request: Request, expected_ns: int | None, now_ns: int) -> Deadline
 
 
 class Queue:
-    """A priority queue: higher priority first, then the earlier deadline, then the earlier arrival."""
+    """Who waits for a worker, and who is next. Priorities and short time limits order a tenant's own requests only."""
 
     def __init__(self, clock: Clock, len_max: int, total_max: int) -> None:
         self._clock = clock
         self._len_max = len_max
-        self._total_max = total_max
-        self._heap: list[tuple[int, int, int, Job]] = []
+        self._places = Portions(total_max)
+        self._tenants: dict[str, _Tenant] = {}
+        """Those that wait or run, and some that did."""
+        self._line: FairLine[_Tenant] = FairLine()
+        self._seen: OrderedDict[str, int] = OrderedDict()
+        """Tenant → when it last asked or ran, the latest last; those of the last minute."""
         self._waiting: Counter[str] = Counter()
         self._idle: deque[Callable[[Job], None]] = deque()
+        self._is_handing_out = False
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return self._places.taken
 
-    def check_room(self, application_id: str) -> None:
+    # -- coming in -----------------------------------------------------------------------------------------------------
+
+    def check_room(self, application_id: str, tenant: str) -> None:
         """Raises: QueueFull. Asked at admission, so that an overload costs no load and no decoding."""
-        if self._waiting[application_id] >= self._len_max or len(self._heap) >= self._total_max:
+        if self._waiting[application_id] >= self._len_max or not self._places.has_room(tenant):
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
         """Add a job; an idle worker begins at once. Raises: QueueFull."""
         request = job.request
-        self.check_room(request.application_id)
+        self.check_room(request.application_id, request.tenant)
+        self._places.take(request.tenant)
         job.to(RequestState.QUEUED)
         self._sequence += 1
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
-        heapq.heappush(self._heap, (-request.priority, deadline, self._sequence, job))
+        job.place = [-request.priority, deadline, self._sequence, job]
+        tenant = self._tenant(request.tenant)
+        application = tenant.of(request.application_id)
+        heapq.heappush(application.jobs, job.place)
+        if application.jobs[0] is job.place:
+            tenant.line.put(application, tie=job.place[:3])
+        if tenant.entry is None:
+            self._line.put(tenant, tie=self._sequence)
         self._waiting[request.application_id] += 1
-        if self._idle:
-            self.offer(self._idle.popleft())
+        self.saw(request.tenant, self._clock.now_ns())
+        self._hand_out()
+
+    def saw(self, tenant: str, now_ns: int) -> None:
+        """The tenant is active."""
+        self._seen[tenant] = now_ns
+        self._seen.move_to_end(tenant)
+
+    # -- the quick way: runs without a worker --------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody waits for a worker or has one."""
+        return self._line.is_busy
+
+    def is_behind(self, tenant: str) -> bool:
+        """Whether somebody waits who is to run before this tenant."""
+        first = self._line.first()
+        if first is None:
+            return False
+        flow = self._tenants.get(tenant)
+        return flow is not None and self._line.start_of(first) < self._line.start_of(flow)
+
+    def ran(self, tenant: str, application_id: str, took_ns: int, weights: tuple[float, float]) -> None:
+        """Charge a run that took no worker."""
+        flow = self._tenant(tenant)
+        self._line.ran(flow, took_ns, weights[0])
+        flow.line.ran(flow.of(application_id), took_ns, weights[1])
+
+    # -- workers -------------------------------------------------------------------------------------------------------
 
     def offer(self, begin: Callable[[Job], None]) -> None:
-        """A worker is free: it begins with the most urgent job, now or when one comes."""
-        job = self.take()
-        if job is None:
-            self._idle.append(begin)
-        else:
-            begin(job)
+        """A worker is free: it begins with the next job, now or when one comes."""
+        self._idle.append(begin)
+        self._hand_out()
 
     def withdraw(self, begin: Callable[[Job], None]) -> None:
         """The worker is no longer there."""
@@ -98,27 +198,57 @@ class Queue:
             self._idle.remove(begin)
 
     def take(self) -> Job | None:
-        """The most urgent job that can still be in time and whose caller still waits; None when there is none."""
-        while self._heap:
-            job = heapq.heappop(self._heap)[3]
-            self._waiting[job.request.application_id] -= 1
-            if job.answer.done():  # the caller went away
-                job.to(RequestState.FAILED)
-            elif self.is_late(job):
-                job.to(RequestState.EXPIRED)
-                job.answer.set_exception(too_late(job.request, job.expected_ns, self._clock.now_ns()))
-            else:
-                return job
-        return None
+        """The next job that can still be in time and whose caller still waits; None when there is none that may run
+        now. `ended` must follow, also where its run never began.
+        """
+        job = self._next()
+        if job is None:
+            return None
+        tenant = self._tenants[job.request.tenant]
+        application = tenant.of(job.request.application_id)
+        job.charged_ns = job.likely_ns
+        self._line.begin(tenant, job.charged_ns, job.weights[0])
+        tenant.line.begin(application, job.charged_ns, job.weights[1])
+        self._remove(job)
+        return job
+
+    def ended(self, job: Job) -> None:
+        """The run of a job that was taken is over: it is charged with what it took."""
+        took_ns = job.finished_ns - job.started_ns
+        job.build.recent_run_ns = max(took_ns, job.build.recent_run_ns * 7 // 8)
+        error_ns = took_ns - job.charged_ns
+        tenant = self._tenants[job.request.tenant]
+        self._line.end(tenant, error_ns, job.weights[0])
+        tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
+        self.saw(job.request.tenant, self._clock.now_ns())
+        if not tenant.line.is_busy:
+            tenant.applications.clear()  # they would all start equal
+        self._forget()
+
+    # -- going out unserved --------------------------------------------------------------------------------------------
+
+    def expire(self, job: Job) -> None:
+        """The deadline of a job has come: its caller is told, whether it waits or runs."""
+        if job.answer.done():
+            return
+        if job.state is RequestState.QUEUED:
+            self._remove(job)
+            job.to(RequestState.EXPIRED)
+        job.answer.set_exception(too_late(job.request, job.expected_ns, self._clock.now_ns()))
+
+    def leave(self, job: Job) -> None:
+        """The caller of a waiting job went away."""
+        if job.state is RequestState.QUEUED:
+            self._remove(job)
+            job.to(RequestState.FAILED)
 
     def refuse_all(self) -> None:
         """Answer whatever waits that the box is shutting down."""
-        for *_, job in self._heap:
+        for job in list(self._jobs()):
+            self._remove(job)
             job.to(RequestState.FAILED)
             if not job.answer.done():
                 job.answer.set_exception(ShuttingDown())
-        self._heap.clear()
-        self._waiting.clear()
 
     def lengths(self) -> dict[str, int]:
         """Waiting requests by application."""
@@ -126,7 +256,98 @@ class Queue:
 
     def is_late(self, job: Job) -> bool:
         """Whether a run that began now would end after the deadline."""
-        deadline_ns = job.request.deadline_ns
+        deadline_ns = job.request.drop_ns
         if deadline_ns is None:
             return False
         return self._clock.now_ns() + (job.expected_ns or 0) > deadline_ns
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
+        if self._is_handing_out:
+            return
+        self._is_handing_out = True
+        try:
+            while self._idle and (job := self.take()) is not None:
+                self._idle.popleft()(job)
+        finally:
+            self._is_handing_out = False
+
+    def _next(self) -> Job | None:
+        """The head of the first tenant in line that may run now. Those passed over keep their places."""
+        held: list[tuple[_Tenant, Any]] = []
+        found: Job | None = None
+        while found is None and (tenant := self._line.first()) is not None:
+            job = tenant.head()
+            if job is None:
+                self._line.drop(tenant)
+            elif job.answer.done():  # the caller went away
+                self.leave(job)
+            elif self.is_late(job):
+                self.expire(job)
+            elif job.likely_ns > LONG_NS and self._leaves_to_others(job.request.tenant, tenant):
+                assert tenant.entry is not None
+                held.append((tenant, tenant.entry[1]))
+                self._line.drop(tenant)
+            else:
+                found = job
+        for tenant, tie in held:
+            self._line.put(tenant, tie)
+        return found
+
+    def _leaves_to_others(self, name: str, tenant: _Tenant) -> bool:
+        """Whether there is but one free worker of several, and a tenant that was active in the last minute has had
+        less of its share.
+        """
+        if len(self._idle) != 1 or not self._line.running:
+            return False
+        start = self._line.start_of(tenant)
+        if start <= self._line.now:
+            return False
+        active_since_ns = self._clock.now_ns() - ACTIVE_NS
+        for other, seen_ns in reversed(self._seen.items()):
+            if seen_ns < active_since_ns:
+                return False
+            if other != name and (other not in self._tenants or self._tenants[other].tag < start):
+                return True
+        return False
+
+    def _tenant(self, name: str) -> _Tenant:
+        found = self._tenants.get(name)
+        if found is None:
+            found = self._tenants[name] = _Tenant()
+        return found
+
+    def _remove(self, job: Job) -> None:
+        """Take a waiting job out; its place goes when it is first."""
+        assert job.place is not None
+        request = job.request
+        job.place[-1] = None
+        job.place = None
+        self._places.give(request.tenant)
+        self._waiting[request.application_id] -= 1
+        tenant = self._tenants[request.tenant]
+        application = tenant.of(request.application_id)
+        head = application.head()
+        if head is None:
+            tenant.line.drop(application)
+        else:
+            assert head.place is not None
+            tenant.line.put(application, tie=head.place[:3])
+        if not tenant.line.waiting:
+            self._line.drop(tenant)
+
+    def _jobs(self) -> Iterator[Job]:
+        """Everything that waits."""
+        for tenant in self._tenants.values():
+            for application in tenant.applications.values():
+                yield from (place[-1] for place in application.jobs if place[-1] is not None)
+
+    def _forget(self) -> None:
+        """Drop what need not be known any more, so that names coming and going do not grow the process."""
+        active_since_ns = self._clock.now_ns() - ACTIVE_NS
+        while self._seen and next(iter(self._seen.values())) < active_since_ns:
+            name, _ = self._seen.popitem(last=False)
+            if name in self._tenants and not self._tenants[name].line.is_busy:
+                del self._tenants[name]

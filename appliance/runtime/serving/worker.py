@@ -83,6 +83,7 @@ class Worker:
         job.finished_ns = self._clock.now_ns()
         self.busy_ns += job.finished_ns - job.started_ns
         self.runs += 1
+        self._queue.ended(job)
         error = ShuttingDown() if run.cancelled() else run.exception()
         job.to(RequestState.FAILED if error else RequestState.DONE)
         if job.is_abandoned:

@@ -17,6 +17,7 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
         "tenant": "harbour",
         "task": "image-classification",
         "shared": False,
+        "late": "drop",
         "available": True,
         "variants": ["fp32"],
         "warnings": [],
@@ -26,6 +27,8 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
     assert made.json() == order | expected
     changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
     assert changed.json() == made.json() | {"weight": 3}
+    assert (await harbour.patch("/v1/applications/door", json={"late": "run"})).json()["late"] == "run"
+    assert (await harbour.patch("/v1/applications/door", json={"late": "drop"})).json()["late"] == "drop"
     changed = await harbour.patch("/v1/applications/door", json={"latency_slo_ms": None})
     assert changed.json()["latency_slo_ms"] is None
     assert (await harbour.get("/v1/applications/door")).json() == changed.json()

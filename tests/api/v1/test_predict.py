@@ -128,15 +128,13 @@ async def test_quota_refuses_and_says_when_to_come_back(stand: Stand, digits: to
 
 
 async def test_the_steps_of_one_call_are_one_request(stand: Stand) -> None:
-    """The rate quota counts calls: a continuation takes no token, the next call does."""
+    """The rate quota counts calls: the runs of one that was admitted take no token, the next call does."""
     engine, tenant = stand.appliance.running().engine, "museum"
     await stand.client().put("/v1/tenants/museum", json={"quota": {"requests_per_s": 1}})
     row = np.ones((1, 4), np.float32)
 
-    def step(is_continuation: bool) -> Request:
-        return Request(
-            "default/adding", tenant, {"A": row, "B": row}, engine._clock.now_ns(), is_continuation=is_continuation
-        )
+    def step(is_admitted: bool) -> Request:
+        return Request("default/adding", tenant, {"A": row, "B": row}, engine._clock.now_ns(), is_admitted=is_admitted)
 
     await engine.infer(step(False))
     for _ in range(5):

@@ -20,11 +20,12 @@ async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
         "memory_ceiling_bytes": 2000,
         "memory_share": 0.5,
         "stored_bytes": 1000,
+        "processor_weight": 3,
     }
     made = await admin.post("/v1/tenants", json={"name": "airport", "quota": quota})
     assert (made.status_code, made.json()) == (201, {"name": "airport", "quota": quota})
     changed = await admin.put("/v1/tenants/airport", json={"quota": {"requests_per_s": 1}})
-    assert changed.json()["quota"] == dict.fromkeys(quota) | {"requests_per_s": 1}
+    assert changed.json()["quota"] == dict.fromkeys(quota) | {"requests_per_s": 1, "processor_weight": 1}
     names = [one["name"] for one in (await admin.get("/v1/tenants?limit=2")).json()["items"]]
     assert names == ["airport", "default"]
     key = (await admin.post("/v1/tenants/airport/keys", json={})).json()["key"]

@@ -2,13 +2,15 @@
 
 import asyncio
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Application, Quota, Tenant
-from appliance.domain.errors import AlreadyExists, BadName, InUse, UnknownKey, UnknownTenant
+from appliance.domain.errors import AlreadyExists, BadName, InUse, QuotaExceeded, UnknownKey, UnknownTenant
+from appliance.modelstore.store.keys import Keys
 from appliance.modelstore.store.store import Change
 from tests.modelstore.boxes import parts, stored_model
 
@@ -123,5 +125,26 @@ def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
                 with pytest.raises(UnknownKey):
                     await attempt
             assert [one.id for one in await store.keys.all()] == ["k1", "k3", "other"]
+
+    asyncio.run(story())
+
+
+def test_keys_are_bounded(tmp_path: Path) -> None:
+    """One tenant has room for so many; a revoked one makes room, others and admins are not concerned."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            keys = Keys(box.store.records, per_tenant_max=2)
+            for name in ("harbour", "museum"):
+                await box.store.tenants.create(Tenant(name))
+            await keys.create(key("k1"))
+            await keys.create(key("k2"))
+            with pytest.raises(QuotaExceeded, match="keys"):
+                await keys.create(key("k3"))
+            await keys.create(key("m1", "museum"))
+            for number in range(3):
+                await keys.create(replace(key(f"a{number}", "default"), role=Role.ADMIN))
+            await keys.revoke("k1")
+            await keys.create(key("k3"))
 
     asyncio.run(story())

@@ -24,6 +24,7 @@ from appliance.domain.errors import (
     UnknownTenant,
     UnknownUpload,
 )
+from appliance.modelstore.store.uploads import Uploads
 from tests.modelstore.boxes import MIB, parts, stored_model, stream
 
 
@@ -313,5 +314,28 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
             tracemalloc.stop()
             assert (await box.uploads.upload(record.id)).offset == 48 * MIB
             assert peak - before < 8 * MIB
+
+    asyncio.run(story())
+
+
+def test_uploads_under_way_are_bounded(tmp_path: Path) -> None:
+    """One tenant may have so many, all together ten times as many; a deleted one makes room."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            uploads = Uploads(box.store, bytes_max=1000, per_tenant_max=2)
+            first = await uploads.create("default")
+            await uploads.create("default")
+            with pytest.raises(QuotaExceeded, match="uploads under way"):
+                await uploads.create("default")
+            await uploads.delete(first.id)
+            await uploads.create("default")
+            for number in range(9):
+                await box.store.tenants.create(Tenant(f"t{number}"))
+                for _ in range(2):
+                    await uploads.create(f"t{number}")
+            await box.store.tenants.create(Tenant("late"))
+            with pytest.raises(QuotaExceeded):
+                await uploads.create("late")
 
     asyncio.run(story())

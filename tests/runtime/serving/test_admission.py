@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Quota, Shapes, TensorSpec
+from appliance.domain.catalogue import Application, Quota, Shapes, TensorSpec
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -67,15 +67,20 @@ def test_rate_allows_one_second_at_once() -> None:
         admission.enter("a", quota)
 
 
-def test_continuation_costs_no_token() -> None:
-    """The further steps of one call count as running, but not against the rate."""
+def test_a_check_takes_nothing() -> None:
+    """Whether one would be let in may be asked any number of times; only entering costs a token and a place."""
     admission = Admission(HandClock(), 1000)
-    quota = Quota(requests_per_s=1, concurrent_requests=3)
+    quota = Quota(requests_per_s=2, concurrent_requests=1)
+    for _ in range(5):
+        admission.check("a", quota)
     admission.enter("a", quota)
-    for _ in range(2):
-        admission.enter("a", quota, is_continuation=True)
     with pytest.raises(QuotaExceeded, match="concurrent"):
-        admission.enter("a", quota, is_continuation=True)
+        admission.check("a", quota)
+    admission.leave("a")
+    admission.enter("a", quota)
+    admission.leave("a")
+    with pytest.raises(QuotaExceeded, match="per second"):
+        admission.check("a", quota)
 
 
 def test_rate_below_one_per_second() -> None:
@@ -115,7 +120,7 @@ def test_deadline(own_ms: int | None, slo_ms: float | None, expected_ms: int) ->
     request = Request("t/a", "t", {}, arrival_ns=100, deadline_ns=own_ns)
     admission = Admission(HandClock(), 1000)
     for slo in (slo_ms, 1.0):
-        admission.set_deadline(request, slo)
+        admission.set_deadline(request, Application("t/a", "t", "a", "t/a", latency_slo_ms=slo))
         assert request.deadline_ns == 100 + expected_ms * NS_PER_MS
 
 

@@ -127,7 +127,7 @@ async def test_new_application_of_an_old_name_is_available() -> None:
     app = bench.add({"v": Cost()})
     await bench.availability.unload(app)
     bench.telemetry.failed((app.id, "v", "t"), "failed", 0)
-    bench.sequences.open((app.id, "t/s"), start=True)
+    bench.sequences.open((app.id, "t", "s"), start=True)
     bench.catalogue.remove_application(app.id)
     bench.availability.forget_application(app.id)
     bench.catalogue.put_application(app)

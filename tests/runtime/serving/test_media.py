@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def pool() -> Iterator[MediaPool]:
-    made = MediaPool(SystemClock(), threads=1, waiting_max=3)
+    made = MediaPool(SystemClock(), threads=1, waiting_max=4, weight_of=lambda tenant: 1.0)
     yield made
     made.close()
 
@@ -26,34 +26,34 @@ async def test_values_and_errors_come_back(pool: MediaPool) -> None:
     def broken() -> None:
         raise BadMedia(reason="no picture")
 
-    assert await pool.run("t/a", None, threading.get_ident) != threading.get_ident()
+    assert await pool.run("t/a", "t", None, threading.get_ident) != threading.get_ident()
     with pytest.raises(BadMedia):
-        await pool.run("t/a", None, broken)
+        await pool.run("t/a", "t", None, broken)
     await settled(pool)
 
 
 async def test_the_line_is_bounded(pool: MediaPool) -> None:
     """One runs, two wait, the fourth is refused at once; when there is room again the next is taken."""
     go = threading.Event()
-    waiting = [asyncio.create_task(pool.run("t/a", None, go.wait)) for _ in range(3)]
+    waiting = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]
     await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
     with pytest.raises(QueueFull) as raised:
-        await pool.run("t/a", None, int)
-    assert (raised.value.application_id, raised.value.queue_len_max) == ("t/a", 3)
+        await pool.run("t/a", "t", None, int)
+    assert (raised.value.application_id, raised.value.queue_len_max) == ("t/a", 4)
     go.set()
     assert await asyncio.gather(*waiting) == [True] * 3
     await settled(pool)
-    assert await pool.run("t/a", None, int) == 0
+    assert await pool.run("t/a", "t", None, int) == 0
 
 
 async def test_a_deadline_ends_the_wait_and_spares_the_work(pool: MediaPool) -> None:
     """What waits beyond its deadline is answered in time and never run; what runs is left to end unheard."""
     go, ran = threading.Event(), list[str]()
     deadline_ns = SystemClock().now_ns() + 30 * NS_PER_MS
-    running = asyncio.create_task(pool.run("t/a", deadline_ns, go.wait))
+    running = asyncio.create_task(pool.run("t/a", "t", deadline_ns, go.wait))
     await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
     with pytest.raises(DeadlineExceeded) as raised:
-        await pool.run("t/a", deadline_ns, lambda: ran.append("late"))
+        await pool.run("t/a", "t", deadline_ns, lambda: ran.append("late"))
     assert 0 < raised.value.waited_ms < 5000
     with pytest.raises(DeadlineExceeded):
         await running
@@ -68,3 +68,34 @@ async def settled(pool: MediaPool) -> None:
     async with asyncio.timeout(5):
         while pool.waiting:  # noqa: ASYNC110 - another thread counts out
             await asyncio.sleep(0.005)  # noqa: TID251
+
+
+async def test_a_flood_of_pictures_keeps_nobody_waiting() -> None:
+    """Twenty works of one tenant in line: another's is next, and the line has room for it."""
+    pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
+    go, ran = threading.Event(), list[str]()
+    first = asyncio.create_task(pool.run("t/a", "greedy", None, go.wait))
+    await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+    flood = [asyncio.create_task(pool.run("t/a", "greedy", None, lambda: ran.append("greedy"))) for _ in range(20)]
+    await asyncio.sleep(0)  # noqa: TID251
+    with pytest.raises(QueueFull):
+        await pool.run("t/a", "greedy", None, int)
+    quiet = asyncio.create_task(pool.run("t/a", "quiet", None, lambda: ran.append("quiet")))
+    await asyncio.sleep(0)  # noqa: TID251
+    go.set()
+    await asyncio.gather(first, quiet, *flood)
+    assert ran == ["quiet", *["greedy"] * 20]
+    await settled(pool)
+    pool.close()
+
+
+async def test_closing_answers_those_in_line() -> None:
+    """Nobody hangs when the box stops."""
+    pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
+    go = threading.Event()
+    tasks = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]
+    await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
+    threading.Timer(0.05, go.set).start()
+    pool.close()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [bool, asyncio.CancelledError, asyncio.CancelledError]

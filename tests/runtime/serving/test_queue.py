@@ -29,9 +29,16 @@ def a_servable() -> Servable:
 SERVABLE = a_servable()
 
 
-def job(name: str = "a", *, priority: int = 0, deadline_ns: int | None = None, expected_ns: int | None = None) -> Job:
+def job(
+    name: str = "a",
+    *,
+    tenant: str = "t",
+    priority: int = 0,
+    deadline_ns: int | None = None,
+    expected_ns: int | None = None,
+) -> Job:
     """A job of application `name`; needs a running loop."""
-    request = Request(name, "t", {}, 0, priority=priority, deadline_ns=deadline_ns)
+    request = Request(name, tenant, {}, 0, priority=priority, deadline_ns=deadline_ns)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
     return Job(request, SERVABLE, LoadedBuild("b", 1, 1), answer, expected_ns=expected_ns)
 
@@ -63,7 +70,7 @@ def test_bounds() -> None:
     """One application may not fill the queue, and all together not beyond the total; taking makes room."""
 
     async def story() -> None:
-        queue = Queue(HandClock(), len_max=2, total_max=3)
+        queue = Queue(HandClock(), len_max=2, total_max=4)
         for _ in range(2):
             queue.put(job("a"))
         with pytest.raises(QueueFull) as caught:
@@ -71,10 +78,10 @@ def test_bounds() -> None:
         assert (caught.value.application_id, caught.value.queue_len_max) == ("a", 2)
         queue.put(job("b"))
         with pytest.raises(QueueFull):
-            queue.check_room("c")
+            queue.check_room("c", "t")
         assert queue.lengths() == {"a": 2, "b": 1}
         queue.take()
-        queue.check_room("a")
+        queue.check_room("a", "t")
         assert queue.lengths() == {"a": 1, "b": 1}
 
     run_virtual(story)
@@ -158,5 +165,54 @@ def test_refuse_all() -> None:
         assert isinstance(waiting.answer.exception(), ShuttingDown)
         assert (waiting.state, gone.state) == (RequestState.FAILED, RequestState.FAILED)
         assert (len(queue), queue.lengths(), queue.take()) == (0, {}, None)
+
+    run_virtual(story)
+
+
+def test_a_thousand_tenants_take_turns() -> None:
+    """Each is served once before anybody is served twice, and nothing is remembered of them a minute later."""
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 10_000, 100_000)
+        names = [f"t{i}" for i in range(1000)]
+        for name in names * 2:
+            queue.put(job("a", tenant=name, expected_ns=10**6))
+        order = []
+        for _ in range(2000):
+            each = queue.take()
+            assert each is not None
+            order.append(each.request.tenant)
+            each.started_ns = clock.now_ns()
+            clock.pass_s(0.001)
+            each.finished_ns = clock.now_ns()
+            queue.ended(each)
+        assert order == names * 2
+        clock.pass_s(61)
+        queue.put(last := job("a", tenant="last"))
+        assert queue.take() is last
+        last.finished_ns = clock.now_ns()
+        queue.ended(last)
+        assert list(queue._tenants) == ["last"]
+
+    run_virtual(story)
+
+
+def test_expired_and_abandoned_jobs_leave_nothing() -> None:
+    """Their places are free at once, and what they held is not kept until it would have been their turn."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), 2, 100)
+        first, second = job(), job()
+        queue.put(first)
+        queue.put(second)
+        queue.expire(second)
+        assert isinstance(second.answer.exception(), DeadlineExceeded)
+        queue.leave(first)
+        assert (first.state, second.state) == (RequestState.FAILED, RequestState.EXPIRED)
+        assert (len(queue), queue.lengths(), queue.is_busy) == (0, {}, False)
+        queue.put(third := job())
+        queue.put(fourth := job(priority=1))
+        assert [queue.take(), queue.take(), queue.take()] == [fourth, third, None]
 
     run_virtual(story)

@@ -15,87 +15,101 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def sequences(clock: HandClock) -> Sequences:
-    return Sequences(clock, count_max=2, idle_s=10)
+    return Sequences(clock, count_max=3, idle_s=10)
 
 
 def test_start_then_go_on(sequences: Sequences) -> None:
     """The same object comes back; another key is another sequence."""
-    one = sequences.open(("t/a", "s"), start=True)
-    assert sequences.open(("t/a", "s"), start=False) is one
-    assert sequences.open(("t/b", "s"), start=True) is not one
+    one = sequences.open(("t/a", "t", "s"), start=True)
+    assert sequences.open(("t/a", "t", "s"), start=False) is one
+    assert sequences.open(("t/b", "t", "s"), start=True) is not one
 
 
 def test_unknown_sequence_is_an_error(sequences: Sequences) -> None:
     """Going on from zeros would give wrong answers in silence."""
     with pytest.raises(IllegalState, match="sequence_start"):
-        sequences.open(("t/a", "s"), start=False)
+        sequences.open(("t/a", "t", "s"), start=False)
 
 
 def test_start_again_begins_anew(sequences: Sequences) -> None:
     """A second start forgets the state; the end of the first run of it does not end the second."""
-    old = sequences.open(("t/a", "s"), start=True)
-    new = sequences.open(("t/a", "s"), start=True)
+    old = sequences.open(("t/a", "t", "s"), start=True)
+    new = sequences.open(("t/a", "t", "s"), start=True)
     assert new is not old
-    sequences.close(("t/a", "s"), old)
-    assert sequences.open(("t/a", "s"), start=False) is new
-    sequences.close(("t/a", "s"), new)
+    sequences.close(("t/a", "t", "s"), old)
+    assert sequences.open(("t/a", "t", "s"), start=False) is new
+    sequences.close(("t/a", "t", "s"), new)
     assert len(sequences) == 0
-    sequences.close(("t/a", "s"), new)
+    sequences.close(("t/a", "t", "s"), new)
 
 
 def test_too_many(sequences: Sequences, clock: HandClock) -> None:
     """A third is refused, a second start of a known one is not; when one has expired there is room."""
-    sequences.open(("t/a", "1"), start=True)
+    sequences.open(("t/a", "t", "1"), start=True)
     clock.pass_s(5)
-    sequences.open(("t/a", "2"), start=True)
+    sequences.open(("t/a", "t", "2"), start=True)
     with pytest.raises(LimitReached) as caught:
-        sequences.open(("t/a", "3"), start=True)
+        sequences.open(("t/a", "t", "3"), start=True)
     assert caught.value.retry_after_s == 10
-    sequences.open(("t/a", "2"), start=True)
+    sequences.open(("t/a", "t", "2"), start=True)
     clock.pass_s(5)
-    sequences.open(("t/a", "3"), start=True)
+    sequences.open(("t/a", "t", "3"), start=True)
     with pytest.raises(IllegalState):
-        sequences.open(("t/a", "1"), start=False)
+        sequences.open(("t/a", "t", "1"), start=False)
 
 
 def test_use_keeps_it(sequences: Sequences, clock: HandClock) -> None:
     """Idle time counts from the last use, not from the start."""
-    sequences.open(("t/a", "1"), start=True)
+    sequences.open(("t/a", "t", "1"), start=True)
     for _ in range(5):
         clock.pass_s(9)
-        sequences.open(("t/a", "1"), start=False)
+        sequences.open(("t/a", "t", "1"), start=False)
     clock.pass_s(10)
     with pytest.raises(IllegalState):
-        sequences.open(("t/a", "1"), start=False)
+        sequences.open(("t/a", "t", "1"), start=False)
 
 
 def test_the_idle_one_goes_not_the_older_one(sequences: Sequences, clock: HandClock) -> None:
     """The first sequence is still in use when the second has expired: the second makes room."""
-    sequences.open(("t/a", "1"), start=True)
-    sequences.open(("t/a", "2"), start=True)
+    sequences.open(("t/a", "t", "1"), start=True)
+    sequences.open(("t/a", "t", "2"), start=True)
     clock.pass_s(9)
-    sequences.open(("t/a", "1"), start=False)
+    sequences.open(("t/a", "t", "1"), start=False)
     clock.pass_s(2)
-    sequences.open(("t/a", "3"), start=True)
-    sequences.open(("t/a", "1"), start=False)
+    sequences.open(("t/a", "t", "3"), start=True)
+    sequences.open(("t/a", "t", "1"), start=False)
 
 
 def test_running_sequence_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
     """A request that takes longer than the idle time keeps its sequence."""
 
     async def story() -> None:
-        one = sequences.open(("t/a", "1"), start=True)
+        one = sequences.open(("t/a", "t", "1"), start=True)
         async with one.lock:
             clock.pass_s(60)
-            assert sequences.open(("t/a", "1"), start=False) is one
+            assert sequences.open(("t/a", "t", "1"), start=False) is one
 
     run_virtual(story)
 
 
 def test_drop_application(sequences: Sequences) -> None:
     """Everything of the one, nothing of the other."""
-    sequences.open(("t/a", "1"), start=True)
-    sequences.open(("t/ab", "1"), start=True)
+    sequences.open(("t/a", "t", "1"), start=True)
+    sequences.open(("t/ab", "t", "1"), start=True)
     sequences.drop_application("t/a")
     assert len(sequences) == 1
-    sequences.open(("t/ab", "1"), start=False)
+    sequences.open(("t/ab", "t", "1"), start=False)
+
+
+def test_one_tenant_leaves_places_to_others(clock: HandClock) -> None:
+    """Seven eighths for one alone; another tenant still begins its sequences, and a place comes back at the end."""
+    sequences = Sequences(clock, count_max=16, idle_s=10)
+    for i in range(14):
+        sequences.open(("t/a", "greedy", str(i)), start=True)
+    with pytest.raises(LimitReached):
+        sequences.open(("t/a", "greedy", "more"), start=True)
+    one = sequences.open(("t/a", "quiet", "1"), start=True)
+    sequences.close(("t/a", "quiet", "1"), one)
+    sequences.drop_application("t/a")
+    for i in range(14):
+        sequences.open(("t/a", "quiet", str(i)), start=True)

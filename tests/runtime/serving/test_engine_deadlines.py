@@ -1,0 +1,110 @@
+"""Deadlines are timers: the answer that one has passed comes when it passes, wherever the request is."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.domain.catalogue import Late, StateSpec, TaskSpec
+from appliance.domain.errors import DeadlineExceeded
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+STATE = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
+
+
+async def refused_after(bench: EngineBench, **facts: Any) -> float:
+    """Milliseconds until a request is told that its deadline has passed."""
+    start_ns = bench.clock.now_ns()
+    with pytest.raises(DeadlineExceeded):
+        await bench.infer(**facts)
+    return ms(bench.clock.now_ns() - start_ns)
+
+
+@story
+async def test_while_it_waits() -> None:
+    """Behind a run of 10 s whose length nobody knows: the answer comes after 1 s, and its place is free at once."""
+    bench = EngineBench(queue_len=1)
+    bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, measured=False)
+    async with bench.working():
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        assert await refused_after(bench, within_ms=1000) == pytest.approx(1000, abs=0.01)
+        assert bench.engine.status()["queued"] == 0
+        await first
+    assert bench.telemetry.of_application("t/app")[""].outcomes == {"expired": 1}
+    bench.assert_quiet()
+
+
+@story
+async def test_while_it_runs() -> None:
+    """A run of 10 s and a limit of 1 s: the caller is told after 1 s, the build stays pinned until the run is over,
+    and the worker takes the next one then.
+    """
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, measured=False)
+    async with bench.working():
+        start_ns = bench.clock.now_ns()
+        assert await refused_after(bench, within_ms=1000) == pytest.approx(1000, abs=0.01)
+        assert [build["pins"] for build in bench.memory.snapshot()["builds"]] == [1]
+        assert (await bench.infer(within_ms=60_000)).queue_ns == pytest.approx(9e9, abs=1e6)
+        assert ms(bench.clock.now_ns() - start_ns) == pytest.approx(20_000, abs=1)
+    bench.assert_quiet()
+
+
+@story
+async def test_while_it_loads() -> None:
+    """A load of 10 s: told after 1 s; the load goes on, for the next."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=10_000, run_ms=1)})
+    async with bench.working():
+        assert await refused_after(bench, within_ms=1000) == pytest.approx(1000, abs=0.01)
+        await bench.pause(9_500)
+        assert (await bench.infer()).warm
+    bench.assert_quiet()
+
+
+@story
+async def test_while_it_waits_for_its_sequence() -> None:
+    """The request before it in the sequence takes long: its own deadline holds all the same."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, task=STATE, measured=False)
+    async with bench.working():
+        first = asyncio.create_task(bench.infer(sequence_id="s", sequence_start=True))
+        await settle()
+        assert await refused_after(bench, sequence_id="s", within_ms=1000) == pytest.approx(1000, abs=0.01)
+        await first
+        assert (await bench.infer(sequence_id="s", within_ms=20_000)).queue_ns == 0
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_ends_at_the_deadline_is_in_time() -> None:
+    """To the nanosecond: what is expected to be in time, and is, is no refusal."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=10)})
+    async with bench.working():
+        for _ in range(20):
+            await bench.infer(within_ms=10)
+    bench.assert_quiet()
+
+
+@story
+async def test_late_and_run() -> None:
+    """`late: run`: loading, waiting and running beyond the deadline it is answered, and counted as late; the SLO is
+    broken all the same.
+    """
+    bench = EngineBench()
+    application = bench.add({"v": Cost(load_ms=100, run_ms=50)}, slo_ms=60)
+    bench.catalogue.put_application(replace(application, late=Late.RUN))
+    async with bench.working():
+        cold = await bench.infer()
+        assert ms(cold.load_ns) == 100
+        waited = await asyncio.gather(bench.infer(), bench.infer(), bench.infer(within_ms=1))
+        assert sorted(ms(result.queue_ns) for result in waited) == [0, 50, 100]
+        assert ms(waited[2].queue_ns) == 50  # the first ran at once; of the others the deadline says who goes first
+    figures = bench.telemetry.of_application("t/app")["v"]
+    assert (figures.outcomes, figures.late, figures.slo_requests, figures.slo_kept) == ({"done": 4}, 3, 4, 1)
+    bench.assert_quiet()

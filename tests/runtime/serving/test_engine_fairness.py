@@ -1,0 +1,215 @@
+"""Tenants share the processor by weight: no flood, no priority and no time limit of one keeps another waiting."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.domain.request import Result
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+class Flood:
+    """Clients of one tenant that ask again as soon as they are answered; `ran_ns` is what the processor gave them."""
+
+    def __init__(self, bench: EngineBench, application: str, tenant: str, clients: int, **facts: Any) -> None:
+        self._bench = bench
+        self.ran_ns = 0
+        self._tasks = [asyncio.create_task(self._ask(application, tenant, facts)) for _ in range(clients)]
+
+    async def _ask(self, application: str, tenant: str, facts: dict[str, Any]) -> None:
+        while True:
+            try:
+                result = await self._bench.infer(application=application, tenant=tenant, **facts)
+                self.ran_ns += result.compute_ns
+            except (DeadlineExceeded, QueueFull):
+                await self._bench.pause(1)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def waits_of(bench: EngineBench, application: str, tenant: str, times: int = 20) -> list[float]:
+    """Milliseconds of waiting of requests twice a second."""
+    waits = []
+    for _ in range(times):
+        await bench.pause(500)
+        waits.append(ms((await bench.infer(application=application, tenant=tenant)).queue_ns))
+    return waits
+
+
+def two_tenants(bench: EngineBench, flooder: Cost, quiet: Cost) -> None:
+    """`greedy/flood` and `quiet/app`, both loaded at once."""
+    bench.add({"v": flooder}, name="flood", tenant="greedy")
+    bench.add({"v": quiet}, name="app", tenant="quiet")
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"priority": 1}, {"within_ms": 200.0}, {"within_ms": 35.0, "priority": 100}], ids=str
+)
+def test_a_flood_keeps_nobody_waiting_beyond_one_run(facts: dict[str, Any]) -> None:
+    """Twelve connections, with any priority and any time limit: another tenant waits for the run under way at most."""
+
+    @story
+    async def play() -> None:
+        bench = EngineBench()
+        two_tenants(bench, Cost(load_ms=0, run_ms=30), Cost(load_ms=0, run_ms=10))
+        async with bench.working():
+            flood = Flood(bench, "greedy/flood", "greedy", 12, **facts)
+            waits = await waits_of(bench, "quiet/app", "quiet")
+            await flood.stop()
+        assert max(waits) <= 30
+
+    play()
+
+
+@story
+async def test_weights_divide_the_time() -> None:
+    """1 : 3, both saturated, runs of different lengths: processor time is 1 : 3, but for a run of each."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(load_ms=0, run_ms=30)}, name="a", tenant="one", quota=Quota(processor_weight=1))
+    bench.add({"v": Cost(load_ms=0, run_ms=7)}, name="a", tenant="three", quota=Quota(processor_weight=3))
+    async with bench.working():
+        floods = [Flood(bench, f"{tenant}/a", tenant, 16) for tenant in ("one", "three")]
+        await bench.pause(20_000)
+        one, three = (flood.ran_ns / NS_PER_MS for flood in floods)
+        for flood in floods:
+            await flood.stop()
+    assert one + three == pytest.approx(40_000, rel=0.01)
+    assert three / one == pytest.approx(3, rel=0.01)
+
+
+@story
+async def test_applications_divide_what_their_tenant_gets() -> None:
+    """One tenant with two applications, 1 : 4, beside another of the same weight: 10 %, 40 % and 50 % of the time."""
+    bench = EngineBench()
+    for name, weight in (("small", 1.0), ("large", 4.0)):
+        application = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, tenant="two")
+        bench.catalogue.put_application(replace(application, weight=weight))
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="one", tenant="one")
+    async with bench.working():
+        floods = [Flood(bench, name, name.split("/")[0], 8) for name in ("two/small", "two/large", "one/one")]
+        await bench.pause(20_000)
+        shares = [flood.ran_ns / (20_000 * NS_PER_MS) for flood in floods]
+        for flood in floods:
+            await flood.stop()
+    assert shares == [pytest.approx(share, abs=0.01) for share in (0.1, 0.4, 0.5)]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_long_runs_leave_the_last_worker_to_others(measured: bool) -> None:
+    """Runs of 2 s, also where nobody knows that they are: another tenant finds a free worker, every time."""
+
+    @story
+    async def play() -> None:
+        bench = EngineBench(workers=2)
+        bench.add({"v": Cost(load_ms=0, run_ms=2000)}, name="flood", tenant="greedy", measured=measured)
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="app", tenant="quiet")
+        async with bench.working():
+            await bench.infer(application="quiet/app", tenant="quiet")
+            flood = Flood(bench, "greedy/flood", "greedy", 16, priority=9)
+            assert set(await waits_of(bench, "quiet/app", "quiet")) == {0}
+            assert flood.ran_ns >= 8 * NS_PER_S
+            await flood.stop()
+
+    play()
+
+
+@story
+async def test_long_runs_that_look_short_are_found_out() -> None:
+    """A profile that says 1 ms and runs of 2 s: after the first the tenant leaves a worker to others."""
+    bench = EngineBench(workers=2)
+    two_tenants(bench, Cost(load_ms=0, run_ms=1), Cost(load_ms=0, run_ms=10))
+    async with bench.working():
+        await bench.infer(application="quiet/app", tenant="quiet")
+        bench.processor.costs[bench.build("v", "greedy/flood")].run_ms = 2000
+        flood = Flood(bench, "greedy/flood", "greedy", 16)
+        await bench.pause(2000)
+        assert set(await waits_of(bench, "quiet/app", "quiet")) == {0}
+        await flood.stop()
+
+
+@story
+async def test_alone_a_tenant_has_the_whole_box() -> None:
+    """A minute after the last request of anybody else every worker is the flood's; and with one worker it never
+    stands still.
+    """
+    for workers in (1, 2):
+        bench = EngineBench(workers=workers)
+        two_tenants(bench, Cost(load_ms=0, run_ms=2000), Cost(load_ms=0, run_ms=10))
+        async with bench.working():
+            await bench.infer(application="quiet/app", tenant="quiet")
+            flood = Flood(bench, "greedy/flood", "greedy", 16, within_ms=10**6)
+            await bench.pause(58_000)
+            beside = flood.ran_ns
+            assert beside == pytest.approx(58 * NS_PER_S, abs=2.1 * NS_PER_S)
+            await bench.pause(6_000)
+            before = flood.ran_ns
+            await bench.pause(20_000)
+            assert flood.ran_ns - before == pytest.approx(workers * 20 * NS_PER_S, abs=2.1 * workers * NS_PER_S)
+            await flood.stop()
+
+
+@story
+async def test_two_floods_of_long_runs_use_every_worker() -> None:
+    """Where two tenants want all of it, no worker is kept free, and both get half."""
+    bench = EngineBench(workers=2)
+    for tenant in ("one", "two"):
+        bench.add({"v": Cost(load_ms=0, run_ms=300 if tenant == "one" else 500)}, name="a", tenant=tenant)
+    async with bench.working():
+        floods = [Flood(bench, f"{tenant}/a", tenant, 4) for tenant in ("one", "two")]
+        await bench.pause(60_000)
+        one, two = (flood.ran_ns / NS_PER_S for flood in floods)
+        for flood in floods:
+            await flood.stop()
+    assert one == pytest.approx(two, rel=0.03)
+    assert one + two > 0.75 * 120
+
+
+@story
+async def test_who_is_over_its_share_loses_the_quick_way() -> None:
+    """While others wait, a tenant that has had more than they goes in line with its quick runs; the others keep it."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=40)}, name="slow", tenant="quiet")
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="greedy")
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="third")
+    async with bench.working():
+        for name in ("quiet/slow", "greedy/tiny", "third/tiny"):
+            await bench.infer(application=name, tenant=name.split("/")[0])
+        slow = [asyncio.create_task(bench.infer(application="quiet/slow", tenant="quiet")) for _ in range(2)]
+        await settle()
+        turns: list[Result] = []
+        while not turns or turns[-1].queue_ns == 0:
+            turns.append(await bench.infer(application="greedy/tiny", tenant="greedy"))
+        assert len(turns) > 300  # a run of 40 ms is worth 400 quick ones
+        again = asyncio.create_task(bench.infer(application="greedy/tiny", tenant="greedy"))
+        await settle()
+        assert (await bench.infer(application="third/tiny", tenant="third")).queue_ns == 0
+        await asyncio.gather(*slow, again)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_flood_leaves_places_in_the_queue() -> None:
+    """One tenant with many applications cannot fill the queue of all: others are not refused."""
+    bench = EngineBench(queue_len=50, queue_total=80)
+    for i in range(4):
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=f"a{i}", tenant="greedy")
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="app", tenant="quiet")
+    async with bench.working():
+        await bench.infer(application="quiet/app", tenant="quiet")
+        tasks = [asyncio.create_task(bench.infer(application=f"greedy/a{i % 4}", tenant="greedy")) for i in range(160)]
+        await bench.pause(5)
+        assert ms((await bench.infer(application="quiet/app", tenant="quiet")).queue_ns) <= 10
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    refused = sum(isinstance(answer, QueueFull) for answer in answers)
+    assert refused >= 160 - 71
+    bench.assert_quiet()

@@ -1,0 +1,107 @@
+"""Whose turn it is: by weight, with no credit for idle time and no debt from it."""
+
+from random import Random
+
+import pytest
+
+from appliance.runtime.serving.fairness import FairLine, Flow
+
+
+def served(line: FairLine[Flow], weights: dict[Flow, float], costs: dict[Flow, int], total_ns: int) -> dict[Flow, int]:
+    """What each flow gets of one server when all of them always wait."""
+    got = dict.fromkeys(weights, 0)
+    while sum(got.values()) < total_ns:
+        flow = line.first()
+        assert flow is not None
+        line.begin(flow, costs[flow], weights[flow])
+        line.end(flow, 0, weights[flow])
+        got[flow] += costs[flow]
+    return got
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_time_goes_by_weight(seed: int) -> None:
+    """Whatever runs cost: shares of time are as the weights, but for about one run each (Goyal, Vin and Cheng, theorem
+    1).
+    """
+    random = Random(seed)
+    line: FairLine[Flow] = FairLine()
+    weights = {Flow(): random.choice([0.5, 1.0, 3.0, 10.0]) for _ in range(6)}
+    costs = {flow: random.randint(1, 1000) for flow in weights}
+    for flow in weights:
+        line.put(flow)
+    got = served(line, weights, costs, 1_000_000)
+    by_weight = {flow: got[flow] / weights[flow] for flow in weights}
+    bound = 2 * max(costs[flow] / weights[flow] for flow in weights)
+    assert max(by_weight.values()) - min(by_weight.values()) <= bound
+
+
+def test_idle_time_saves_nothing_up() -> None:
+    """Who comes late begins where the others are: first by one run, then in turn."""
+    line: FairLine[Flow] = FairLine()
+    busy, late = Flow(), Flow()
+    line.put(busy)
+    for _ in range(100):
+        line.begin(busy, 10, 1.0)
+        line.end(busy, 0, 1.0)
+    line.put(late)
+    order = []
+    for _ in range(6):
+        flow = line.first()
+        assert flow is not None
+        order.append(flow)
+        line.begin(flow, 10, 1.0)
+        line.end(flow, 0, 1.0)
+    assert order.count(late) == 3
+
+
+def test_what_nobody_else_wanted_is_no_debt() -> None:
+    """After a rest all are equal, however much one had before."""
+    line: FairLine[Flow] = FairLine()
+    one, other = Flow(), Flow()
+    line.put(one)
+    line.begin(one, 10_000, 1.0)
+    line.drop(one)
+    line.end(one, 0, 1.0)
+    assert not line.is_busy
+    line.put(one)
+    line.put(other)
+    assert line.start_of(one) == line.start_of(other)
+    assert line.first() is one
+
+
+def test_a_wrong_expectation_is_corrected() -> None:
+    """Who says 1 and takes 100 is charged 100; who is said to take 100 and takes 1, is charged 1."""
+    line: FairLine[Flow] = FairLine()
+    liar, honest = Flow(), Flow()
+    for flow in (liar, honest):
+        line.put(flow)
+    line.begin(liar, 1, 1.0)
+    line.begin(honest, 100, 1.0)
+    line.end(liar, 99, 1.0)
+    line.end(honest, -99, 1.0)
+    assert (liar.tag, honest.tag) == (100, 1)
+    assert line.first() is honest
+
+
+def test_runs_beside_the_line_are_charged() -> None:
+    """A flow that runs without waiting moves back as one that waits would."""
+    line: FairLine[Flow] = FairLine()
+    quick, waits = Flow(), Flow()
+    line.put(waits)
+    line.ran(quick, 500, 2.0)
+    assert line.start_of(quick) == 250
+    assert line.first() is waits
+
+
+def test_places_that_were_left_do_not_pile_up() -> None:
+    """A flow that comes and goes leaves nothing behind; of many flows the line is as short as those that wait."""
+    line: FairLine[Flow] = FairLine()
+    flows = [Flow() for _ in range(10)]
+    for _ in range(1000):
+        for flow in flows:
+            line.put(flow)
+        for flow in flows[1:]:
+            line.drop(flow)
+    assert line.first() is flows[0]
+    assert len(line._heap) <= 2 * len(flows) + 65
