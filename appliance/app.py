@@ -21,10 +21,11 @@ from appliance.api.box import RunningBox
 from appliance.api.gateway import Gateway
 from appliance.api.http.limits import BodyRules, Bounds, InFlight, Scope
 from appliance.api.service import create_service
-from appliance.clock import SystemClock
+from appliance.clock import Clock, SystemClock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError, Unavailable
+from appliance.domain.isolation import Isolation
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
@@ -45,6 +46,7 @@ from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
@@ -119,7 +121,8 @@ class Appliance:
         telemetry.log_to(log.get("events"))
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
-        processor = _processor(settings.processors[0], settings)  # before any thread: it settles how the heap is shared
+        # Before any thread: it settles how the heap is shared.
+        processor = _processor(settings.processors[0], settings, clock)
         stack.callback(processor.close)
         description = processor.describe()
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
@@ -147,6 +150,8 @@ class Appliance:
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
         core = assemble(ports, _policies(settings), _config(settings))
+        processor.on_lost = core.memory.lost
+        processor.on_base = core.memory.set_overhead
         stack.push_async_callback(core.memory.close)
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
@@ -273,6 +278,7 @@ class Follower:
                 self._catalogue.put_model(model)
                 for build_id, servable in self._catalogue.figures_of(model.id).items():
                     self._memory.update_figures(build_id, servable.resident_bytes, servable.peak_bytes)
+                self._release_unused()
             case "model", None:
                 self._catalogue.remove_model(change.id)
             case "application", Application() as application:
@@ -282,6 +288,7 @@ class Follower:
                 self._availability.forget_application(change.id)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
+                self._release_unused()
                 self._residency.look_again()
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
@@ -292,6 +299,12 @@ class Follower:
                 self._keyring.remove(change.id)
             case _:  # jobs have events of their own
                 pass
+
+    def _release_unused(self) -> None:
+        """Builds that nobody refers to any more, for example because they run in a guard from now on, or no longer."""
+        for build_id in self._memory.known_builds():
+            if not self._catalogue.users_of(build_id):
+                self._memory.release(build_id)
 
 
 def memory_budget(settings: Settings) -> int:
@@ -321,6 +334,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         sequences_max=queues.sequences_max,
         sequence_idle_s=queues.sequence_idle_s,
         quick_us_max=queues.quick_us_max,
+        isolation=Isolation(settings.guard.isolation),
         **settings.residency.model_dump(),
     )
 
@@ -337,15 +351,24 @@ def _write_decisions(stack: AsyncExitStack, decisions: DecisionLog, store: Store
     stack.push_async_callback(stop)
 
 
-def _processor(settings: ProcessorSettings, tree: Settings) -> Any:
+def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> GuardedProcessor:
     check_runtime()
     cores = len(os.sched_getaffinity(0))
-    return PROCESSORS[settings.kind](
+    inner = PROCESSORS[settings.kind](
         name=settings.name,
         workers=settings.workers or max(1, cores // settings.threads_per_run),
         threads_per_run=settings.threads_per_run,
         loads_parallel_max=tree.memory.loads_parallel_max,
     )
+    guard = tree.guard
+    options = GuardOptions(
+        scratch=tree.state_dir.absolute() / "scratch",
+        run_s_max=guard.run_s_max,
+        run_bytes_max=guard.run_bytes_max,
+        processes_max=guard.processes_max,
+        idle_s=guard.idle_s,
+    )
+    return GuardedProcessor(inner, clock, options)
 
 
 def _import_options(settings: ImportSettings) -> ImportOptions:

@@ -115,6 +115,21 @@ class QueueSettings(Section):
     """A state that was not used for this long is dropped."""
 
 
+class GuardSettings(Section):
+    isolation: str = Field("auto", pattern="^(auto|process|none)$")
+    """Which builds run in a process of their owner's: `auto` = those that the import has not shown to be harmless,
+    `process` = all, `none` = none: whoever may upload a model may stop the box.
+    """
+    run_s_max: float = Field(30.0, gt=0)
+    """A run in a guard is stopped after so long."""
+    run_bytes_max: int = Field(GIB, ge=64 * MIB)
+    """Memory that runs in a guard may take beside its builds; a run that asks for more fails."""
+    processes_max: int = Field(8, ge=1, le=64)
+    """Guards at once; for one more, the one unused longest ends."""
+    idle_s: float = Field(60.0, gt=0)
+    """A guard that has held no build for so long ends."""
+
+
 class ImportSettings(Section):
     jobs_parallel_max: int = Field(1, ge=1, le=8)
     """Import jobs at once; the rest queue."""
@@ -210,6 +225,7 @@ class Settings(BaseSettings):
     """Compute devices as a JSON list of objects with kind, name, workers and threads_per_run; one is used today."""
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()
+    guard: GuardSettings = GuardSettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
     decisions: DecisionSettings = DecisionSettings()

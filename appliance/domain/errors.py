@@ -11,7 +11,7 @@ ApplianceError
 ├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, ShuttingDown, StorageFull,
 │   StorageBusy, StorageFailed
 ├── DeadlineExceeded
-└── RunFailed
+└── RunFailed (RunCrashed, RunStopped)
 
 No HTTP words here: `api/http/problems.py` has the one table that maps these to answers.
 """
@@ -549,5 +549,27 @@ class RunFailed(ApplianceError):
 
     def message(self) -> str:
         return f"the model failed on this input: {self.reason}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class RunCrashed(RunFailed):
+    """The run ended the process that it was in, or another run did; the box and other tenants go on."""
+
+    def message(self) -> str:
+        return (
+            f"the model's process ended during this run ({self.reason}); the model is loaded anew at the next request"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class RunStopped(RunFailed):
+    """The run took longer than it may, and was stopped."""
+
+    def message(self) -> str:
+        return f"the run was stopped: {self.reason}"
 
     __hash__ = Exception.__hash__

@@ -51,3 +51,9 @@ def build_id(content_sha256: str, processor_kind: str, guarded_for: str | None =
     """
     shared = f"{content_sha256[:24]}@{processor_kind}"
     return shared if guarded_for is None else f"{shared}@{guarded_for}"
+
+
+def owner_of(build: str) -> tuple[str, str | None]:
+    """The build's id without its tenant, and the tenant in whose guard it runs; None = in the service."""
+    content, kind, *tenant = build.split("@", 2)
+    return f"{content}@{kind}", tenant[0] if tenant else None

@@ -139,7 +139,9 @@ class EmulatedProcessor:
         self._hold(build_id, cost.resident_bytes)
         return Handle(build_id, cost)
 
-    async def run(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    async def run(
+        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> dict[str, Any]:
         if not handle.is_live:
             raise Broken(f"{handle.build_id} runs but is not loaded")
         if self.running >= self._description.workers:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.events import EventSink
+from appliance.domain.isolation import Isolation
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.kinds import Kind
@@ -58,6 +59,7 @@ class RuntimeConfig:
     tick_ms: float
     reloads_per_min_max: int
     patience_ms: float | None = None
+    isolation: Isolation = Isolation.NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +118,7 @@ class RuntimeParts:
 def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> RuntimeParts:
     """Make the parts in the order in which they need one another; nothing runs yet. Inside a running loop."""
     clock, events = ports.clock, ports.events
-    catalogue = Catalogue(policies.selection, ports.processor.describe().kind)
+    catalogue = Catalogue(policies.selection, ports.processor.describe().kind, config.isolation)
     groups = VariantGroups(catalogue)
     shares = Shares(catalogue, groups, config.budget_bytes)
     expectations = Expectations(

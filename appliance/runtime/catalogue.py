@@ -13,6 +13,7 @@ import numpy as np
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, Model, RunBound, Shapes, Tenant, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
+from appliance.domain.isolation import Isolation, is_guarded
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPolicy
@@ -51,7 +52,8 @@ class Servable:
     output_names: frozenset[str]
     batched_input: str | None
     """The first input whose first axis is free, which counts the items of a request; None = a request is one item."""
-
+    is_guarded: bool = False
+    """It runs in a process of its owner, never on the event loop."""
     runs: tuple[RunBound, ...] = ()
     """What runs take, from the smallest shapes to the largest; empty where that was not measured."""
 
@@ -126,7 +128,11 @@ class Entry:
 class Catalogue:
     """Tenants, models and applications in memory."""
 
-    def __init__(self, selection: SelectionPolicy, processor_kind: str = "cpu") -> None:
+    def __init__(
+        self, selection: SelectionPolicy, processor_kind: str = "cpu", isolation: Isolation = Isolation.NONE
+    ) -> None:
+        """`isolation`: which builds run in a guard, unless the owner's quota says otherwise."""
+        self._isolation = isolation
         self._selection = selection
         self._processor_kind = processor_kind
         self._tenants: dict[str, Tenant] = {}
@@ -143,8 +149,12 @@ class Catalogue:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def put_tenant(self, tenant: Tenant) -> None:
+        before = self._tenants.get(tenant.name)
         self._tenants[tenant.name] = tenant
         self.version += 1
+        if (before.quota.isolation if before else None) is not tenant.quota.isolation:
+            for entry in [e for e in self._entries.values() if e.model.tenant == tenant.name]:
+                self._refresh(entry.application)
 
     def remove_tenant(self, name: str) -> None:
         self._tenants.pop(name, None)
@@ -283,8 +293,13 @@ class Catalogue:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _build(self, variant: Variant) -> str:
-        return build_id(variant.content_sha256, self._processor_kind)
+    def _guarded_for(self, variant: Variant, model: Model) -> str | None:
+        """The owner of the model, whoever calls it, unless every rung of the build was shown to be harmless."""
+        tenant = self._tenants.get(model.tenant)
+        isolation = None if tenant is None else tenant.quota.isolation
+        rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256]
+        hazards = [None if profile is None else profile.hazards for profile in rungs]
+        return model.tenant if any(is_guarded(self._isolation, isolation, found) for found in hazards) else None
 
     def _refresh(self, application: Application) -> None:
         self._users = None
@@ -308,7 +323,8 @@ class Catalogue:
         return Entry(application, model, servables, order)
 
     def _servable(self, variant: Variant, model: Model) -> Servable:
-        build = self._build(variant)
+        guarded_for = self._guarded_for(variant, model)
+        build = build_id(variant.content_sha256, self._processor_kind, guarded_for)
         rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
         resident = max((p.resident_bytes for p in rungs), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in rungs), default=resident)
@@ -335,6 +351,7 @@ class Catalogue:
             is_harmless=variant.profile is not None and variant.profile.hazards == (),
             is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
+            is_guarded=guarded_for is not None,
         )
 
     def _index_shared(self) -> None:

@@ -32,19 +32,22 @@ class Processor(Protocol):
         """
         ...
 
-    def run(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> Awaitable[dict[str, Any]]:
+    def run(
+        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> Awaitable[dict[str, Any]]:
         """Compute the named outputs (None = all); at most `workers` runs are asked for at once.
 
-        The returned arrays belong to the caller and pin nothing of the build.
+        The returned arrays belong to the caller and pin nothing of the build. A run that is under way at `deadline_ns`
+        (on the clock's monotonic scale) is stopped. `handle` None: of a build that was lost.
 
-        Raises, when awaited: RunFailed.
+        Raises, when awaited: RunFailed (RunCrashed, RunStopped).
         """
         ...
 
     def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back.
 
-        Takes no worker.
+        Takes no worker, and is for builds without a guard only.
 
         Raises: RunFailed.
         """

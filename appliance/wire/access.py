@@ -5,6 +5,7 @@ import datetime
 from pydantic import ConfigDict, Field
 
 from appliance.domain.access import Role
+from appliance.domain.isolation import Isolation
 from appliance.wire.fields import INTEGER_MAX, Instant, Real, Text, Whole
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
@@ -34,6 +35,10 @@ class QuotaShape(Order):
     """Bytes of models and uploads on disk; more get 429."""
     processor_weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[3.0])
     """Its part of the processor's time while other tenants want some, too; alone a tenant has all of it."""
+    isolation: Isolation | None = Field(None, examples=["auto"])
+    """Which of the tenant's models run in a process of their own: `auto` (those not shown to be harmless), `process`
+    (all) or `none`; null = as the box has it.
+    """
 
 
 class TenantOrder(Order):

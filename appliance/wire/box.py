@@ -122,6 +122,8 @@ class MemoryShape(Shape):
 
     budget_bytes: int
     used_bytes: int
+    overhead_bytes: int = 0
+    """What the processes of guarded builds take by themselves; it is in `used_bytes`."""
     loads: int
     load_failures: int
     loads_skipped: int

@@ -52,9 +52,11 @@ class Stand:
 async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
     """A box over a state folder, from start to stop.
 
-    It brings nothing by itself unless told to, so that a test sees its own loads only.
+    It brings nothing by itself unless told to, so that a test sees its own loads only; and it starts no guards unless
+    told to: what is tested here is the same with and without.
     """
     settings.setdefault("policies", {"eviction": "lru"})
+    settings.setdefault("guard", {"isolation": "none"})
     appliance = Appliance(Settings(state_dir=state_dir, **settings))
     async with appliance.service.router.lifespan_context(appliance.service):
         yield appliance

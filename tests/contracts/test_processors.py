@@ -1,30 +1,46 @@
-"""Every kind of processor in the registry keeps the port's contract, on a real model."""
+"""Every kind of processor in the registry keeps the port's contract, on a real model, in the service and in a guard."""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 
 
-@pytest.fixture(params=sorted(PROCESSORS))
-def processor(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = PROCESSORS[request.param](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+@pytest.fixture(params=[f"{kind}{home}" for kind in sorted(PROCESSORS) for home in ("", " in a guard")])
+def home(request: pytest.FixtureRequest) -> str:
+    """The kind, and where the builds live."""
+    return str(request.param)
+
+
+@pytest.fixture
+def processor(home: str, tmp_path: Path) -> Iterator[Any]:
+    made = PROCESSORS[home.split(maxsplit=1)[0]](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    if "guard" in home:
+        made = GuardedProcessor(made, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
     yield made
     made.close()
 
 
 @pytest.fixture
-def form(tmp_path: Path) -> PreparedForm:
+def tenant(home: str) -> str | None:
+    return "harbour" if "guard" in home else None
+
+
+@pytest.fixture
+def form(tmp_path: Path, tenant: str | None) -> PreparedForm:
     path = toys.tiny_add(tmp_path / "add.onnx")
-    return PreparedForm("add", str(path), path.stat().st_size, optimised=False)
+    return PreparedForm("add", str(path), path.stat().st_size, optimised=False, guarded_for=tenant)
 
 
 def numbers(value: float) -> dict[str, np.ndarray]:
@@ -43,12 +59,13 @@ async def test_description_is_constant(processor: Any) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("outputs", [None, ["SUM"]])
-async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None) -> None:
+async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None, tenant: str | None) -> None:
     """All outputs or the named ones, several at once or on the calling thread, each with its own numbers."""
     handle = await processor.load(form)
     results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs) for i in range(4)))
-    results += [processor.run_inline(handle, numbers(i), outputs) for i in range(4, 8)]
-    assert [r["SUM"].tolist() for r in results] == [[[i + 1.0] * 4] for i in range(8)]
+    if not tenant:
+        results += [processor.run_inline(handle, numbers(i), outputs) for i in range(4, 8)]
+    assert [r["SUM"].tolist() for r in results] == [[[i + 1.0] * 4] for i in range(len(results))]
     await processor.unload(handle)
     assert results[3]["SUM"].tolist() == [[4.0] * 4]  # they belong to the caller
 
@@ -70,7 +87,7 @@ async def test_failures_have_their_errors(processor: Any, form: PreparedForm, tm
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"garbage")
     with pytest.raises(LoadFailed):
-        await processor.load(PreparedForm("garbage", str(garbage), 7, optimised=False))
+        await processor.load(replace(form, build_id="garbage", path=str(garbage)))
     handle = await processor.load(form)
     with pytest.raises(RunFailed):
         await processor.run(handle, {"A": np.ones((1, 3), np.float32)}, None)

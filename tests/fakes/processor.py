@@ -88,7 +88,9 @@ class FakeProcessor:
         self._hold(build_id, cost.resident_bytes)
         return Handle(build_id)
 
-    async def run(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    async def run(
+        self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> dict[str, Any]:
         assert self.running < self.workers, "more runs at once than workers"
         self._begin(handle, inputs)
         self.running += 1

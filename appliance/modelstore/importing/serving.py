@@ -2,7 +2,10 @@
 be uploaded again.
 """
 
+from dataclasses import replace
+
 from appliance.domain.hardware import PreparedForm
+from appliance.domain.names import owner_of
 from appliance.log import get as get_log
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.blobs import ContentDamaged
@@ -19,9 +22,11 @@ class ServedBuilds:
         self._models = models
 
     async def open_build(self, build_id: str) -> PreparedForm:
-        """As `Builds.open_build`. Raises: LoadFailed."""
+        """As `Builds.open_build`; a build of a guard is the same file. Raises: LoadFailed."""
+        shared, tenant = owner_of(build_id)
         try:
-            return await self._builds.open_build(build_id)
+            form = await self._builds.open_build(shared)
+            return replace(form, build_id=build_id, guarded_for=tenant)
         except ContentDamaged as damage:
             log.error("content damaged", sha256=damage.build_id)
             await self._models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")

@@ -32,6 +32,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.domain.errors import ApplianceError
 from appliance.modelstore.orders import (
     ORDERS,
@@ -45,7 +46,6 @@ from appliance.modelstore.orders import (
     to_json,
 )
 from appliance.modelstore.sandbox import ChildLimits, as_error, enter
-from appliance.modelstore.stages.landlock import confine
 
 Report = Callable[[float, str], None]
 """Tells the parent how far a stage is: a share in 0..1 and a phrase."""
@@ -118,7 +118,7 @@ def main(stage: str) -> int:
 def _confine(order: Any) -> None:
     """To the order's own files; beside a model to be looked at lies its external data."""
     os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
-    readable = list(paths_of(order))
+    readable = [*runtime(), *OWN_PROCESS, *paths_of(order)]
     if isinstance(order, InspectOrder | ReviewOrder):
         readable.append(os.path.dirname(order.source))
     confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])

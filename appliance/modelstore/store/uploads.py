@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlmodel import Session, col, func, select
 
-from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, TooLarge, UnknownUpload
+from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, QuotaExceeded, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,

@@ -32,6 +32,8 @@ class Ledger:
         self._committed = 0
         self._leaving = 0
         self._waiting = 0
+        self.overhead_bytes = 0
+        """Of processes that hold builds, beside what the builds take; occupied, and promised to nobody."""
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -52,6 +54,11 @@ class Ledger:
     def is_free(self, build: LoadedBuild) -> bool:
         """Whether the bytes of a waiting promise are free now, so that its load may start."""
         return self.used_bytes + build.bytes <= self.budget_bytes
+
+    def set_overhead(self, count_bytes: int) -> None:
+        """It counts as committed and as used."""
+        self._committed += count_bytes - self.overhead_bytes
+        self.overhead_bytes = count_bytes
 
     def promise(self, build: LoadedBuild) -> None:
         """Commit the peak of a load, which waits until the bytes are free."""

@@ -131,6 +131,16 @@ class MemoryManager:
         """Let a resident build go, with its last pin at the latest: its application has another one now."""
         self._unloads.release(build_id)
 
+    def lost(self, build_id: str) -> None:
+        """A build has gone by itself: its process ended. Who holds a pin finds no handle any more."""
+        self._unloads.lost(build_id)
+
+    def set_overhead(self, count_bytes: int) -> None:
+        """What the processes of builds take beside them; it counts against the budget."""
+        self._ledger.set_overhead(count_bytes)
+        self._loads.shrink()
+        self._changes.announce()
+
     async def unload(self, build_id: str) -> None:
         """Make a build absent: no new pins, wait for the running ones, give its memory back.
 
@@ -254,6 +264,7 @@ class MemoryManager:
         return {
             "budget_bytes": self.budget_bytes,
             "used_bytes": self.used_bytes,
+            "overhead_bytes": self._ledger.overhead_bytes,
             "loads": self.loads,
             "load_failures": self.load_failures,
             "loads_skipped": self.loads_skipped,

@@ -42,6 +42,14 @@ class Unloads:
         self._events.emit("variant released", **self._ledger.facts(build))
         self.let_go(build)
 
+    def lost(self, build_id: str) -> None:
+        """A build that is in memory as far as the ledger knows has gone; there is nothing left to unload."""
+        build = self._ledger.get(build_id)
+        if build is not None and build.state in (_S.RESIDENT, _S.DRAINING):
+            self._events.emit("variant lost", **self._ledger.facts(build))
+            build.handle = None
+            self.begin(build)
+
     def let_go(self, build: LoadedBuild) -> None:
         """Unload a resident build, with its last pin where it has any."""
         if build.pins:
@@ -68,7 +76,8 @@ class Unloads:
         handle, build.handle = build.handle, None
         failure: dict[str, str] = {}
         try:
-            await self._loader.unload(handle)
+            if handle is not None:
+                await self._loader.unload(handle)
         except Exception as error:  # the processor has lost it either way
             failure = {"reason": str(error) or type(error).__name__}
         finally:

@@ -211,6 +211,8 @@ class Engine:
         others wait.
         """
         servable = placed[0]
+        if servable.is_guarded:
+            return False
         expected_ns = servable.expected_of(servable.items_of(request.inputs))
         if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
             return False

@@ -61,7 +61,8 @@ class Worker:
         job.to(RequestState.RUNNING)
         job.started_ns = self._clock.now_ns()
         request = job.request
-        self._run = asyncio.ensure_future(self._processor.run(job.build.handle, request.inputs, request.outputs))
+        run = self._processor.run(job.build.handle, request.inputs, request.outputs, deadline_ns=request.deadline_ns)
+        self._run = asyncio.ensure_future(run)
         self._run.add_done_callback(partial(self._end, job))
 
     def _has_room(self, job: Job) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 
 import onnxruntime as ort
 
-from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.clock import NS_PER_S, SystemClock
+from appliance.domain.errors import LoadFailed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.align import align
@@ -26,6 +27,7 @@ from appliance.runtime.processors.cpu.threads import WorkerThreads
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
 _ERROR_ONLY = 3
+_CLOCK = SystemClock()
 _LOAD_NICE = 5
 """Where cores are short, loading gets a quarter of one that a run wants, too.
 
@@ -45,8 +47,10 @@ class Loaded:
 class OnnxSessions:
     """Blocking half: make, use and drop sessions. Holds no state but its options."""
 
-    def __init__(self, threads_per_run: int) -> None:
+    def __init__(self, threads_per_run: int, maps: str | int = "/proc/self/maps") -> None:
+        """`maps`: see `mapped.populate`."""
         self.threads_per_run = threads_per_run
+        self._maps = maps
 
     def options(self, *, optimised: bool) -> ort.SessionOptions:
         """Session options of serving.
@@ -78,15 +82,22 @@ class OnnxSessions:
         except Exception as error:
             raise LoadFailed(build_id=form.build_id, reason=str(error)[:500]) from error
         if form.optimised:
-            populate(Path(form.path).with_name(_WEIGHTS))
+            populate(Path(form.path).with_name(_WEIGHTS), self._maps)
         return Loaded(session, form.build_id, tuple(output.name for output in session.get_outputs()))
 
-    def run(self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
-        """One inference. Raises: RunFailed with the runtime's own words."""
+    def run(
+        self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, options: ort.RunOptions | None = None
+    ) -> dict[str, Any]:
+        """One inference; setting `terminate` of its options ends it before its next node.
+
+        Raises: RunFailed with the runtime's own words.
+        """
         names = loaded.output_names if outputs is None else outputs
         try:
-            return dict(zip(names, loaded.session.run(names, inputs), strict=True))
+            return dict(zip(names, loaded.session.run(names, inputs, options), strict=True))
         except Exception as error:
+            if options is not None and options.terminate:
+                raise RunStopped(variant_id=loaded.build_id, reason="it took longer than it may") from None
             raise RunFailed(variant_id=loaded.build_id, reason=str(error)[:500]) from error
 
     def unload(self, loaded: Loaded) -> None:
@@ -146,9 +157,23 @@ class OnnxProcessor:
             self._trimmer.want()
         return loaded
 
-    def run(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> asyncio.Future[dict[str, Any]]:
+    def run(
+        self,
+        handle: Loaded,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> asyncio.Future[dict[str, Any]]:
         self._ran += 1
-        return self._runs.submit(self.sessions.run, handle, inputs, outputs)
+        if deadline_ns is None:
+            return self._runs.submit(self.sessions.run, handle, inputs, outputs)
+        options = ort.RunOptions()
+        run = self._runs.submit(self.sessions.run, handle, inputs, outputs, options)
+        left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
+        timer = asyncio.get_running_loop().call_later(left_s, setattr, options, "terminate", True)
+        run.add_done_callback(lambda _: timer.cancel())
+        return run
 
     def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         self._ran += 1

@@ -1,9 +1,9 @@
-"""Keeps a stage's process to its own files, where the kernel can (Linux 5.13 or newer): a parser that was taken over
-finds no keys.
+"""Keeps a process to its own files, where the kernel can (Linux 5.13 or newer): a parser that was taken over finds no
+keys.
 
-Reading: the interpreter, system libraries and the files of the order. Writing: the order's target and the working
-folder. No program can be started; newer kernels also refuse TCP connections and signals to processes outside. Limits
-memory and time no further than `modelstore.sandbox` does.
+Reading: what the caller names, for example the interpreter and system libraries (`runtime`). Writing: only what the
+caller names. No program can be started, no process outside be traced; newer kernels also refuse TCP connections and
+signals to processes outside. Limits neither memory nor time.
 """
 
 import ctypes
@@ -29,30 +29,32 @@ SYSTEM = (
     "/lib",
     "/lib64",
     "/etc/ld.so.cache",
-    "/proc",
     "/sys/devices/system",
     "/dev/null",
     "/dev/zero",
     "/dev/urandom",
 )
 
+OWN_PROCESS = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm")
+"""What libraries look up about the machine and the process itself; nothing about others."""
 
-def confine(readable: Iterable[str], writable: Iterable[str]) -> bool:
+
+def confine(readable: Iterable[str], writable: Iterable[str] = ()) -> bool:
     """Restrict this thread and all that it starts from now on, for good. False where the kernel cannot.
 
     Folders count with all that is in them; paths that do not exist are left out. Call before other threads are started.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(CREATE_RULESET, None, 0, VERSION_FLAG)
-    if version < 1:
+    known = version()
+    if known < 1:
         return False
-    handled = (1 << RIGHTS_BY_VERSION[min(version, len(RIGHTS_BY_VERSION) - 1)]) - 1
-    attributes = struct.pack("QQQ", handled, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
-    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    handled = (1 << RIGHTS_BY_VERSION[min(known, len(RIGHTS_BY_VERSION) - 1)]) - 1
+    attributes = struct.pack("QQQ", handled, 3 if known >= 4 else 0, 3 if known >= 6 else 0)
+    size = 24 if known >= 6 else 16 if known >= 4 else 8
     ruleset = libc.syscall(CREATE_RULESET, attributes[:size], size, 0)
     if ruleset < 0:
         return False
-    for path in (*SYSTEM, *_interpreter(), *readable):
+    for path in readable:
         _allow(libc, ruleset, path, READ_FILE | READ_DIR)
     for path in writable:
         _allow(libc, ruleset, path, handled & ~EXECUTE)
@@ -61,10 +63,17 @@ def confine(readable: Iterable[str], writable: Iterable[str]) -> bool:
     return is_confined
 
 
-def _interpreter() -> Iterable[str]:
-    """Where modules come from. Not the folder above our package: in a checkout the state folder may lie there."""
+def version() -> int:
+    """Of the kernel's interface; 0 where it has none, or something in between refuses the calls."""
+    return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(CREATE_RULESET, None, 0, VERSION_FLAG)))
+
+
+def runtime() -> Iterable[str]:
+    """What an interpreter with our modules reads. Not the folder above our package: in a checkout the state folder may
+    lie there.
+    """
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return (sys.prefix, sys.base_prefix, str(Path(appliance.__file__).parent), *filter(None, libraries))
+    return (*SYSTEM, sys.prefix, sys.base_prefix, str(Path(appliance.__file__).parent), *filter(None, libraries))
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:

@@ -1,0 +1,193 @@
+"""A guard, from within: builds of one tenant, and a thread for each lane that waits for what to do with them.
+
+The main thread listens for orders to stop a run, and ends the process when the service has gone.
+
+Whatever a lane may need is imported before: a guard sees no libraries any more.
+"""
+
+import encodings.ascii
+import encodings.latin_1  # noqa: F401 - for whoever decodes so
+import faulthandler
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import tokenizers  # noqa: F401 - used by `tokenize`
+
+from appliance.domain.errors import RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.heap import Trimmer
+from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
+from appliance.runtime.processors.guard import messages as m
+from appliance.runtime.processors.guard.area import mapped
+from appliance.runtime.processors.guard.limits import DataLimit, Home, enter
+from appliance.tasks.embedding import tokenize
+
+STOP = struct.Struct("<II")
+"""An order to stop: the lane, and which of its requests."""
+SEQUENCE = struct.Struct("<I")
+"""Stands before each request: its number in the lane."""
+_REASON_CHARACTERS_MAX = 500
+_RECEIVE_BYTES = SEQUENCE.size + m.HEADER_BYTES_MAX
+_FD_BYTES = socket.CMSG_SPACE(4)
+
+
+def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[socket.socket], errors: int) -> None:
+    """Never returns. `errors`: where last words go."""
+    os.dup2(errors, 2)
+    os.close(errors)
+    entered = enter(Home(**order["home"]))
+    guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data)
+    threads = [Lane(guard, lane) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    faulthandler.enable(2)  # says which thread it was
+    report = {
+        "base_bytes": entered.base_bytes,
+        "confinement": asdict(entered.confinement),
+        "threads": [thread.ident for thread in threads],
+    }
+    control.send(json.dumps(report).encode())
+    while stop := control.recv(STOP.size):
+        index, sequence = STOP.unpack(stop)
+        threads[index].stop(sequence)
+    os._exit(0)
+
+
+class Guard:
+    """What the lanes share."""
+
+    def __init__(self, sessions: OnnxSessions, root: str, data: DataLimit) -> None:
+        self.sessions = sessions
+        self.data = data
+        self.root = root
+        self.builds: dict[int, Loaded] = {}
+        self.ran = 0
+        self.trimmer = Trimmer(runs=lambda: self.ran)
+
+
+class Lane(threading.Thread):
+    """Takes one request after the other, and answers each."""
+
+    def __init__(self, guard: Guard, connection: socket.socket) -> None:
+        super().__init__(daemon=True)
+        self._guard = guard
+        self._connection = connection
+        self._request_area: Any = None
+        self._answer_area: Any = None
+        self._requests = m.Layouts()
+        self._answers = m.Layouts()
+        self._lock = threading.Lock()
+        self._sequence = 0
+        self._options = ort.RunOptions()
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._do: dict[int, Callable[[m.Message], m.Packed]] = {
+            m.RUN: self._run,
+            m.LOAD: self._load,
+            m.UNLOAD: self._unload,
+            m.TOKENISE: self._tokenise,
+        }
+
+    def stop(self, sequence: int) -> None:
+        """Have a run end before its next node, if it is still under way. Called by another thread."""
+        with self._lock:
+            if self._sequence == sequence:
+                self._options.terminate = True
+
+    def run(self) -> None:
+        while True:
+            message = self._received()
+            try:
+                packed = self._do[message.code](message)
+            except BaseException as error:  # panics of native libraries are no Exceptions
+                packed = self._failure(error)
+            self._send(packed)
+            del packed, message  # what they hold would pin memory until the next request
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def _run(self, message: m.Message) -> m.Packed:
+        inputs = m.views(message, self._request_area)
+        outputs = message.fields or None
+        self._guard.ran += 1
+        results = self._guard.sessions.run(self._guard.builds[message.number], inputs, outputs, self._options)
+        if not all(isinstance(value, np.ndarray) for value in results.values()):
+            raise m.BadMessage("an output is no tensor")
+        return self._answers.pack(m.DONE, 0, (), results)
+
+    def _load(self, message: m.Message) -> m.Packed:
+        path, optimised, granted_bytes = message.fields
+        self._guard.data.grant(int(granted_bytes))
+        form = PreparedForm(str(message.number), self._guard.root + path, 0, optimised == "optimised")
+        loaded = self._guard.builds[message.number] = self._guard.sessions.load(form)
+        if not form.optimised:
+            self._guard.trimmer.want()
+        return self._answers.pack(m.DONE, 0, loaded.output_names, {})
+
+    def _unload(self, message: m.Message) -> m.Packed:
+        self._guard.data.grant(int(message.fields[0]))
+        self._guard.sessions.unload(self._guard.builds.pop(message.number))
+        self._guard.trimmer.want()
+        return self._answers.pack(m.DONE, 0, (), {})
+
+    def _tokenise(self, message: m.Message) -> m.Packed:
+        (path,) = message.fields
+        texts = m.views(message, self._request_area)["texts"].tolist()
+        rows = tokenize(self._guard.root + path, texts, message.number)
+        tensors = {
+            "lengths": np.array([len(ids) for ids, _ in rows], np.int64),
+            "ids": np.array([token for ids, _ in rows for token in ids], np.int64),
+            "types": np.array([kind for _, kinds in rows for kind in kinds], np.int64),
+        }
+        return self._answers.pack(m.DONE, 0, (), tensors)
+
+    def _failure(self, error: BaseException) -> m.Packed:
+        reason = str(getattr(error, "reason", error)) or type(error).__name__
+        kind = "" if isinstance(error, RunFailed) else type(error).__name__
+        fields = (kind, reason[:_REASON_CHARACTERS_MAX].encode(errors="replace").decode())
+        return self._answers.pack(m.FAILED, 0, fields, {})
+
+    # -- the wire ------------------------------------------------------------------------------------------------------
+
+    def _received(self) -> m.Message:
+        """The next request; new shared memory that comes before it is taken."""
+        while True:
+            header, descriptor = self._next()
+            message = self._requests.read(header, 0 if self._request_area is None else len(self._request_area))
+            if message.code == m.TAKE_REQUEST_AREA:
+                self._request_area = mapped(descriptor, writable=False)
+                self._requests.forget()
+            elif message.code == m.TAKE_ANSWER_AREA:
+                self._answer_area = mapped(descriptor, writable=True)
+            else:
+                return message
+
+    def _next(self) -> tuple[bytes, int]:
+        """A header, and the descriptor that came with it."""
+        size, ancillary, _, _ = self._connection.recvmsg_into([self._buffer], _FD_BYTES)
+        if not size:
+            os._exit(0)
+        descriptor = int.from_bytes(ancillary[0][2], "little") if ancillary else -1
+        with self._lock:
+            (self._sequence,) = SEQUENCE.unpack_from(self._buffer)
+            if self._options.terminate:  # it would fail every later run
+                self._options = ort.RunOptions()
+        return bytes(self._buffer[SEQUENCE.size : size]), descriptor
+
+    def _send(self, packed: m.Packed) -> None:
+        header, message, parts = packed
+        if message.end > len(self._answer_area):
+            self._connection.send(self._answers.pack(m.NEEDS_AREA, message.end, (), {})[0])
+            descriptor = self._next()[1]
+            if descriptor < 0:  # too much for the service
+                return
+            self._answer_area = mapped(descriptor, writable=True)
+        m.write(message, parts, self._answer_area)
+        self._connection.send(header)

@@ -1,0 +1,170 @@
+"""Port `Processor` over two homes: builds that were shown to be harmless live in the service, all others in the guard
+of the tenant that owns them.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.errors import LoadFailed, RunCrashed
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.request import Tensors
+from appliance.log import get as get_log
+from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor
+from appliance.runtime.processors.guard.folder import link_form, new_folder, unlink_form
+from appliance.runtime.processors.guard.forkserver import ForkServer
+from appliance.runtime.processors.guard.limits import GROUP
+from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess
+
+log = get_log("guard")
+_UNMEASURED_FACTOR = 4
+"""Bytes of a load assumed per byte of file until it is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardOptions:
+    """What the settings say of guards, and where their folders are made."""
+
+    scratch: Path
+    """On the file system of the models, so that a form is linked into a guard's folder and not copied."""
+    run_s_max: float = 30.0
+    run_bytes_max: int = 1 << 30
+    processes_max: int = 8
+    idle_s: float = 60.0
+
+
+class GuardedProcessor:
+    """Wraps a processor that runs in the service."""
+
+    def __init__(self, inner: OnnxProcessor, clock: Clock, options: GuardOptions) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._options = options
+        self._server = ForkServer()
+        self._guards: dict[str, GuardProcess] = {}
+        self._starting: dict[str, asyncio.Task[GuardProcess]] = {}
+        self._room = asyncio.Condition()
+        self.on_lost: Callable[[str], None] = lambda build_id: None
+        """Told of each build that has gone with its guard, by id."""
+        self.on_crash: Callable[[str, str], None] = lambda build_id, reason: None
+        """Told of each build whose run or load ended its guard, and how."""
+        self.on_base: Callable[[int], None] = lambda count_bytes: None
+        """Told what the guards take by themselves, whenever that changes."""
+
+    @property
+    def forkserver_pid(self) -> int:
+        """0 before the first guard was needed."""
+        return self._server.pid
+
+    def describe(self) -> ProcessorDescription:
+        return self._inner.describe()
+
+    async def load(self, form: PreparedForm) -> Loaded | GuardedBuild:
+        if form.guarded_for is None:
+            return await self._inner.load(form)
+        try:
+            guard = await self._guard_of(form.guarded_for)
+            need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
+            async with guard.loading:
+                path = await asyncio.to_thread(link_form, form, guard.folder)
+                return await guard.load(form.build_id, path, optimised=form.optimised, need_bytes=need_bytes)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise LoadFailed(build_id=form.build_id, reason=f"no guard could be started: {error}") from error
+
+    def run(
+        self,
+        handle: Loaded | GuardedBuild | None,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[dict[str, Any]]:
+        if isinstance(handle, GuardedBuild):
+            return handle.guard.run(handle, inputs, outputs, deadline_ns)
+        if handle is None:
+            lost: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            lost.set_exception(RunCrashed(variant_id="", reason="it has ended before"))
+            return lost
+        return self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns)
+
+    def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        return self._inner.run_inline(handle, inputs, outputs)
+
+    async def unload(self, handle: Loaded | GuardedBuild) -> None:
+        if isinstance(handle, GuardedBuild):
+            await handle.guard.unload(handle)
+            await asyncio.to_thread(unlink_form, handle.path, handle.guard.folder)
+        else:
+            await self._inner.unload(handle)
+
+    def close(self) -> None:
+        for guard in list(self._guards.values()):
+            self._drop(guard)
+            guard.end()
+        self._server.close()
+        self._inner.close()
+
+    # -- guards --------------------------------------------------------------------------------------------------------
+
+    async def _guard_of(self, tenant: str) -> GuardProcess:
+        """The guard of a tenant, started where there is none. Raises: OSError, TimeoutError, ValueError."""
+        guard = self._guards.get(tenant)
+        if guard is not None:
+            return guard
+        starting = self._starting.get(tenant)
+        if starting is None:
+            self._server.start()
+            starting = self._starting[tenant] = asyncio.create_task(self._start(tenant))
+            starting.add_done_callback(lambda _: self._starting.pop(tenant, None))
+        return await asyncio.shield(starting)
+
+    async def _start(self, tenant: str) -> GuardProcess:
+        options, described = self._options, self._inner.describe()
+        folder = await asyncio.to_thread(new_folder, options.scratch)
+        guard = GuardProcess(
+            self._clock,
+            tenant,
+            folder,
+            run_lanes=described.workers,
+            run_s_max=options.run_s_max,
+            run_bytes_max=options.run_bytes_max,
+        )
+        try:
+            await guard.start(self._server, self._free_user(), described.threads_per_run)
+        except BaseException:
+            guard.end()
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            raise
+        self._guards[tenant] = guard
+        guard.on_end = self._has_ended
+        self.on_base(self._base_bytes())
+        log.info("guard started", tenant_id=tenant, base_bytes=guard.base_bytes, **guard.confinement)
+        return guard
+
+    def _free_user(self) -> int:
+        """One that no other guard runs as."""
+        taken = len(self._guards) + len(self._starting)
+        return GROUP + 1 + taken
+
+    def _has_ended(self, guard: GuardProcess, culprits: list[str], reason: str) -> None:
+        log.warning("guard ended", tenant_id=guard.tenant, reason=reason, running=culprits)
+        self._drop(guard)
+        for build_id in sorted(set(culprits)):
+            self.on_crash(build_id, reason)
+
+    def _drop(self, guard: GuardProcess) -> None:
+        """Its builds are gone."""
+        if self._guards.get(guard.tenant) is guard:
+            del self._guards[guard.tenant]
+        for build in list(guard.builds.values()):
+            self.on_lost(build.build_id)
+        guard.builds.clear()
+        self.on_base(self._base_bytes())
+        shutil.rmtree(guard.folder, ignore_errors=True)
+
+    def _base_bytes(self) -> int:
+        return sum(guard.base_bytes for guard in self._guards.values())

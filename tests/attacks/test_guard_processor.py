@@ -1,0 +1,140 @@
+"""What an uploaded graph does to whoever runs it, it does to its guard alone."""
+
+import asyncio
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_S, SystemClock
+from appliance.demo.zoo import toys
+from appliance.domain.errors import RunCrashed, RunFailed, RunStopped
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.request import Tensors
+from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests.attacks import killers
+
+MIB = 2**20
+pytestmark = pytest.mark.anyio
+
+Kill = tuple[Callable[[Path], Path], Tensors, type[Exception]]
+KILLS: dict[str, Kill] = {
+    "division": (
+        killers.integer_division,
+        {"X": np.array([killers.INT32_MIN], np.int32), "Y": np.array([-1], np.int32)},
+        RunCrashed,
+    ),
+    "lstm": (killers.lstm, {"X": np.zeros((1, 0, 3), np.float32)}, RunCrashed),
+    "outer product": (killers.outer_product, {"X": np.ones((45_000, 1), np.float32)}, RunFailed),
+    "loop": (killers.loop, {"N": np.array([10**12])}, RunStopped),
+}
+
+
+@pytest.fixture
+def processor(tmp_path: Path) -> Iterator[GuardedProcessor]:
+    inner = OnnxProcessor("p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=1.0, run_bytes_max=512 * MIB)
+    made = GuardedProcessor(inner, SystemClock(), options)
+    yield made
+    made.close()
+
+
+def form_of(path: Path, tenant: str, name: str = "") -> PreparedForm:
+    return PreparedForm(name or path.stem, str(path), path.stat().st_size, optimised=False, guarded_for=tenant)
+
+
+def numbers(value: float) -> dict[str, np.ndarray]:
+    return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
+
+
+@pytest.mark.parametrize("name", list(KILLS))
+async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tmp_path: Path, name: str) -> None:
+    """A typed error for the killer; another tenant's runs in between are answered; the killer's own come back."""
+    make, inputs, expected = KILLS[name]
+    lost: list[str] = []
+    processor.on_lost = lost.append
+    own = form_of(toys.tiny_add(tmp_path / "own.onnx"), "hostile")
+    killer = form_of(make(tmp_path / "killer.onnx"), "hostile")
+    quiet = await processor.load(form_of(toys.tiny_add(tmp_path / "quiet.onnx"), "quiet"))
+    handle = await processor.load(killer)
+    before = await processor.load(own)
+    killing = asyncio.ensure_future(processor.run(handle, inputs, None))
+    for number in range(20):
+        assert (await processor.run(quiet, numbers(number), None))["SUM"].tolist() == [[number + 1.0] * 4]
+    with pytest.raises(expected):
+        await killing
+    if expected is RunCrashed:
+        assert sorted(lost) == ["killer", "own"]
+        with pytest.raises(RunCrashed):
+            await processor.run(before, numbers(1), None)
+        before = await processor.load(own)
+    assert (await processor.run(before, numbers(2), None))["SUM"].tolist() == [[3.0] * 4]
+    assert (await processor.run(quiet, numbers(3), None))["SUM"].tolist() == [[4.0] * 4]
+
+
+async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Of two runs at once, the one whose thread crashed."""
+    crashed: list[tuple[str, str]] = []
+    processor.on_crash = lambda build_id, reason: crashed.append((build_id, reason))
+    make, inputs, _ = KILLS["division"]
+    killer = await processor.load(form_of(make(tmp_path / "killer.onnx"), "hostile"))
+    slow = await processor.load(form_of(killers.loop(tmp_path / "slow.onnx"), "hostile"))
+    runs = [processor.run(slow, KILLS["loop"][1], None), processor.run(killer, inputs, None)]
+    assert [type(error) for error in await asyncio.gather(*runs, return_exceptions=True)] == [RunCrashed, RunCrashed]
+    assert crashed == [("killer", "Floating point exception")]
+
+
+async def test_a_deadline_stops_a_run(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Long before the limit of all runs; between nodes by the runtime's flag, so that the build stays."""
+    slow = await processor.load(form_of(killers.loop(tmp_path / "slow.onnx"), "hostile"))
+    with pytest.raises(RunStopped):
+        await processor.run(slow, KILLS["loop"][1], None, deadline_ns=SystemClock().now_ns() + NS_PER_S // 20)
+    assert (await processor.run(slow, {"N": np.array([3])}, None))["Y"].tolist() == 3.0
+
+
+async def test_all_ends_with_the_service(tmp_path: Path) -> None:
+    """Neither guard nor fork server outlives it, killed or not."""
+    script = tmp_path / "service.py"
+    script.write_text(SERVICE)
+    add = toys.tiny_add(tmp_path / "add.onnx")
+    service = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(script), str(add), str(tmp_path / "scratch")),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert service.stderr is not None
+    watched = [os.pidfd_open(int(pid)) for pid in (await service.stderr.readline()).split()]
+    assert len(watched) == 2
+    service.kill()
+    await service.wait()
+    async with asyncio.timeout(10):
+        for one in watched:
+            await asyncio.to_thread(_ended, one)
+
+
+def _ended(process: int) -> None:
+    select.select([process], [], [])
+    os.close(process)
+
+
+SERVICE = """
+import asyncio, sys
+from pathlib import Path
+from appliance.clock import SystemClock
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+
+async def main():
+    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), GuardOptions(scratch=Path(sys.argv[2])))
+    form = PreparedForm("add", sys.argv[1], 100, optimised=False, guarded_for="t")
+    handle = await processor.load(form)
+    print(handle.guard.pid, processor.forkserver_pid, file=sys.stderr)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
