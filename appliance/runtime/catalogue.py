@@ -347,7 +347,7 @@ class Catalogue:
             inputs,
             names,
             batched,
-            runs,
+            runs=runs,
             is_harmless=variant.profile is not None and variant.profile.hazards == (),
             is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,

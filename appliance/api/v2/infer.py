@@ -37,17 +37,17 @@ async def infer(
     arrival_ns = box.clock.now_ns()
     with box.in_flight.body(principal.tenant) as held:
         body = await whole_body(receive, content_length(headers), box.body_bytes_max, held)
-        call = await _parsed(box, application, body, json_length(headers))
+        call = await _parsed(box, application, principal.tenant, body, json_length(headers))
         result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
-    return await _encoded(box, application, call, name, result)
+    return await _encoded(box, application, principal.tenant, call, name, result)
 
 
-async def _parsed(box: RunningBox, application: Application, body: Body, length: int | None) -> InferCall:
+async def _parsed(box: RunningBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
     """Where media is worked on, when it takes long: the event loop is everybody's."""
     if not is_slow_to_read(body, length):
         return parse_infer(body, length)
     await in_task()
-    return await box.media.run(application.id, None, lambda: parse_infer(body, length))
+    return await box.media.run(application.id, tenant, None, lambda: parse_infer(body, length))
 
 
 def _request(
@@ -65,11 +65,13 @@ def _request(
     return request
 
 
-async def _encoded(box: RunningBox, application: Application, call: InferCall, name: str, result: Result) -> Answer:
+async def _encoded(
+    box: RunningBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
+) -> Answer:
     parts = (call, result.outputs, name, str(result.variant_number), result.variant)
     if is_slow_to_write(call, result.outputs):
         await in_task()
-        text, json_bytes = await box.media.run(application.id, None, lambda: encode_infer(*parts))
+        text, json_bytes = await box.media.run(application.id, tenant, None, lambda: encode_infer(*parts))
     else:
         text, json_bytes = encode_infer(*parts)
     timing = (b"server-timing", _timing(result))
