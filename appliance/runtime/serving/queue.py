@@ -27,6 +27,8 @@ worker to others."""
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
 _FOREVER = 1 << 62
+_KEPT = 64
+"""Applications of an idle tenant that are not worth forgetting."""
 
 
 @dataclass(slots=True, eq=False)
@@ -143,12 +145,17 @@ class Queue:
         """Add a job; an idle worker begins at once. Raises: QueueFull."""
         request = job.request
         self.check_room(request.application_id, request.tenant)
-        self._places.take(request.tenant)
         job.to(RequestState.QUEUED)
+        tenant = self._tenant(request.tenant)
+        self.saw(request.tenant, self._clock.now_ns())
+        if self._idle and not self._places.taken and not self.is_late(job) and not self._is_held(job, tenant):
+            self._charge(job, tenant)  # nobody waits: it needs no place
+            self._idle.popleft()(job)
+            return
+        self._places.take(request.tenant)
         self._sequence += 1
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
         job.place = [-request.priority, deadline, self._sequence, job]
-        tenant = self._tenant(request.tenant)
         application = tenant.of(request.application_id)
         heapq.heappush(application.jobs, job.place)
         if application.jobs[0] is job.place:
@@ -156,7 +163,6 @@ class Queue:
         if tenant.entry is None:
             self._line.put(tenant, tie=self._sequence)
         self._waiting[request.application_id] += 1
-        self.saw(request.tenant, self._clock.now_ns())
         self._hand_out()
 
     def saw(self, tenant: str, now_ns: int) -> None:
@@ -204,11 +210,7 @@ class Queue:
         job = self._next()
         if job is None:
             return None
-        tenant = self._tenants[job.request.tenant]
-        application = tenant.of(job.request.application_id)
-        job.charged_ns = job.likely_ns
-        self._line.begin(tenant, job.charged_ns, job.weights[0])
-        tenant.line.begin(application, job.charged_ns, job.weights[1])
+        self._charge(job, self._tenants[job.request.tenant])
         self._remove(job)
         return job
 
@@ -221,7 +223,7 @@ class Queue:
         self._line.end(tenant, error_ns, job.weights[0])
         tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
         self.saw(job.request.tenant, self._clock.now_ns())
-        if not tenant.line.is_busy:
+        if not tenant.line.is_busy and len(tenant.applications) > _KEPT:
             tenant.applications.clear()  # they would all start equal
         self._forget()
 
@@ -286,7 +288,7 @@ class Queue:
                 self.leave(job)
             elif self.is_late(job):
                 self.expire(job)
-            elif job.likely_ns > LONG_NS and self._leaves_to_others(job.request.tenant, tenant):
+            elif self._is_held(job, tenant):
                 assert tenant.entry is not None
                 held.append((tenant, tenant.entry[1]))
                 self._line.drop(tenant)
@@ -296,11 +298,17 @@ class Queue:
             self._line.put(tenant, tie)
         return found
 
-    def _leaves_to_others(self, name: str, tenant: _Tenant) -> bool:
-        """Whether there is but one free worker of several, and a tenant that was active in the last minute has had
-        less of its share.
+    def _charge(self, job: Job, tenant: _Tenant) -> None:
+        """The run of a job begins."""
+        job.charged_ns = job.likely_ns
+        self._line.begin(tenant, job.charged_ns, job.weights[0])
+        tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+
+    def _is_held(self, job: Job, tenant: _Tenant) -> bool:
+        """Whether a long run leaves the free worker, the only one left of several, to a tenant that was active in the
+        last minute and has had less of its share.
         """
-        if len(self._idle) != 1 or not self._line.running:
+        if len(self._idle) != 1 or not self._line.running or job.likely_ns <= LONG_NS:
             return False
         start = self._line.start_of(tenant)
         if start <= self._line.now:
@@ -309,7 +317,7 @@ class Queue:
         for other, seen_ns in reversed(self._seen.items()):
             if seen_ns < active_since_ns:
                 return False
-            if other != name and (other not in self._tenants or self._tenants[other].tag < start):
+            if other != job.request.tenant and (other not in self._tenants or self._tenants[other].tag < start):
                 return True
         return False
 

@@ -56,12 +56,13 @@ class Worker:
         No task of the worker's own wakes in between: that would cost every request two turns of the loop.
         """
         if job.run_bytes and not self._has_room(job):
+            self._queue.ended(job)  # it took nothing
             self._queue.offer(self._begin)
             return
         job.to(RequestState.RUNNING)
         job.started_ns = self._clock.now_ns()
         request = job.request
-        run = self._processor.run(job.build.handle, request.inputs, request.outputs, deadline_ns=request.deadline_ns)
+        run = self._processor.run(job.build.handle, request.inputs, request.outputs, deadline_ns=request.drop_ns)
         self._run = asyncio.ensure_future(run)
         self._run.add_done_callback(partial(self._end, job))
 

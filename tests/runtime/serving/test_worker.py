@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from appliance.clock import LoopClock
-from appliance.domain.errors import RunFailed, ShuttingDown
+from appliance.domain.errors import NoRoomToRun, RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
@@ -41,7 +41,9 @@ class WorkerBench:
 class Failing(FakeProcessor):
     """Refuses every run."""
 
-    async def run(self, handle: Handle, inputs: Tensors, outputs: object) -> dict[str, object]:
+    async def run(
+        self, handle: Handle, inputs: Tensors, outputs: object, *, deadline_ns: int | None = None
+    ) -> dict[str, object]:
         raise RunFailed(variant_id="b", reason="no")
 
 
@@ -130,5 +132,22 @@ def test_stopped_worker_answers_its_job() -> None:
             await each.answer
         with pytest.raises(asyncio.CancelledError):
             await work
+
+    run_virtual(story)
+
+
+def test_a_run_without_room_is_answered_and_charged_nothing() -> None:
+    """Its memory was taken meanwhile: it is told so, its tenant owes nothing for it, and the next one is served."""
+
+    async def story() -> None:
+        bench = WorkerBench()
+        refused, served = bench.put(), bench.put()
+        refused.run_bytes = 10
+        work = asyncio.create_task(bench.worker.work())
+        with pytest.raises(NoRoomToRun):
+            await refused.answer
+        await served.answer
+        assert (bench.worker.runs, bench.queue.is_busy) == (1, False)
+        work.cancel()
 
     run_virtual(story)
