@@ -77,7 +77,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         host=http.host,
         port=http.port,
         loop="uvloop",
-        http=partial(  # type: ignore[arg-type] - called as the class would be
+        http=partial(  # type: ignore[arg-type]  # called as the class would be
             BoxProtocol,
             connections=Connections[BoxProtocol](http.connections_max, http.connections_reserved),
             pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),

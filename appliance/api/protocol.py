@@ -19,7 +19,7 @@ from appliance.api.http.connections import Connections
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
-from appliance.domain.errors import Busy
+from appliance.domain.errors import Busy, TooManyConnections
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -39,8 +39,13 @@ HEADERS_MAX = 256
 """Of one request. Each costs a call, and a read of 256 KiB could hold sixty thousand."""
 PIPELINE_MAX = 32
 """Requests of one connection that wait for the answer to the one before."""
-DROPPED_BYTES_MAX = 2**20
-"""Of what still comes when the last answer is written."""
+STRANGER_WATER_BYTES = 64 * 1024
+"""As `BODY_WATER_BYTES`, before a good key was shown on the connection."""
+DROPPED_BYTES_MAX = 64 * 2**20
+"""Of a body that still comes when its request is answered: dropped, for else the caller might lose the answer to a
+reset."""
+SHORT_DROPPED_BYTES_MAX = 512 * 1024
+"""The same before a good key was shown, and of what is no request."""
 
 
 class _Refused(Exception):
@@ -72,6 +77,7 @@ class BoxProtocol(HttpToolsProtocol):
         self._drains = 0
         self._ended = False
         """Whether the last answer is written, and what else comes is dropped."""
+        self._water_bytes = STRANGER_WATER_BYTES
         self._dropped_bytes = 0
         self._refused: _Refused | None = None
         self._gathering: ASGI3Application | None = None
@@ -93,13 +99,20 @@ class BoxProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
         if self.cycle is not None:
-            self.cycle.scope.pop(CONNECTION, None)  # type: ignore[typeddict-item] - else the garbage collector's
+            self.cycle.scope.pop(CONNECTION, None)  # type: ignore[misc]  # a circle else
         super().connection_lost(exc)
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""
-        gone = self._all.show(self, tenant)
+        try:
+            gone = self._all.show(self, tenant)
+        except TooManyConnections:
+            self.cycle.keep_alive = False
+            raise
         self.tenant = tenant
+        self._water_bytes = BODY_WATER_BYTES
+        if self.cycle.more_body and not self.cycle.disconnected and len(self.cycle.body) <= BODY_WATER_BYTES:
+            self.cycle.message_event.clear()  # not enough now to be woken for
         if gone is not None:
             gone.give_way()
 
@@ -110,8 +123,8 @@ class BoxProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it lies between two requests."""
-        return self._phase() is Phase.IDLE
+        """Whether all that was asked is answered."""
+        return self._phase() in (Phase.IDLE, Phase.ENDING)
 
     def look(self, now_s: float) -> None:
         """Close the connection when it takes too long; to be called about once a second."""
@@ -193,9 +206,7 @@ class BoxProtocol(HttpToolsProtocol):
         count = len(data)
         self._received_bytes += count
         if self._ended:
-            self._dropped_bytes += count
-            if self._dropped_bytes > DROPPED_BYTES_MAX:
-                self.transport.abort()
+            self._drop(count)
             return
         self._bare_bytes += count
         try:
@@ -258,12 +269,21 @@ class BoxProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Gather the body; the end of the message wakes the application, or a full measure."""
         self._bare_bytes = 0
-        if self.parser.should_upgrade() or self.cycle.response_complete:
+        if self.cycle.response_complete:
+            self._drop(len(body))
+            return
+        if self.parser.should_upgrade():
             return
         self.cycle.body += body
-        if len(self.cycle.body) > BODY_WATER_BYTES:
+        if len(self.cycle.body) > self._water_bytes:
             self.flow.pause_reading()
             self.cycle.message_event.set()
+
+    def _drop(self, count: int) -> None:
+        self._dropped_bytes += count
+        is_short = self._ended or self.tenant is None
+        if self._dropped_bytes > (SHORT_DROPPED_BYTES_MAX if is_short else DROPPED_BYTES_MAX):
+            self.transport.abort()
 
     def _stop(self, slug: str, detail: str) -> None:
         """End the parsing from inside it."""
@@ -278,6 +298,7 @@ class BoxProtocol(HttpToolsProtocol):
         It begins when a small body is there; before a large one, so that a stranger's is refused unread.
         """
         self._requests += 1
+        self._dropped_bytes = 0
         cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
         if cycle.scope["path"].startswith("/v2/"):
             exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))

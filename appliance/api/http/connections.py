@@ -16,7 +16,7 @@ class Holder(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it lies between two requests: closing it loses nothing."""
+        """Whether all that was asked is answered: closing it loses nothing."""
         ...
 
 
@@ -91,18 +91,21 @@ class Connections(Generic[C]):
 
     def _giving_way(self) -> C | None:
         """The oldest of the address that has most, while strangers hold more than what is kept for them; then an idle
-        one of the tenant that has most; then a stranger again.
+        one of a tenant that has more than an equal part; then a stranger again.
 
         The age of a stranger is that of its connection: one that sends a little now and then stays no longer for it.
         """
         if self._strangers_count <= self._strangers_kept:
             for held in sorted(self._tenants.values(), key=len, reverse=True):
+                if len(held) * (len(self._tenants) + 1) <= self._max:
+                    break
                 idle = _oldest_idle(held)
                 if idle is not None:
                     return idle
         if not self._strangers:
             return None
-        return next(iter(max(self._strangers.values(), key=len)))
+        busiest = max(self._strangers.values(), key=len)
+        return next(iter(busiest))
 
 
 def _oldest_idle(held: Iterable[C]) -> C | None:

@@ -7,7 +7,6 @@ comes. Bodies that end up in memory also share one budget (`InFlight`), which th
 exception that nobody expected ends here: logged with the request's name, answered without internals.
 """
 
-import asyncio
 import itertools
 import re
 import secrets
@@ -33,8 +32,6 @@ RESERVED_BYTES = 640 * 1024
 """Of an announced body: what the server gathers before anybody asks for it."""
 PRINCIPAL = "appliance.principal"
 """Place in a scope of the caller, where the key was checked already."""
-LINGER_BYTES = 64 * 2**20
-LINGER_S = 2.0
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -251,37 +248,17 @@ class _BoundedCall:
         await self._send(message)
 
     async def refuse(self, error: Exception, path: str) -> None:
-        """Answer with a problem.
-
-        An unread body is read and dropped for a moment, else the caller may lose the answer to a reset.
-        """
+        """Answer with a problem. What comes of an unread body is the server's to drop."""
         status, headers, body = problem_response(error, path)
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         raw.append((b"content-length", str(len(body)).encode()))
-        if not self._ended:
-            raw.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": status, "headers": raw})
-        await self._send({"type": "http.response.body", "body": body, "more_body": not self._ended})
-        if not self._ended:
-            await self._linger()
-            await self._send({"type": "http.response.body", "body": b""})
+        await self._send({"type": "http.response.body", "body": body})
 
     def close(self) -> None:
         """Give the counted bytes back."""
         if self._held is not None:
             self._held.release()
-
-    async def _linger(self) -> None:
-        dropped = 0
-        try:
-            async with asyncio.timeout(LINGER_S):
-                while dropped < LINGER_BYTES:
-                    message = await self._receive()
-                    if message["type"] != "http.request" or not message.get("more_body", False):
-                        return
-                    dropped += len(message.get("body", b""))
-        except TimeoutError:
-            return
 
     def _check(self, count: int) -> None:
         if count > self._rule.limit_bytes:

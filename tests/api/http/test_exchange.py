@@ -10,6 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from appliance.api.auth.callers import CONNECTION
 from appliance.api.http.connections import Connections
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
@@ -75,11 +76,14 @@ async def settle() -> None:
 class Seen:
     """An application that takes the body and answers `ok`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str | None = None) -> None:
         self.messages: list[dict[str, Any]] = []
+        self._tenant = tenant
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         exchange: HttpExchange = scope.pop(EXCHANGE)
+        if self._tenant is not None:
+            scope[CONNECTION].known(self._tenant)
         message = await exchange.receive()
         self.messages.append(message)
         if message["type"] == "http.request":
@@ -90,7 +94,7 @@ class Seen:
 @pytest.mark.parametrize("ahead", [1, 63, 64, 131])
 async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
     """A large body in pieces comes whole, uncopied, and its tensors begin at a multiple of 64."""
-    seen = Seen()
+    seen = Seen(tenant="harbour")
     protocol, transport = connect(seen)
     body = np.random.default_rng(0).bytes(200_000)
     protocol.data_received(head(len(body), f"inference-header-content-length: {ahead}") + body[:1000])
