@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from appliance import log
 from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
 from tests.modelstore.boxes import parts
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--instants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    log.configure("error", "console")
     chance = random.Random(options.seed)
     done = 0
     while done < options.instants:

@@ -22,6 +22,8 @@ FILE_BYTES_MAX = 2 * 2**30
 CHECKED_BYTES_MAX = 1_800_000_000
 NODES_MAX = 100_000
 DEPTH_MAX = 8
+NAME_MAX = 1024
+"""Longer names cannot be said in a request of `/v2`."""
 METADATA_BYTES_MAX = 4 * 2**20
 MICROSOFT_OPS = frozenset(
     """
@@ -103,6 +105,8 @@ def _check_structure(model: ModelProto) -> None:
         depth.extend((inner, level + 1) for node in current.node for inner in facts.subgraphs(node))
     if sum(len(entry.key) + len(entry.value) for entry in model.metadata_props) > METADATA_BYTES_MAX:
         raise BadModel(reason=f"metadata_props are larger than {METADATA_BYTES_MAX} bytes")
+    if any(len(value.name) > NAME_MAX for value in (*model.graph.input, *model.graph.output)):
+        raise BadModel(reason=f"the name of an input or output is longer than {NAME_MAX} characters")
     _check_functions(model)
 
 

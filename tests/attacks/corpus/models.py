@@ -250,14 +250,14 @@ FILES: Mapping[str, tuple[Callable[[], bytes], Expected]] = {
     # names and texts
     "name-no-utf8": (_bytes_in_name, Refused()),
     "name-with-nul": (lambda: _renamed("a\0b"), Taken()),
-    "name-of-a-megabyte": (lambda: _renamed("n" * 2**20), Refused()),
+    "name-of-a-megabyte": (lambda: _renamed("n" * 2**20), Refused("longer than 1024")),
     "name-empty": (lambda: _renamed(""), Refused()),
     "name-like-a-path": (lambda: _renamed("../../etc/passwd"), Taken()),
     "name-like-markup": (lambda: _renamed("<script>alert(1)</script>"), Taken()),
     "name-with-escapes": (lambda: _renamed("\x1b[2J\x1b[31m"), Taken()),
     "props-deep": (lambda: _with_props(names="[" * 100_000), Taken()),
     "props-code": (lambda: _with_props(names="__import__('os').system('id')"), Taken()),
-    "props-huge": (lambda: _with_props(names="x" * 2**22), Taken()),
+    "props-huge": (lambda: _with_props(names="x" * 2**22), Refused("metadata_props")),
     # kinds of values
     "sequence-in-and-out": (
         lambda: _of_type(helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [1]))),
