@@ -27,7 +27,7 @@ def ask(box: Attacked, attacks: Iterable[Attack]) -> list[str]:
         connection = http.client.HTTPConnection(address, timeout=30)
         try:
             raw = {name: value.encode("latin-1") for name, value in headers.items()}
-            connection.request(attack.method, attack.path, attack.body or None, raw)  # type: ignore[arg-type]
+            connection.request(attack.method, attack.path, attack.body or None, raw)
             answer = connection.getresponse()
             text = answer.read()
         finally:

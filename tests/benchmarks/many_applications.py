@@ -32,11 +32,11 @@ class _TimedLoop:
             step(loop)
             turns_s.append(time.perf_counter() - start_s)
 
-        ResidencyLoop._step = timed  # type: ignore[method-assign]
+        ResidencyLoop._step = timed  # type: ignore[assignment,method-assign]
         return self
 
     def __exit__(self, *error: object) -> None:
-        ResidencyLoop._step = self._step  # type: ignore[method-assign]
+        ResidencyLoop._step = self._step  # type: ignore[assignment,method-assign]
 
 
 def main() -> None:
