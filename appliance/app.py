@@ -29,6 +29,7 @@ from appliance.domain.isolation import Isolation
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store.forecasts import ForecasterFile
@@ -152,6 +153,7 @@ class Appliance:
         core = assemble(ports, _policies(settings), _config(settings))
         processor.on_lost = core.memory.lost
         processor.on_base = core.memory.set_overhead
+        processor.on_crash = Quarantine(clock, store.models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         scratch = settings.state_dir / "scratch"
         measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)

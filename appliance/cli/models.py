@@ -73,6 +73,18 @@ def delete_model(box: Connection, name: str) -> None:
     print(f"model {name} is deleted")
 
 
+@app.command("release")
+@connected
+def release_variant(box: Connection, name: str, variant: str) -> None:
+    """Let a variant serve again that was quarantined because it crashed again and again.
+
+    [dim]$[/dim] appliance models release centerface int8 --tenant harbour
+    """
+    with box.client() as client:
+        client.release_variant(name, variant)
+    print(f"variant {variant} of {name} is released")
+
+
 def _row(variant: "VariantShape") -> tuple[object, ...]:
     accuracy, profile = variant.accuracy, variant.profile
     single = profile.latencies[0] if profile and profile.latencies else None

@@ -182,6 +182,10 @@ class Client:
         """By name."""
         return self._pages(f"/v1/models/{model}/variants", VariantShape)
 
+    def release_variant(self, model: str, variant: str) -> None:
+        """Let a quarantined variant serve again."""
+        self._send("POST", f"/v1/models/{model}/variants/{variant}/release")
+
     def delete_variant(self, model: str, variant: str) -> None:
         """The model goes on with the others."""
         self._send("DELETE", f"/v1/models/{model}/variants/{variant}", timeout=None)

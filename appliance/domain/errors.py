@@ -8,8 +8,8 @@ ApplianceError
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys, TooManyConnections
-├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, ShuttingDown, StorageFull,
-│   StorageBusy, StorageFailed
+├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
+│   ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
 └── RunFailed (RunCrashed, RunStopped)
 
@@ -479,6 +479,20 @@ class ProcessorLost(Unavailable):
 
     def message(self) -> str:
         return f"processor {self.processor!r} is lost"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class VariantQuarantined(Unavailable):
+    """It crashed again and again, and is not run until its owner releases it."""
+
+    retry_after_s: float | None = None
+    name: str
+    reason: str
+
+    def message(self) -> str:
+        return f"variant {self.name!r} is quarantined: {self.reason}; release it, or use another variant"
 
     __hash__ = Exception.__hash__
 

@@ -12,7 +12,14 @@ import numpy as np
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, Model, RunBound, Shapes, Tenant, TensorSpec, Variant
-from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
+from appliance.domain.errors import (
+    ModelUnavailable,
+    UnknownApplication,
+    UnknownModel,
+    UnknownTenant,
+    UnknownVariant,
+    VariantQuarantined,
+)
 from appliance.domain.isolation import Isolation, is_guarded
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
@@ -256,10 +263,13 @@ class Catalogue:
         return self._entry(application, model)
 
     def servable(self, entry: Entry, variant: str) -> Servable:
-        """Raises: UnknownVariant, ModelUnavailable."""
+        """Raises: UnknownVariant, ModelUnavailable, VariantQuarantined."""
         found = entry.servables.get(variant)
         if found is None:
-            if any(v.name == variant for v in entry.model.variants):
+            known = next((v for v in entry.model.variants if v.name == variant), None)
+            if known is not None and known.state is VariantState.QUARANTINED:
+                raise VariantQuarantined(name=variant, reason=known.reason)
+            if known is not None:
                 raise ModelUnavailable(name=f"{entry.application.name}:{variant}")
             raise UnknownVariant(name=variant)
         return found
@@ -281,6 +291,11 @@ class Catalogue:
     def figures_of(self, model_id: str) -> dict[str, Servable]:
         """A servable of each build of a model: sizes are those of the build."""
         return {s.build_id: s for e in self._entries.values() if e.model.id == model_id for s in e.servables.values()}
+
+    def variants_of(self, build: str) -> list[str]:
+        """Ids of the variants that a build serves now."""
+        served = (s.variant.id for e in self._entries.values() for s in e.servables.values() if s.build_id == build)
+        return sorted(set(served))
 
     def users_of(self, build: str) -> tuple[str, ...]:
         """Applications that refer to a build, by id."""

@@ -69,6 +69,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.CeilingReached: Row(503, "The tenant may take no more memory"),
     e.LoadFailed: Row(503, "The model could not be loaded"),
     e.ProcessorLost: Row(503, "A processor is lost"),
+    e.VariantQuarantined: Row(503, "The variant is quarantined"),
     e.ShuttingDown: Row(503, "The box is shutting down"),
     e.StorageFull: Row(507, "The disk is full"),
     e.StorageBusy: Row(503, "The database is held by another program"),

@@ -37,6 +37,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import checked_variant_name, variant_id
+from appliance.domain.states import VariantState
 from appliance.wire.catalogue import ModelShape, ModelSummary, VariantShape
 from appliance.wire.jobs import JobShape
 from appliance.wire.shape import Deleted, Page
@@ -215,6 +216,25 @@ async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, pr
         raise UnknownVariant(name=variant)
     await box.store.models.delete_variant(variant_id(found.id, variant))
     return Deleted(deleted=variant)
+
+
+@router.post(
+    "/{model}/variants/{variant}/release",
+    summary="Release a quarantined variant",
+    responses=problems(Forbidden, UnknownModel, UnknownVariant, IllegalState),
+)
+async def release_variant(model: ModelName, variant: VariantName, box: TheBox, principal: Member) -> VariantShape:
+    """A variant whose process crashed three times within ten minutes is quarantined: it is not run any more, while the
+    model's others serve on. This lets it serve again; `reason` of the variant says what happened.
+    """
+    found = own_model(box.catalogue, principal, model)
+    for one in found.variants:
+        if one.name == variant and one.state is not VariantState.QUARANTINED:
+            raise IllegalState(name=variant, state=one.state.value)
+        if one.name == variant:
+            released = await box.store.models.set_variant_state(one.id, VariantState.READY)
+            return variant_shape(released, box.memory.snapshot())
+    raise UnknownVariant(name=variant)
 
 
 # -- pieces ------------------------------------------------------------------------------------------------------------

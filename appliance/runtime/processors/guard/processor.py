@@ -6,10 +6,11 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from appliance.clock import Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
@@ -21,6 +22,9 @@ from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess
 
 log = get_log("guard")
+_ASK_EVERY_NS = 20 * NS_PER_MS
+_SWEEPS = 4
+"""How often in the time after which an idle guard ends it is looked for them."""
 _UNMEASURED_FACTOR = 4
 """Bytes of a load assumed per byte of file until it is measured."""
 
@@ -47,7 +51,9 @@ class GuardedProcessor:
         self._server = ForkServer()
         self._guards: dict[str, GuardProcess] = {}
         self._starting: dict[str, asyncio.Task[GuardProcess]] = {}
-        self._room = asyncio.Condition()
+        self._users: dict[GuardProcess, int] = {}
+        """Of those that run or start; no two share one."""
+        self._sweeping: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with its guard, by id."""
         self.on_crash: Callable[[str, str], None] = lambda build_id, reason: None
@@ -102,6 +108,8 @@ class GuardedProcessor:
             await self._inner.unload(handle)
 
     def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         for guard in list(self._guards.values()):
             self._drop(guard)
             guard.end()
@@ -123,6 +131,7 @@ class GuardedProcessor:
         return await asyncio.shield(starting)
 
     async def _start(self, tenant: str) -> GuardProcess:
+        await self._make_room()
         options, described = self._options, self._inner.describe()
         folder = await asyncio.to_thread(new_folder, options.scratch)
         guard = GuardProcess(
@@ -134,21 +143,45 @@ class GuardedProcessor:
             run_bytes_max=options.run_bytes_max,
         )
         try:
-            await guard.start(self._server, self._free_user(), described.threads_per_run)
+            self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
+            await guard.start(self._server, user, described.threads_per_run)
         except BaseException:
+            self._users.pop(guard, None)
             guard.end()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
         self._guards[tenant] = guard
         guard.on_end = self._has_ended
+        if self._sweeping is None:
+            self._sweep()
         self.on_base(self._base_bytes())
         log.info("guard started", tenant_id=tenant, base_bytes=guard.base_bytes, **guard.confinement)
         return guard
 
-    def _free_user(self) -> int:
-        """One that no other guard runs as."""
-        taken = len(self._guards) + len(self._starting)
-        return GROUP + 1 + taken
+    async def _make_room(self) -> None:
+        """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""
+        while len(self._users) >= self._options.processes_max:
+            idle = [guard for guard in self._guards.values() if not guard.is_busy]
+            if idle:
+                self._end(min(idle, key=lambda guard: guard.last_used_ns), "others need one")
+            else:
+                await self._clock.sleep_until_ns(self._clock.now_ns() + _ASK_EVERY_NS)
+
+    def _sweep(self) -> None:
+        """End those that have held nothing for long, and look again while there are any."""
+        self._sweeping = None
+        before_ns = self._clock.now_ns() - int(self._options.idle_s * NS_PER_S)
+        for guard in list(self._guards.values()):
+            if not guard.builds and not guard.is_busy and guard.last_used_ns <= before_ns:
+                self._end(guard, "it was idle")
+        if self._guards:
+            delay_s = self._options.idle_s / _SWEEPS
+            self._sweeping = asyncio.get_running_loop().call_later(delay_s, self._sweep)
+
+    def _end(self, guard: GuardProcess, reason: str) -> None:
+        log.info("guard ended", tenant_id=guard.tenant, reason=reason)
+        self._drop(guard)
+        guard.end()
 
     def _has_ended(self, guard: GuardProcess, culprits: list[str], reason: str) -> None:
         log.warning("guard ended", tenant_id=guard.tenant, reason=reason, running=culprits)
@@ -163,6 +196,7 @@ class GuardedProcessor:
         for build in list(guard.builds.values()):
             self.on_lost(build.build_id)
         guard.builds.clear()
+        self._users.pop(guard, None)
         self.on_base(self._base_bytes())
         shutil.rmtree(guard.folder, ignore_errors=True)
 

@@ -1,0 +1,110 @@
+"""Killer requests against a running box: another tenant's requests are answered, and the service never restarts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.attacks import killers
+from tests.e2e.server import Server, running_server
+
+pytestmark = pytest.mark.e2e
+
+CALLS = {
+    "division": [("X", "INT32", [killers.INT32_MIN], [1]), ("Y", "INT32", [-1], [1])],
+    "lstm": [("X", "FP32", [], [1, 0, 3])],
+    "outer": [("X", "FP32", [1.0] * 45_000, [45_000, 1])],
+    "loop": [("N", "INT64", [10**12], [1])],
+}
+MAKERS = {
+    "division": killers.integer_division,
+    "lstm": killers.lstm,
+    "outer": killers.outer_product,
+    "loop": killers.loop,
+}
+ROUNDS = 12
+STATUSES = {400, 422, 500, 503, 504}
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A box with the killers of one tenant and an honest model of another."""
+    folder = tmp_path_factory.mktemp("killers")
+    limits = {"APPLIANCE_GUARD__RUN_S_MAX": "1", "APPLIANCE_GUARD__RUN_BYTES_MAX": str(256 << 20)}
+    with running_server(folder / "state", **limits) as server:
+        for tenant in ("hostile", "quiet"):
+            with _client(server, server.admin_key) as admin:
+                admin.post("/v1/tenants", json={"name": tenant}).raise_for_status()
+        for name, make in MAKERS.items():
+            _import(server, "hostile", make(folder / f"{name}.onnx"), name)
+        _import(server, "quiet", toys.tiny_add(folder / "add.onnx"), "add")
+        yield server
+
+
+def test_killers_in_any_order(box: Server, hostile: httpx.Client, quiet: httpx.Client) -> None:
+    """In random order beside an honest tenant: its failures 0, restarts 0; third crashes put variants away."""
+    random = Random(1)
+    add = {"inputs": [{"name": name, "datatype": "FP32", "shape": [1, 4], "data": [1.0] * 4} for name in ("A", "B")]}
+    pid = box.process.pid
+    for _ in range(ROUNDS):
+        name = random.choice(list(CALLS))
+        inputs = [
+            {"name": tensor, "datatype": word, "shape": shape, "data": data}
+            for tensor, word, data, shape in CALLS[name]
+        ]
+        answer = hostile.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
+        assert answer.status_code in STATUSES, (name, answer.text)
+        honest = quiet.post("/v2/models/add/infer", json=add)
+        assert honest.status_code == 200, honest.text
+        assert honest.json()["outputs"][0]["data"] == [2.0] * 4
+    assert box.process.poll() is None
+    assert box.process.pid == pid
+
+
+def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
+    """Naming it is refused until it is released; then it serves again."""
+    good = {"inputs": [{"name": name, "datatype": "INT32", "shape": [1], "data": [6]} for name in ("X", "Y")]}
+    where = "/v2/models/division/versions/fp32/infer"
+    kinds = [hostile.post(where, json=_body("division")).status_code for _ in range(4)]
+    assert set(kinds) <= {500, 503}
+    assert hostile.get("/v1/models/division/variants/fp32").json()["state"] == "quarantined"
+    refused = hostile.post(where, json=good)
+    assert refused.status_code == 503
+    assert "quarantined" in refused.text
+    assert hostile.post("/v1/models/division/variants/fp32/release").json()["state"] == "ready"
+    assert hostile.post(where, json=good).json()["outputs"][0]["data"] == [1]
+
+
+def _body(name: str) -> dict[str, object]:
+    described = ("name", "datatype", "data", "shape")
+    return {"inputs": [dict(zip(described, tensor, strict=True)) for tensor in CALLS[name]]}
+
+
+def _client(server: Server, key: str) -> httpx.Client:
+    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+
+
+def _key(server: Server, tenant: str) -> str:
+    with _client(server, server.admin_key) as admin:
+        return str(admin.post(f"/v1/tenants/{tenant}/keys", json={}).json()["key"])
+
+
+@pytest.fixture
+def hostile(box: Server) -> Iterator[httpx.Client]:
+    with _client(box, _key(box, "hostile")) as client:
+        yield client
+
+
+@pytest.fixture
+def quiet(box: Server) -> Iterator[httpx.Client]:
+    with _client(box, _key(box, "quiet")) as client:
+        yield client
+
+
+def _import(server: Server, tenant: str, path: Path, name: str) -> None:
+    with server.client(_key(server, tenant)) as client:
+        job = client.upload_model(path, name, "tensor", metadata={"precisions": []})
+        assert list(client.follow_job(job.id))[-1].state == "done"
