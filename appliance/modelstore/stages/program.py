@@ -32,6 +32,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from appliance.confinement import converting
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.domain.errors import ApplianceError
 from appliance.modelstore.orders import (
@@ -99,6 +100,7 @@ def main(stage: str) -> int:
     order: Any = from_json(ORDERS[stage][0], received["order"])
     enter(limits, int(received["parent"]))
     _confine(order)
+    converting.enter()
 
     def report(share: float, message: str) -> None:
         _send(wire, {"progress": share, "message": message})

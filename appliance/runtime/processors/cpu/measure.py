@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+import appliance
 from appliance.child import die_with_parent, run_child
 from appliance.clock import NS_PER_MS, SystemClock
+from appliance.confinement import converting
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
@@ -94,6 +96,7 @@ class ChildMeasure:
                     json.dumps(order).encode(),
                     wall_s=self._wall_s,
                     on_line=lines.append,
+                    environment=_environment(),
                 )
             except TimeoutError:
                 raise LoadFailed(build_id=build_id, reason=f"measuring took longer than {self._wall_s:g} s") from None
@@ -109,6 +112,21 @@ class ChildMeasure:
 def _run_bound(row: Mapping[str, Any]) -> RunBound:
     shapes = {name: tuple(shape) for name, shape in row["shapes"].items()}
     return RunBound(shapes, row["run_ms"], row["peak_bytes"])
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the service's but the way to the libraries. One thread a pool: the system calls of threads that a
+    library starts when it is imported would not be filtered.
+    """
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    return kept | {
+        "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANG": "C.UTF-8",
+        "MALLOC_ARENA_MAX": "2",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
@@ -128,6 +146,7 @@ def main() -> None:
     """One order in, one answer out."""
     die_with_parent()
     os.nice(int(sys.argv[1]))
+    converting.enter()
     order = json.loads(sys.stdin.read())
     set_up()
     sessions = OnnxSessions(order["threads"])
