@@ -13,7 +13,7 @@ from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 
-CALLS = {
+CALLS: dict[str, list[tuple[str, str, list[float], list[int]]]] = {
     "division": [("X", "INT32", [killers.INT32_MIN], [1]), ("Y", "INT32", [-1], [1])],
     "lstm": [("X", "FP32", [], [1, 0, 3])],
     "outer": [("X", "FP32", [1.0] * 45_000, [45_000, 1])],
