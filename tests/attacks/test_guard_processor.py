@@ -97,6 +97,39 @@ async def test_a_deadline_stops_a_run(processor: GuardedProcessor, tmp_path: Pat
     assert (await processor.run(slow, {"N": np.array([3])}, None))["Y"].tolist() == 3.0
 
 
+@pytest.mark.parametrize("limit", ["count", "idle"])
+async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
+    """For one more than there may be, the one unused longest ends and its builds are gone; one that holds nothing ends
+    by itself, and its user and memory are free again.
+    """
+    options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2, idle_s=0.2 if limit == "idle" else 60)
+    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
+    lost: list[str] = []
+    base_bytes: list[int] = []
+    processor.on_lost, processor.on_base = lost.append, base_bytes.append
+    add = toys.tiny_add(tmp_path / "add.onnx")
+    try:
+        first = await processor.load(form_of(add, "one", "first"))
+        second = await processor.load(form_of(add, "two", "second"))
+        if limit == "count":
+            await processor.run(first, numbers(1), None)
+            third = await processor.load(form_of(add, "three", "third"))
+            assert lost == ["second"]
+            for handle in (first, third):
+                assert (await processor.run(handle, numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
+            with pytest.raises(RunCrashed):
+                await processor.run(second, numbers(1), None)
+        else:
+            for handle in (first, second):
+                await processor.unload(handle)
+            async with asyncio.timeout(30):
+                while base_bytes[-1]:
+                    await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+            assert lost == []
+    finally:
+        processor.close()
+
+
 async def test_all_ends_with_the_service(tmp_path: Path) -> None:
     """Neither guard nor fork server outlives it, killed or not."""
     script = tmp_path / "service.py"

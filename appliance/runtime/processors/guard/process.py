@@ -129,7 +129,7 @@ class GuardProcess:
     @property
     def is_busy(self) -> bool:
         """Whether anything is asked of it now."""
-        return any(lane.errand is not None for lane in self._lanes)
+        return self.loading.locked() or any(lane.errand is not None for lane in self._lanes)
 
     @property
     def pid(self) -> int:
@@ -152,6 +152,7 @@ class GuardProcess:
             self._hand_over(lane, m.TAKE_ANSWER_AREA, lane.answer_area)
             self._loop.add_reader(lane.connection.fileno(), self._readable, lane)
         self.is_live = True
+        self.last_used_ns = self._clock.now_ns()
 
     def _fork(self, server: ForkServer, order: Mapping[str, Any]) -> tuple[dict[str, Any], Forked, socket.socket]:
         """Blocks until the guard has reported."""
