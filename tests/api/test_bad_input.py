@@ -182,12 +182,12 @@ async def test_headers_of_any_kind(stand: Stand) -> None:
         assert tenant.status_code == 404
         request_id = await harbour.get("/v1/models", headers=[(b"X-Request-Id", value)])
         assert request_id.status_code == 200
-    for number in ("²", DIGITS[:20], "0" * 4300, "abc", "-1"):
+    for last in ("²", DIGITS[:20], "0" * 4300, "abc", "-1"):
         async with Asking(
             stand.appliance.asgi,
             "GET",
             "/v1/events",
-            {"Authorization": f"Bearer {stand.keys['harbour']}", "Last-Event-ID": number},
+            {"Authorization": f"Bearer {stand.keys['harbour']}", "Last-Event-ID": last},
         ) as asking:
             assert await asking.status() in (200, 422)
     length = Asking(stand.appliance.asgi, "POST", "/v2/models/digits/infer", {

@@ -67,7 +67,7 @@ def _nested(depth: int) -> bytes:
     """If in If in If: deeper than the library itself would write, so it is written by hand."""
     graph = unary(node("Relu")).SerializeToString()
     for _ in range(depth):
-        attribute = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"  # an attribute that is a graph
+        attribute = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"  # its type is a graph
         graph = _field(1, _field(1, b"c") + _field(2, b"y") + _field(4, b"If") + _field(5, attribute))
     return _field(7, graph) + _field(8, b"\x10\x11") + b"\x08\x0a"  # with opset 17, IR version 10
 
