@@ -49,8 +49,8 @@ class LoopClock:
 class SystemClock(LoopClock):
     """Reads CLOCK_MONOTONIC directly: cheaper on the inference path, and usable from any thread."""
 
-    def now_ns(self) -> int:
-        return time.monotonic_ns()
+    now_ns = staticmethod(time.monotonic_ns)
+    """Itself, not through a call: a request asks six times."""
 
 
 def pause_s(seconds: float) -> None:

@@ -5,7 +5,7 @@ reads; everything that can be computed once per change (candidates, tensor specs
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,8 @@ class InputSlot:
     """The largest size of each axis."""
     fixed: tuple[int, ...] | None
     """The only shape that it takes; None where an axis is free."""
+    fitting: set[tuple[int, ...]] = field(default_factory=set, compare=False)
+    """Shapes that were found to fit: a few, which most requests have."""
 
 
 @dataclass(frozen=True, slots=True)

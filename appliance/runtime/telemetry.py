@@ -15,6 +15,7 @@ from appliance.clock import Clock
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
+_FIRST_NS = _BUCKETS_NS[0]
 PARTS = ("queue", "load", "compute", "total")
 RECENT_RUNS = 256
 """Run times that are kept of one application × variant × tenant, for scenarios of the lab."""
@@ -39,7 +40,10 @@ class Histogram:
     sum_ns: int = 0
 
     def add(self, value_ns: int) -> None:
-        self.counts[bisect_left(_BUCKETS_NS, value_ns)] += 1
+        if value_ns <= _FIRST_NS:
+            self.counts[0] += 1
+        else:
+            self.counts[bisect_left(_BUCKETS_NS, value_ns)] += 1
         self.sum_ns += value_ns
 
     @property

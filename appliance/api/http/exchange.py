@@ -88,6 +88,14 @@ class HttpExchange:
         cycle = self._cycle
         return cycle.keep_alive and not cycle.flow.write_paused and not cycle.disconnected
 
+    def small_body(self, small: int) -> bytearray | memoryview | None:
+        """The body, which is the caller's from now on, where all of it has come and it has at most so many bytes."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected or len(cycle.body) > small:
+            return None
+        whole, cycle.body = self.body(), bytearray()
+        return whole
+
     def body(self) -> bytearray | memoryview:
         """What of the body has come, uncopied."""
         body = self._cycle.body

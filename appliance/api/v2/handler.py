@@ -27,6 +27,7 @@ from appliance.api.v2.messages import (
 )
 from appliance.domain.errors import ApplianceError, NotFound
 from appliance.runtime.serving.eager import Begun, begin, in_task
+from appliance.tasks.large_json import LARGE_BYTES
 
 EXTENSIONS = (
     "binary_tensor_data",
@@ -99,7 +100,9 @@ class V2:
             return self._health(box, parts) if method in _READING else not_allowed(_READING)
         principal = caller_of(box.keyring, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
-            return await infer(box, principal, parts, headers, receive)
+            exchange: HttpExchange | None = scope.get(EXCHANGE)
+            small = None if exchange is None else exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
+            return await infer(box, principal, parts, headers, receive, small)
         await in_task()
         if allowed := _other_methods(parts, method):
             return not_allowed(allowed)

@@ -29,12 +29,25 @@ _TIMEOUT_US_MAX = 3_600_000_000
 
 
 async def infer(
-    box: RunningBox, principal: Principal, parts: list[str], headers: Mapping[bytes, bytes], receive: Receive
+    box: RunningBox,
+    principal: Principal,
+    parts: list[str],
+    headers: Mapping[bytes, bytes],
+    receive: Receive,
+    small: Body | None = None,
 ) -> Answer:
-    """Read the body, run the request, and write what came of it."""
+    """Read the body, run the request, and write what came of it.
+
+    `small`: the whole body, where it is there already and no more than what a connection may keep anyway; it counts
+    against nothing.
+    """
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     arrival_ns = box.clock.now_ns()
+    if small is not None:
+        call = parse_infer(small, json_length(headers))
+        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
+        return await _encoded(box, application, principal.tenant, call, name, result)
     with box.in_flight.body(principal.tenant) as held:
         body = await whole_body(receive, content_length(headers), box.body_bytes_max, held)
         call = await _parsed(box, application, principal.tenant, body, json_length(headers))

@@ -85,10 +85,11 @@ def is_slow_to_read(body: Body, json_length: int | None) -> bool:
 
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
     """Whether `encode_infer` would take more than a millisecond: much JSON, or many texts."""
-    return any(
-        array.size > _WRITTEN_SOON and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default))
-        for name, array in outputs.items()
-    )
+    for name, array in outputs.items():  # a loop: every answer is asked
+        is_long = array.size > _WRITTEN_SOON
+        if is_long and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default)):
+            return True
+    return False
 
 
 def encode_infer(
@@ -199,7 +200,7 @@ def _header(text: Body) -> _Header:
         outputs,
         binary,
         parameters.get("binary_data_output") is True,
-        parameters,
+        {name: value for name, value in parameters.items() if name != "binary_data_output"},
     )
 
 

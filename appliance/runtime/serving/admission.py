@@ -13,6 +13,9 @@ from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.runtime.catalogue import InputSlot, Servable
 
+_FITTING_MAX = 64
+"""Shapes of one input that are remembered."""
+
 
 @dataclass(slots=True)
 class _Bucket:
@@ -36,9 +39,10 @@ class Admission:
 
         Raises: QuotaExceeded.
         """
-        self.check(tenant, quota)
-        if quota.requests_per_s is not None:
-            self._bucket(tenant, quota.requests_per_s).tokens -= 1
+        if quota.concurrent_requests is not None or quota.requests_per_s is not None:
+            self.check(tenant, quota)
+            if quota.requests_per_s is not None:
+                self._bucket(tenant, quota.requests_per_s).tokens -= 1
         self._running[tenant] += 1
 
     def check(self, tenant: str, quota: Quota) -> None:
@@ -92,7 +96,7 @@ def check_tensors(inputs: Tensors, servable: Servable) -> None:
             raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(slots))}")
         if tensor.dtype is not slot.dtype and slot.dtype is not None and tensor.dtype != slot.dtype:
             raise BadTensor(reason=f"input {name!r} is {tensor.dtype}, the variant takes {slot.spec.datatype}")
-        if tensor.shape != slot.fixed and not _shape_fits(tensor.shape, slot):
+        if tensor.shape != slot.fixed and tensor.shape not in slot.fitting and not _shape_fits(tensor.shape, slot):
             raise BadTensor(reason=f"input {name!r} {_misfit(tensor.shape, slot)}")
     if len(inputs) < len(slots):
         raise BadTensor(reason=f"missing input {', '.join(sorted(set(slots) - set(inputs)))}")
@@ -114,6 +118,8 @@ def _shape_fits(shape: tuple[int, ...], slot: InputSlot) -> bool:
     for have, want, most in zip(shape, slot.spec.shape, slot.most, strict=True):
         if want not in (have, -1) or not 0 < have <= most:
             return False
+    if len(slot.fitting) < _FITTING_MAX:
+        slot.fitting.add(shape)
     return True
 
 

@@ -190,33 +190,33 @@ class Engine:
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
         self._residency.seen(request.application_id, placed_ns)
-        candidates = self._placement.candidates(request, entry)
-        placed = self._placement.pin_resident(candidates)
+        placed = self._placement.pin_resident(request, entry)
         if placed is None:
+            candidates = self._placement.candidates(request, entry)
             await in_task()
             self._queue.check_room(request.application_id, request.tenant)
             placed = await self._placement.load(request, entry, candidates)
             start_ns = self._clock.now_ns()
-        run_bytes = self._run_bytes(request, placed) if placed[0].counted_bytes_max else 0
-        if run_bytes == 0 and self._is_inline(request, placed, start_ns):
+        servable = placed[0]
+        items = servable.items_of(request.inputs)
+        run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
+        if run_bytes == 0 and self._is_inline(request, placed, items, start_ns):
             run = self._run_inline(request, entry, placed[1], start_ns)
         else:
-            run = await self._run_in_turn(request, entry, placed, run_bytes)
-        return self._answered(request, entry, placed, run, placed_ns)
+            run = await self._run_in_turn(request, entry, placed, items, run_bytes)
+        return self._answered(request, entry, placed, items, run, placed_ns)
 
-    def _is_inline(self, request: Request, placed: Placed, now_ns: int) -> bool:
+    def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int) -> bool:
         """Whether to compute a request on this thread, now.
 
         A build that keeps taking much longer loses the privilege, and so does a tenant that is over its share while
         others wait.
         """
         servable = placed[0]
-        if servable.is_guarded:
+        if servable.is_guarded or not servable.is_harmless:  # it might stop or end everybody
             return False
-        expected_ns = servable.expected_of(servable.items_of(request.inputs))
+        expected_ns = servable.expected_of(items)
         if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
-            return False
-        if not servable.is_harmless:  # it might stop or end everybody
             return False
         if servable.is_of_free_size:
             bound = servable.bound_of(request.inputs)
@@ -256,7 +256,9 @@ class Engine:
         """Of the calling tenant on the box, and of the application in the tenant."""
         return self._catalogue.processor_weight(request.tenant), entry.application.weight
 
-    def _answered(self, request: Request, entry: Entry, placed: Placed, run: _Run, placed_ns: int) -> Result:
+    def _answered(
+        self, request: Request, entry: Entry, placed: Placed, items: int, run: _Run, placed_ns: int
+    ) -> Result:
         """Count a run and make it the request's result."""
         servable, _, warm, load_ns = placed
         outputs, start_ns, end_ns = run
@@ -267,18 +269,17 @@ class Engine:
         parts = (queue_ns, load_ns, compute_ns)
         slo_ms = entry.application.latency_slo_ms
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
-        batch = servable.items_of(request.inputs)
-        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=batch, at_ns=end_ns, slo_kept=kept)
+        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=items, at_ns=end_ns, slo_kept=kept)
         if request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns:
             self._telemetry.late(key)
         return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
 
-    async def _run_in_turn(self, request: Request, entry: Entry, placed: Placed, run_bytes: int) -> _Run:
+    async def _run_in_turn(self, request: Request, entry: Entry, placed: Placed, items: int, run_bytes: int) -> _Run:
         """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
         run does.
         """
         servable, build, _, _ = placed
-        expected_ns = servable.expected_of(servable.items_of(request.inputs))
+        expected_ns = servable.expected_of(items)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         weights = self._weights(request, entry)

@@ -56,12 +56,17 @@ class Placement:
             raise misfit
         return fitting
 
-    def pin_resident(self, candidates: list[Servable]) -> Placed | None:
-        """The most wanted candidate that is in memory, pinned."""
-        for servable in candidates:
-            build = self._memory.pin_resident(servable.build_id)
-            if build is not None:
-                return servable, build, True, 0
+    def pin_resident(self, request: Request, entry: Entry) -> Placed | None:
+        """The most wanted variant that may answer and is in memory, pinned.
+
+        None: there is none; `candidates` says which may answer, or why none does.
+        """
+        variant = request.variant
+        for servable in entry.order if variant is None else filter(None, (entry.servables.get(variant),)):
+            if self._memory.is_resident(servable.build_id) and _fits(request, servable):
+                build = self._memory.pin_resident(servable.build_id)
+                if build is not None:
+                    return servable, build, True, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
@@ -128,6 +133,14 @@ class Placement:
         if not entry.order:
             raise ModelUnavailable(name=entry.application.name)
         return next((s for s in entry.order if self._memory.is_resident(s.build_id)), entry.order[0])
+
+
+def _fits(request: Request, servable: Servable) -> bool:
+    try:
+        _check(request, servable)
+    except BadTensor:
+        return False
+    return True
 
 
 def _check(request: Request, servable: Servable) -> None:
