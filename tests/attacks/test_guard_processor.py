@@ -140,10 +140,12 @@ async def test_all_ends_with_the_service(tmp_path: Path) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     assert service.stderr is not None
-    watched = [os.pidfd_open(int(pid)) for pid in (await service.stderr.readline()).split()]
+    try:
+        watched = [os.pidfd_open(int(pid)) for pid in (await service.stderr.readline()).split()]
+    finally:
+        service.kill()
+        await service.wait()
     assert len(watched) == 2
-    service.kill()
-    await service.wait()
     async with asyncio.timeout(10):
         for one in watched:
             await asyncio.to_thread(_ended, one)

@@ -25,6 +25,8 @@ from appliance.child import die_with_parent
 _ORDER_BYTES_MAX = 65_536
 _DESCRIPTORS_MAX = 128
 _MODULE = "appliance.runtime.processors.guard.forkserver"
+_NOWHERE = "/dev/null"
+"""A home in which no folder can be made: ONNX Runtime (1.31) keeps a telemetry database in the one that it finds."""
 _KEPT = ("LD_LIBRARY_PATH",)
 
 
@@ -61,6 +63,7 @@ class ForkServer:
                 [sys.executable, "-P", "-s", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # the runtime complains that it has no home; guards have last words
                 env=_environment(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -97,6 +100,8 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "LANG": "C.UTF-8",
+        "HOME": _NOWHERE,
+        "XDG_CACHE_HOME": _NOWHERE,
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",

@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -42,7 +43,7 @@ _FD_BYTES = socket.CMSG_SPACE(4)
 def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[socket.socket], errors: int) -> None:
     """Never returns. `errors`: where last words go."""
     os.dup2(errors, 2)
-    os.close(errors)
+    _close_all_but({0, 1, 2, control.fileno(), *(lane.fileno() for lane in lanes)})
     entered = enter(Home(**order["home"]))
     guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data)
     threads = [Lane(guard, lane) for lane in lanes]
@@ -59,6 +60,14 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[s
         index, sequence = STOP.unpack(stop)
         threads[index].stop(sequence)
     os._exit(0)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """What libraries have opened in the fork server is none of a guard's business."""
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor not in kept:
+            with suppress(OSError):
+                os.close(descriptor)
 
 
 class Guard:

@@ -62,6 +62,7 @@ def enter(home: Home) -> Entered:
     Raises: SystemExit when the parent has gone.
     """
     os.environ.clear()
+    die_with_parent()
     privileges.go_first()
     base_bytes = _pss_bytes()
     data = DataLimit(home.granted_bytes)

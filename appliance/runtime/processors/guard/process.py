@@ -159,7 +159,7 @@ class GuardProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = [theirs.fileno(), self._last_words, *(one.fileno() for one in self._theirs)]
-            forked = server.fork(order, handed)
+            forked = self._forked = server.fork(order, handed)  # known from here on, so that it can be killed
         for one in self._theirs:
             one.close()
         ours.settimeout(READY_S_MAX)
