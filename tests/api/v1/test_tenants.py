@@ -19,9 +19,9 @@ async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
         "memory_guarantee_bytes": 1000,
         "memory_ceiling_bytes": 2000,
         "memory_share": 0.5,
+        "stored_bytes": 1000,
         "processor_weight": 3,
         "isolation": "process",
-        "processor_weight": 3,
     }
     made = await admin.post("/v1/tenants", json={"name": "airport", "quota": quota})
     assert (made.status_code, made.json()) == (201, {"name": "airport", "quota": quota})
