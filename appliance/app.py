@@ -204,6 +204,7 @@ class Appliance:
                 engine=core.engine,
                 sequences=core.sequences,
                 media=media,
+                texts=processor,
                 asset_path=store.blobs.path,
             ),
             processors=(description,),

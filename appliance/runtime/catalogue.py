@@ -295,9 +295,24 @@ class Catalogue:
         return {s.build_id: s for e in self._entries.values() if e.model.id == model_id for s in e.servables.values()}
 
     def variants_of(self, build: str) -> list[str]:
-        """Ids of the variants that a build serves now."""
-        served = (s.variant.id for e in self._entries.values() for s in e.servables.values() if s.build_id == build)
+        """Ids of the variants that a build serves now; of a tenant's build (`build_of`): of those that are its own."""
+        served = (
+            s.variant.id
+            for e in self._entries.values()
+            for s in e.servables.values()
+            if build in (s.build_id, self.build_of(s.variant, e.model.tenant))
+        )
         return sorted(set(served))
+
+    def build_of(self, variant: Variant, tenant: str) -> str:
+        """The id of a variant's build in the guard of a tenant, whether it runs there or not."""
+        return build_id(variant.content_sha256, self._processor_kind, tenant)
+
+    def reader_of(self, model: Model) -> str | None:
+        """The tenant in whose guard is read what was uploaded beside the graph; None = in the service."""
+        tenant = self._tenants.get(model.tenant)
+        isolation = None if tenant is None else tenant.quota.isolation
+        return model.tenant if is_guarded(self._isolation, isolation, None) else None
 
     def users_of(self, build: str) -> tuple[str, ...]:
         """Applications that refer to a build, by id."""

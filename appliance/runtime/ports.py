@@ -1,8 +1,8 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor), `runtime.serving.media` (MediaRunner), `modelstore` (VariantSource),
-`runtime.decisions.log` and `runtime.telemetry`, and by whoever emulates them. The port `Measure` is the importer's and
-stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
+Implemented by `runtime.processors` (Processor, TextReader), `runtime.serving.media` (MediaRunner), `modelstore`
+(VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever emulates them. The port `Measure` is
+the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
+from appliance.tasks.base import TokenOrder, TokenRows
 
 T = TypeVar("T")
 
@@ -65,6 +66,20 @@ class MediaRunner(Protocol):
         """The value of `work()`, which blocks for milliseconds; `deadline_ns` on the clock's monotonic scale.
 
         Raises: QueueFull when too many wait, DeadlineExceeded, and what `work` raises.
+        """
+        ...
+
+
+class TextReader(Protocol):
+    """Where uploaded tokenizers are read and used, outside of the service."""
+
+    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+        """The tokens of the order's texts, made in the guard of `tenant`, who owns the tokenizer.
+
+        `build_id`: whom a crash is counted against. Whoever cancels waits no longer; the tokenizer goes on to the limit
+        of all runs, for ending it ends the guard.
+
+        Raises: BadMetadata for a tokenizer that cannot be used, RunFailed (RunCrashed, RunStopped).
         """
         ...
 

@@ -7,7 +7,7 @@ model). The offline loop (`run_steps`) and the online path share `step_inputs` a
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -72,6 +72,22 @@ class Score:
         return Score(self.value_sum + other.value_sum, self.weight + other.weight, self.metric)
 
 
+TokenRows = list[tuple[list[int], list[int]]]
+"""(token ids, segment ids) of each text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOrder:
+    """Texts that a tokenizer is wanted for."""
+
+    file: str
+    """Of the tokenizer; uploaded, so reading it is a hazard as running a graph is."""
+    texts: list[str]
+    tokens_max: int
+    is_list: bool
+    """Whether the caller sent several texts, or one that stands alone."""
+
+
 class Task(Protocol):
     """One kind of network, as its caller sees it."""
 
@@ -103,6 +119,19 @@ class Task(Protocol):
 
         Raises: BadMetadata when the truth lacks the task's key.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsTokens(Protocol):
+    """A task whose `decode` can be done in two steps, with the tokenizer somewhere else in between."""
+
+    def token_order(self, media: Media, spec: TaskSpec, target: Target) -> TokenOrder:
+        """What the tokenizer is to do. Raises: BadMedia, BadMetadata."""
+        ...
+
+    def decode_tokens(self, order: TokenOrder, rows: TokenRows, spec: TaskSpec, target: Target) -> Decoded:
+        """`rows`: what the tokenizer made of the order's texts. Raises: BadTensor."""
         ...
 
 

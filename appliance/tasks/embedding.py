@@ -10,7 +10,20 @@ import numpy as np
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
 from appliance.tasks import strict_json
-from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, number, with_constants, word
+from appliance.tasks.base import (
+    Answer,
+    Arrays,
+    Decoded,
+    Media,
+    Score,
+    Target,
+    TokenOrder,
+    TokenRows,
+    fed_inputs,
+    number,
+    with_constants,
+    word,
+)
 from appliance.tasks.datatypes import dtype_of
 from appliance.tasks.image import decode_picture
 from appliance.tasks.metrics import cosines, retrieval
@@ -21,6 +34,7 @@ CHARACTERS_MAX = 500_000
 TEXTS_PER_RUN = 16
 TOKENS_MAX = 256
 _TOKENIZER_FILE = "tokenizer.json"
+_REASON_CHARACTERS_MAX = 300
 
 
 def vectors_of(answer: Mapping[str, Any]) -> list[list[float]]:
@@ -85,18 +99,25 @@ class TextEmbedding:
     kind = TaskKind.TEXT_EMBEDDING
 
     def decode(self, media: Media, spec: TaskSpec, target: Target, carry: Arrays) -> Decoded:
+        order = self.token_order(media, spec, target)
+        return self.decode_tokens(order, tokenize(order.file, order.texts, order.tokens_max), spec, target)
+
+    def token_order(self, media: Media, spec: TaskSpec, target: Target) -> TokenOrder:
         texts, is_list = read_texts(media)
         path = target.assets.get(_TOKENIZER_FILE)
         if path is None:
             raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it beside the graph")
         fed = fed_inputs(spec, target)
         fixed = [tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0]
-        rows = tokenize(path, texts, min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, 100_000))
+        return TokenOrder(path, texts, min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, 100_000), is_list)
+
+    def decode_tokens(self, order: TokenOrder, rows: TokenRows, spec: TaskSpec, target: Target) -> Decoded:
+        fed = fed_inputs(spec, target)
         per_run = TEXTS_PER_RUN if all(tensor.shape[:1] == (-1,) for tensor in fed) else 1
         runs = [rows[at : at + per_run] for at in range(0, len(rows), per_run)]
         batches = [_token_tensors(run, fed) for run in runs]
         masks = [mask for _, mask in batches]
-        return Decoded([with_constants(step, spec, target) for step, _ in batches], (masks, is_list))
+        return Decoded([with_constants(step, spec, target) for step, _ in batches], (masks, order.is_list))
 
     def encode(self, outputs: list[dict[str, np.ndarray]], decoded: Decoded, spec: TaskSpec) -> Answer:
         masks, is_list = decoded.context
@@ -146,11 +167,19 @@ def read_texts(media: Media) -> tuple[list[str], bool]:
     return texts, True
 
 
-def tokenize(path: str, texts: list[str], tokens_max: int) -> list[tuple[list[int], list[int]]]:
-    """(token ids, segment ids) of each text, at most `tokens_max` long."""
-    tokenizer = _tokenizer(path, tokens_max)
-    # One by one: encode_batch would start a thread pool of its own for a handful of short sentences.
-    encodings = [tokenizer.encode(text) for text in texts]
+def tokenize(path: str, texts: list[str], tokens_max: int) -> TokenRows:
+    """Each text's tokens, at most `tokens_max`.
+
+    Raises: BadMetadata for a tokenizer that cannot be read or breaks off.
+    """
+    try:
+        tokenizer = _tokenizer(path, tokens_max)
+        # One by one: encode_batch would start a thread pool of its own for a handful of short sentences.
+        encodings = [tokenizer.encode(text) for text in texts]
+    except (BadMetadata, KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # bare Exception, and panics of the library, which are no Exceptions
+        raise BadMetadata(reason=f"{_TOKENIZER_FILE} cannot be used: {str(error)[:_REASON_CHARACTERS_MAX]}") from None
     return [(encoding.ids, encoding.type_ids) for encoding in encodings]
 
 
@@ -162,18 +191,13 @@ def _tokenizer(path: str, tokens_max: int) -> Any:
     """
     from tokenizers import Tokenizer
 
-    try:
-        tokenizer = Tokenizer.from_file(path)
-    except Exception as error:  # the library raises bare Exception
-        raise BadMetadata(reason=f"{_TOKENIZER_FILE} cannot be read: {error}") from None
+    tokenizer = Tokenizer.from_file(path)
     tokenizer.no_padding()
     tokenizer.enable_truncation(tokens_max)
     return tokenizer
 
 
-def _token_tensors(
-    rows: list[tuple[list[int], list[int]]], fed: list[TensorSpec]
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _token_tensors(rows: TokenRows, fed: list[TensorSpec]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Inputs by what their names say (ids, mask, types), padded with zeros, and the mask int64[N, L]."""
     fixed = next((tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0), None)
     length = fixed or max(1, *(len(ids) for ids, _ in rows))

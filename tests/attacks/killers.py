@@ -69,6 +69,33 @@ def loop(path: Path) -> Path:
     return _written(path, nodes, [count], [result], [one, always, start, shape])
 
 
+def long_node(path: Path) -> Path:
+    """Many seconds in a single node, where the runtime's flag is not looked at: a product of integer matrices of the
+    shape that is asked for.
+    """
+    shape = helper.make_tensor_value_info("S", TensorProto.INT64, [2])
+    result = helper.make_tensor_value_info("Y", TensorProto.INT64, [])
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["S"], ["A"], value=one),
+        helper.make_node("MatMul", ["A", "A"], ["P"]),
+        helper.make_node("ReduceSum", ["P"], ["Y"], keepdims=0),
+    ]
+    return _written(path, nodes, [shape], [result])
+
+
+def words(path: Path) -> Path:
+    """An honest network over tokens, for whatever tokenizer: each token's number is its vector."""
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"])
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["batch", "length", 1])
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [2])
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["numbers", "axes"], ["Y"]),
+    ]
+    return _written(path, nodes, [ids], [y], [axes])
+
+
 def tokenizer(path: Path) -> Path:
     """Replace rules that grow: two letters become 10^8 each rule, in theory."""
     rules = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10} for _ in range(8)]

@@ -8,15 +8,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.errors import RunCrashed, RunFailed, RunStopped
+from appliance.domain.errors import BadMetadata, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
 
 MIB = 2**20
@@ -48,6 +53,14 @@ def form_of(path: Path, tenant: str, name: str = "") -> PreparedForm:
     return PreparedForm(name or path.stem, str(path), path.stat().st_size, optimised=False, guarded_for=tenant)
 
 
+def _words(path: Path) -> Path:
+    """A tokenizer of two words."""
+    made = Tokenizer(WordLevel({"[UNK]": 0, "hello": 1, "you": 2}, unk_token="[UNK]"))
+    made.pre_tokenizer = Whitespace()
+    made.save(str(path))
+    return path
+
+
 def numbers(value: float) -> dict[str, np.ndarray]:
     return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
 
@@ -75,6 +88,46 @@ async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tm
         before = await processor.load(own)
     assert (await processor.run(before, numbers(2), None))["SUM"].tolist() == [[3.0] * 4]
     assert (await processor.run(quiet, numbers(3), None))["SUM"].tolist() == [[4.0] * 4]
+
+
+@pytest.mark.parametrize("kind", ["grows", "no tokenizer"])
+async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor, tmp_path: Path, kind: str) -> None:
+    """Two letters that become gigabytes, or a file that is none: a typed error, and others are read on meanwhile."""
+    hostile = killers.tokenizer(tmp_path / "hostile.json") if kind == "grows" else tmp_path / "hostile.json"
+    if kind == "no tokenizer":
+        hostile.write_text("{}")
+    honest = _words(tmp_path / "honest.json")
+    before_bytes = psutil.Process().memory_info().rss
+    attack = asyncio.ensure_future(processor.tokenize(TokenOrder(str(hostile), ["aa"], 8, True), "b", "hostile"))
+    for _ in range(5):
+        rows = await processor.tokenize(TokenOrder(str(honest), ["hello you", "", "hello"], 1, True), "b", "quiet")
+        assert rows == [([1], [0]), ([], []), ([1], [0])]
+    with pytest.raises(RunFailed if kind == "grows" else BadMetadata):
+        await attack
+    assert psutil.Process().memory_info().rss - before_bytes < 100 * MIB
+    rows = await processor.tokenize(TokenOrder(str(honest), ["hello"], 8, False), "b", "hostile")
+    assert rows == [([1], [0])]
+
+
+async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """A guard does not keep all that a tenant ever had."""
+    for number in range(20):
+        path = _words(tmp_path / f"{number}.json")
+        await processor.tokenize(TokenOrder(str(path), ["hello"], 8, False), "b", "t")
+    assert len(list((tmp_path / "scratch").glob("guard-*/*/*.json"))) <= 9
+
+
+async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """A run that its caller's deadline ended inside a node is no crash; one that took longer than any may is."""
+    crashed: list[str] = []
+    processor.on_crash = lambda build_id, reason: crashed.append(build_id)
+    form = form_of(killers.long_node(tmp_path / "long.onnx"), "t")
+    inputs = {"S": np.array([4000, 4000])}
+    for deadline_ns, blamed in ((SystemClock().now_ns() + NS_PER_S // 20, []), (None, ["long"])):
+        handle = await processor.load(form)
+        with pytest.raises(RunStopped):
+            await processor.run(handle, inputs, None, deadline_ns=deadline_ns)
+        assert crashed == blamed
 
 
 async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: Path) -> None:

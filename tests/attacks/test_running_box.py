@@ -5,28 +5,24 @@ from pathlib import Path
 from random import Random
 
 import httpx
+import psutil
 import pytest
 
 from appliance.demo.zoo import toys
 from tests.attacks import killers
+from tests.attacks.corpus.requests import KILLERS, Attack
 from tests.e2e.server import Server, running_server
 
 pytestmark = pytest.mark.e2e
 
-CALLS: dict[str, list[tuple[str, str, list[float], list[int]]]] = {
-    "division": [("X", "INT32", [killers.INT32_MIN], [1]), ("Y", "INT32", [-1], [1])],
-    "lstm": [("X", "FP32", [], [1, 0, 3])],
-    "outer": [("X", "FP32", [1.0] * 45_000, [45_000, 1])],
-    "loop": [("N", "INT64", [10**12], [1])],
-}
 MAKERS = {
     "division": killers.integer_division,
     "lstm": killers.lstm,
     "outer": killers.outer_product,
     "loop": killers.loop,
 }
+CALLS = {attack.name: attack for attack in KILLERS}
 ROUNDS = 12
-STATUSES = {400, 422, 500, 503, 504}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +36,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
                 admin.post("/v1/tenants", json={"name": tenant}).raise_for_status()
         for name, make in MAKERS.items():
             _import(server, "hostile", make(folder / f"{name}.onnx"), name)
+        tokenizer = killers.tokenizer(folder / "tokenizer.json")
+        _import(server, "hostile", killers.words(folder / "words.onnx"), "words", "text-embedding", tokenizer)
         _import(server, "quiet", toys.tiny_add(folder / "add.onnx"), "add")
         yield server
 
@@ -50,13 +48,9 @@ def test_killers_in_any_order(box: Server, hostile: httpx.Client, quiet: httpx.C
     add = {"inputs": [{"name": name, "datatype": "FP32", "shape": [1, 4], "data": [1.0] * 4} for name in ("A", "B")]}
     pid = box.process.pid
     for _ in range(ROUNDS):
-        name = random.choice(list(CALLS))
-        inputs = [
-            {"name": tensor, "datatype": word, "shape": shape, "data": data}
-            for tensor, word, data, shape in CALLS[name]
-        ]
-        answer = hostile.post(f"/v2/models/{name}/infer", json={"inputs": inputs})
-        assert answer.status_code in STATUSES, (name, answer.text)
+        attack = random.choice(KILLERS)
+        answer = _sent(hostile, attack)
+        assert answer.status_code in attack.statuses, (attack.name, answer.text)
         honest = quiet.post("/v2/models/add/infer", json=add)
         assert honest.status_code == 200, honest.text
         assert honest.json()["outputs"][0]["data"] == [2.0] * 4
@@ -68,7 +62,7 @@ def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     """Naming it is refused until it is released; then it serves again."""
     good = {"inputs": [{"name": name, "datatype": "INT32", "shape": [1], "data": [6]} for name in ("X", "Y")]}
     where = "/v2/models/division/versions/fp32/infer"
-    kinds = [hostile.post(where, json=_body("division")).status_code for _ in range(4)]
+    kinds = [hostile.post(where, content=CALLS["division"].body).status_code for _ in range(4)]
     assert set(kinds) <= {500, 503}
     assert hostile.get("/v1/models/division/variants/fp32").json()["state"] == "quarantined"
     refused = hostile.post(where, json=good)
@@ -78,9 +72,17 @@ def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     assert hostile.post(where, json=good).json()["outputs"][0]["data"] == [1]
 
 
-def _body(name: str) -> dict[str, object]:
-    described = ("name", "datatype", "data", "shape")
-    return {"inputs": [dict(zip(described, tensor, strict=True)) for tensor in CALLS[name]]}
+def test_a_tokenizer_dies_alone(box: Server, hostile: httpx.Client) -> None:
+    """It is the guard that ends, and the caller is told what happened."""
+    rss_bytes = psutil.Process(box.process.pid).memory_info().rss
+    answer = _sent(hostile, CALLS["words"])
+    assert answer.status_code in {500, 503, 504}
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert psutil.Process(box.process.pid).memory_info().rss < rss_bytes + 100 * 2**20
+
+
+def _sent(client: httpx.Client, attack: Attack) -> httpx.Response:
+    return client.request(attack.method, attack.path, content=attack.body, headers=dict(attack.headers))
 
 
 def _client(server: Server, key: str) -> httpx.Client:
@@ -104,7 +106,9 @@ def quiet(box: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def _import(server: Server, tenant: str, path: Path, name: str) -> None:
+def _import(
+    server: Server, tenant: str, path: Path, name: str, task: str = "tensor", tokenizer: Path | None = None
+) -> None:
     with server.client(_key(server, tenant)) as client:
-        job = client.upload_model(path, name, "tensor", metadata={"precisions": []})
+        job = client.upload_model(path, name, task, tokenizer=tokenizer, metadata={"precisions": []})
         assert list(client.follow_job(job.id))[-1].state == "done"

@@ -131,7 +131,7 @@ def test_a_missing_or_broken_tokenizer_is_named(tmp_path: Path) -> None:
     broken.write_text("{}")
     with pytest.raises(BadMetadata, match="upload it beside the graph"):
         TASK.decode(Media(b"a"), SPEC, Target((), ()), {})
-    with pytest.raises(BadMetadata, match="cannot be read"):
+    with pytest.raises(BadMetadata, match="Model missing"):
         TASK.decode(Media(b"a"), SPEC, target(str(broken)), {})
 
 
@@ -162,3 +162,13 @@ def test_scores_of_embeddings() -> None:
     assert TASK.accuracy(several, {"groups": ["a", "b", "a", "b"]}).value == 0.0
     with pytest.raises(BadMetadata, match="group"):
         TASK.accuracy(near, {"text": "?"})
+
+
+def test_a_panic_of_the_library_is_an_error(tmp_path: Path, tokenizer: str) -> None:
+    """Panics are no `Exception`: nobody above would have caught it."""
+    described = json.loads(Path(tokenizer).read_text())
+    described["pre_tokenizer"] = {"type": "FixedLength", "length": 0}
+    panicking = tmp_path / "panicking.json"
+    panicking.write_text(json.dumps(described))
+    with pytest.raises(BadMetadata, match="cannot be used: chunk size"):
+        TASK.decode(Media(b"a"), SPEC, target(str(panicking)), {})

@@ -1,24 +1,26 @@
 """The way of a predict request: media → tensors → engine → answer, with one deadline over all of it.
 
-Decoding and encoding run in the media threads. Models with a state run step by step; a sequence's requests follow one
-another, and its state is kept only when the whole request went well, so a request that failed can be sent again.
+Decoding and encoding run in the media threads, tokenizers in the guard of who uploaded them. Models with a state run
+step by step; a sequence's requests follow one another, and its state is kept only when the whole request went well, so
+a request that failed can be sent again.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskSpec
-from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.domain.errors import DeadlineExceeded, QueueFull, RunFailed
 from appliance.domain.request import Request, Result, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
-from appliance.runtime.ports import MediaRunner
+from appliance.runtime.ports import MediaRunner, TextReader
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks import TASKS
-from appliance.tasks.base import Decoded, Media, Target, next_state, step_inputs
+from appliance.tasks.base import Decoded, Media, ReadsTokens, Target, Task, TokenOrder, next_state, step_inputs
 from appliance.tasks.large_json import write_json
 
 T = TypeVar("T")
@@ -98,6 +100,7 @@ class Predictor:
         engine: Engine,
         sequences: Sequences,
         media: MediaRunner,
+        texts: TextReader,
         asset_path: Callable[[str], Path],
     ) -> None:
         """`asset_path`: SHA-256 of what was uploaded beside a graph → its file; may read it: for threads."""
@@ -106,6 +109,7 @@ class Predictor:
         self._engine = engine
         self._sequences = sequences
         self._media = media
+        self._texts = texts
         self._asset_path = asset_path
 
     async def predict(self, application: Application, media: Media, call: Call) -> bytes:
@@ -141,12 +145,9 @@ class Predictor:
     async def _answer(self, run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
         task = TASKS[run.spec.kind]
 
-        def decode() -> Decoded:
-            return task.decode(media, run.spec, self._target(run), carry)
-
         try:
-            decoded = await self._timed(run, "decode", decode)
-        except (DeadlineExceeded, QueueFull) as error:
+            decoded = await self._decoded(run, task, media, carry)
+        except (DeadlineExceeded, QueueFull, RunFailed) as error:
             self._engine.count_failure(_request(run, {}), run.entry, error)
             raise
         outputs, state = await self._steps(run, decoded, state)
@@ -156,6 +157,28 @@ class Predictor:
             return _Answer(_json(answer.body), answer.carry, state)
 
         return await self._timed(run, "encode", encode)
+
+    async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
+        reader = self._catalogue.reader_of(run.entry.model)
+        if reader is None or not isinstance(task, ReadsTokens):
+            return await self._timed(run, "decode", lambda: task.decode(media, run.spec, self._target(run), carry))
+
+        def ordered() -> tuple[Target, TokenOrder]:
+            target = self._target(run)
+            return target, task.token_order(media, run.spec, target)
+
+        target, order = await self._timed(run, "decode", ordered)
+        start_ns = self._clock.now_ns()
+        build = self._catalogue.build_of(run.servable.variant, reader)
+        left_s = None if run.drop_ns is None else max(0.0, (run.drop_ns - start_ns) / NS_PER_S)
+        try:
+            async with asyncio.timeout(left_s):
+                rows = await self._texts.tokenize(order, build, reader)
+        except TimeoutError:
+            waited_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
+            raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=waited_ms) from None
+        run.timings.decode += self._clock.now_ns() - start_ns
+        return await self._timed(run, "decode", lambda: task.decode_tokens(order, rows, run.spec, target))
 
     async def _steps(
         self, run: _Run, decoded: Decoded, state: Mapping[str, Any]
@@ -182,7 +205,7 @@ class Predictor:
         """`work()` where media is worked on; the time until it is done counts as `part`."""
         start_ns = self._clock.now_ns()
         value = await self._media.run(run.application.id, run.call.tenant, run.drop_ns, work)
-        setattr(run.timings, part, self._clock.now_ns() - start_ns)
+        setattr(run.timings, part, getattr(run.timings, part) + self._clock.now_ns() - start_ns)
         return value
 
     def _whole(self, run: _Run, text: bytes) -> bytes:

@@ -1,5 +1,5 @@
-"""Hostile requests: who asks what, and the status that the answer has. `KILLERS` is the place of those that kill a
-process which runs uploaded graphs; they need models of their own.
+"""Hostile requests: who asks what, and the status that the answer has. `KILLERS` are those that kill a process
+which runs uploaded graphs; they need the models of `tests/attacks/killers.py` under their names.
 """
 
 import json
@@ -180,4 +180,20 @@ PATHS = tuple(
     )
 )
 REQUESTS: tuple[Attack, ...] = (*_orders(), *_typed(), *INFERS, *HEADERS, *PATHS)
-KILLERS: tuple[Attack, ...] = ()
+
+
+def _killer(name: str, *tensors: tuple[str, str, list[int], list[float]]) -> Attack:
+    inputs = [{"name": each, "datatype": word, "shape": shape, "data": data} for each, word, shape, data in tensors]
+    body = json.dumps({"inputs": inputs}).encode()
+    return Attack(name, "POST", f"/v2/models/{name}/infer", body, JSON, statuses=_KILLED)
+
+
+_KILLED = (400, 422, 500, 503, 504)
+"""Refused before it runs, broken off, or of a variant that is quarantined by now."""
+KILLERS = (
+    _killer("division", ("X", "INT32", [1], [-(2**31)]), ("Y", "INT32", [1], [-1])),
+    _killer("lstm", ("X", "FP32", [1, 0, 3], [])),
+    _killer("outer", ("X", "FP32", [45_000, 1], [1.0] * 45_000)),
+    _killer("loop", ("N", "INT64", [1], [10**12])),
+    Attack("words", "POST", "/v1/applications/words/predict", b'{"text": "aa"}', JSON, statuses=_KILLED),
+)

@@ -10,7 +10,7 @@ import pytest
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import DeadlineExceeded
 from appliance.runtime.serving.predict import Call, Predictor
-from appliance.tasks.base import Media
+from appliance.tasks.base import Media, TokenOrder, TokenRows
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.media import FakeMedia
@@ -29,8 +29,13 @@ class _Desk:
             engine=bench.engine,
             sequences=bench.sequences,
             media=self.media,
+            texts=self,
             asset_path=Path,
         )
+
+    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+        """No task here has texts."""
+        raise NotImplementedError
 
     async def ask(self, application: Application, values: list[float], timeout_ms: float | None = None) -> Any:
         media = Media(json.dumps({"inputs": {"x": values}}).encode())

@@ -37,12 +37,7 @@ def link_form(form: PreparedForm, folder: Path) -> str:
     place = Path(tempfile.mkdtemp(dir=folder))
     _show(place, _FOLDER_MODE)
     for file in path.parent.iterdir() if form.optimised else [path]:
-        linked = place / file.name
-        try:
-            os.link(file, linked)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(file, linked)
-        _show(linked, _FILE_MODE)
+        linked = _link(file, place)
         if file.suffix == ".bin" and form.optimised:
             _answer_for(place, linked.name)
     current = folder / f"{_CURRENT}.new"
@@ -51,9 +46,26 @@ def link_form(form: PreparedForm, folder: Path) -> str:
     return f"/{place.name}/{path.name}"
 
 
-def unlink_form(path: str, folder: Path) -> None:
-    """What `link_form` has put there goes. Blocks."""
+def link_file(file: Path, folder: Path) -> str:
+    """Put a single file into the folder; returns its path there, from the folder on. Blocks."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    _show(place, _FOLDER_MODE)
+    return f"/{place.name}/{_link(file, place).name}"
+
+
+def unlink(path: str, folder: Path) -> None:
+    """What `link_form` or `link_file` has put there goes. Blocks."""
     shutil.rmtree((folder / path.lstrip("/")).parent, ignore_errors=True)
+
+
+def _link(file: Path, place: Path) -> Path:
+    linked = place / file.name
+    try:
+        os.link(file, linked)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, linked)
+    _show(linked, _FILE_MODE)
+    return linked
 
 
 def _answer_for(place: Path, weights: str) -> None:

@@ -10,19 +10,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.errors import ApplianceError, LoadFailed, RunCrashed, RunFailed, RunStopped
+from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import LARGEST_BYTES, Area
 from appliance.runtime.processors.guard.forkserver import Forked, ForkServer
 from appliance.runtime.processors.guard.inside import SEQUENCE, STOP
 from appliance.runtime.processors.guard.limits import LAST_WORDS_BYTES, status_bytes
+from appliance.tasks.base import TokenRows
 
 _WATCH_EVERY_S = 0.2
 STOP_GRACE_S = 0.15
@@ -49,6 +51,15 @@ class GuardedBuild:
 
 
 @dataclass(eq=False, slots=True)
+class ShownFile:
+    """A file that a guard sees, beside those of its builds."""
+
+    path: str
+    """From the guard's folder on."""
+    users: int = 0
+
+
+@dataclass(eq=False, slots=True)
 class Errand:
     """One request to a guard, from when it is wanted to its answer."""
 
@@ -62,8 +73,13 @@ class Errand:
     what: str
     """The build or the file that it is about."""
     until_ns: int
-    is_run: bool
+    is_limit_own: bool
+    """Whether that is the guard's own limit, and not when the caller gives up."""
     is_stopped: bool = False
+
+    @property
+    def is_run(self) -> bool:
+        return self.code == m.RUN
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +133,7 @@ class GuardProcess:
         self.confinement: Mapping[str, bool] = {}
         self._watch: asyncio.TimerHandle | None = None
         self.builds: dict[int, GuardedBuild] = {}
+        self.files: dict[Path, ShownFile] = {}
         self._numbers = 0
         self.loading = asyncio.Lock()
         """Held from the linking of a form to the end of its load: the folder says which one is loaded now."""
@@ -173,7 +190,7 @@ class GuardProcess:
         """Kill it; whoever waits for an answer is told."""
         self._ended("the box ended it", is_own_end=False)
 
-    def _ended(self, reason: str, *, is_own_end: bool = True) -> None:
+    def _ended(self, reason: str, *, is_own_end: bool = True, is_crash: bool = True) -> None:
         if self.has_ended:
             return
         self.has_ended = True
@@ -185,7 +202,7 @@ class GuardProcess:
         if self._watch is not None:
             self._watch.cancel()
         said = self._said()
-        culprits = self._culprits(said)
+        culprits = self._culprits(said) if is_crash else []
         reason = _cause(said) or reason
         for lane in self._lanes:
             if self._control is not None:
@@ -265,10 +282,18 @@ class GuardProcess:
                 raise m.BadMessage("it answered with other outputs")
             return tensors
 
-        limit_ns = self._run_ns_max
-        if deadline_ns is not None:
-            limit_ns = max(0, min(limit_ns, deadline_ns - self._clock.now_ns()))
-        return self._ask(self._runs, m.RUN, build.number, names, inputs, settle, build.build_id, limit_ns)
+        return self._ask(
+            self._runs, m.RUN, build.number, names, inputs, settle, build.build_id, self._run_ns_max, deadline_ns
+        )
+
+    def tokenize(self, path: str, texts: np.ndarray, tokens_max: int, build_id: str) -> asyncio.Future[TokenRows]:
+        """Port `TextReader`; `path` of the tokenizer, from the guard's folder on."""
+
+        def settle(_: m.Message, tensors: Mapping[str, np.ndarray]) -> TokenRows:
+            return _token_rows(tensors, len(texts), tokens_max)
+
+        tensors, limit_ns = {"texts": texts}, self._run_ns_max
+        return self._ask(self._calls, m.TOKENISE, tokens_max, (path,), tensors, settle, build_id, limit_ns)
 
     async def unload(self, build: GuardedBuild) -> None:
         """Its memory is back afterwards."""
@@ -289,11 +314,15 @@ class GuardProcess:
         settle: Callable[[m.Message, Mapping[str, np.ndarray]], Any],
         what: str,
         limit_ns: int,
+        deadline_ns: int | None = None,
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self.last_used_ns = self._clock.now_ns()
         until_ns = self.last_used_ns + limit_ns
-        errand = Errand(code, number, fields, tensors, answer, settle, what, until_ns, code == m.RUN)
+        is_limit_own = deadline_ns is None or until_ns <= deadline_ns
+        if deadline_ns is not None:
+            until_ns = min(until_ns, deadline_ns)
+        errand = Errand(code, number, fields, tensors, answer, settle, what, until_ns, is_limit_own)
         if not self.is_live:
             self._refuse(errand, "it has ended before")
         elif group.free:
@@ -427,7 +456,8 @@ class GuardProcess:
 
     def _kill(self, lane: Lane, sequence: int) -> None:
         if lane.errand is not None and lane.sequence == sequence:
-            self._ended("a run in it took longer than it may")
+            # Who gave up early says nothing about the build.
+            self._ended("a run in it took longer than it may", is_crash=lane.errand.is_limit_own)
 
     def _stopped(self, errand: Errand) -> ApplianceError:
         reason = "it took longer than it may"
@@ -450,7 +480,25 @@ class GuardProcess:
 
 
 def _failure(errand: Errand, kind: str, reason: str) -> ApplianceError:
+    if errand.code == m.TOKENISE and kind == BadMetadata.__name__:
+        return BadMetadata(reason=reason)
     return RunFailed(variant_id=errand.what, reason=f"{kind}: {reason}" if kind else reason)
+
+
+def _token_rows(tensors: Mapping[str, np.ndarray], texts: int, tokens_max: int) -> TokenRows:
+    """Raises: m.BadMessage."""
+    lengths, ids, types = (tensors.get(name) for name in ("lengths", "ids", "types"))
+    if any(one is None or one.dtype != np.int64 or one.ndim != 1 for one in (lengths, ids, types)):
+        raise m.BadMessage("it answered with other tensors")
+    assert lengths is not None and ids is not None and types is not None
+    counts = lengths.tolist()
+    if len(counts) != texts or not all(0 <= count <= tokens_max for count in counts):
+        raise m.BadMessage("it answered for other texts")
+    if not sum(counts) == len(ids) == len(types):
+        raise m.BadMessage("its tokens do not add up")
+    ends = list(accumulate(counts))
+    spans = list(zip([0, *ends], ends, strict=False))
+    return [(ids[start:end].tolist(), types[start:end].tolist()) for start, end in spans]
 
 
 def _nothing(message: m.Message, tensors: Mapping[str, np.ndarray]) -> None:

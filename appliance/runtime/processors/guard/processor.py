@@ -4,27 +4,32 @@ of the tenant that owns them.
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import LoadFailed, RunCrashed
+from appliance.domain.errors import LoadFailed, RunCrashed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
 from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor
-from appliance.runtime.processors.guard.folder import link_form, new_folder, unlink_form
+from appliance.runtime.processors.guard.folder import link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
-from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess
+from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
+from appliance.tasks.base import TokenOrder, TokenRows
 
 log = get_log("guard")
 _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
 """How often in the time after which an idle guard ends it is looked for them."""
+_FILES_SHOWN = 8
 _UNMEASURED_FACTOR = 4
 """Bytes of a load assumed per byte of file until it is measured."""
 
@@ -103,9 +108,19 @@ class GuardedProcessor:
     async def unload(self, handle: Loaded | GuardedBuild) -> None:
         if isinstance(handle, GuardedBuild):
             await handle.guard.unload(handle)
-            await asyncio.to_thread(unlink_form, handle.path, handle.guard.folder)
+            await asyncio.to_thread(unlink, handle.path, handle.guard.folder)
         else:
             await self._inner.unload(handle)
+
+    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+        """Port `TextReader`."""
+        try:
+            guard = await self._guard_of(tenant)
+            texts = np.array(order.texts, np.object_)
+            async with self._shown(guard, Path(order.file)) as path:
+                return await guard.tokenize(path, texts, order.tokens_max, build_id)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise RunFailed(variant_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
     def close(self) -> None:
         if self._sweeping is not None:
@@ -115,6 +130,28 @@ class GuardedProcessor:
             guard.end()
         self._server.close()
         self._inner.close()
+
+    @asynccontextmanager
+    async def _shown(self, guard: GuardProcess, file: Path) -> AsyncIterator[str]:
+        """The path of a file that the guard sees meanwhile, and for as long as few others came after it: one that a
+        guard meets again by the same path it has read already.
+        """
+        shown = guard.files.get(file)
+        if shown is None:
+            async with guard.loading:  # a guard that is busy does not end as idle
+                shown = guard.files.get(file)
+                if shown is None:
+                    path = await asyncio.to_thread(link_file, file, guard.folder)
+                    shown = guard.files[file] = ShownFile(path)
+        shown.users += 1
+        try:
+            yield shown.path
+        finally:
+            shown.users -= 1
+            for known, one in list(guard.files.items())[: max(0, len(guard.files) - _FILES_SHOWN)]:
+                if not one.users:
+                    del guard.files[known]
+                    await asyncio.to_thread(unlink, one.path, guard.folder)
 
     # -- guards --------------------------------------------------------------------------------------------------------
 
