@@ -492,7 +492,7 @@ class VariantQuarantined(Unavailable):
     reason: str
 
     def message(self) -> str:
-        return f"variant {self.name!r} is quarantined: {self.reason}; release it, or use another variant"
+        return f"variant {self.name!r} is quarantined: {self.reason}; release it, or name another variant"
 
     __hash__ = Exception.__hash__
 

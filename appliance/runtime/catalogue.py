@@ -276,6 +276,15 @@ class Catalogue:
             raise UnknownVariant(name=variant)
         return found
 
+    def most_wanted(self, entry: Entry) -> Servable:
+        """Raises: ModelUnavailable; VariantQuarantined where what would serve is quarantined."""
+        if entry.order:
+            return entry.order[0]
+        away = [v for v in entry.model.variants if v.state is VariantState.QUARANTINED]
+        if away:
+            raise VariantQuarantined(name=away[0].name, reason=away[0].reason)
+        raise ModelUnavailable(name=entry.application.name)
+
     def model_of(self, application: Application) -> Model:
         """Raises: ModelUnavailable."""
         return self.entry(application.id).model

@@ -13,7 +13,7 @@ from tests.attacks import killers
 from tests.attacks.corpus.requests import KILLERS, Attack
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 MAKERS = {
     "division": killers.integer_division,
@@ -68,6 +68,10 @@ def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     refused = hostile.post(where, json=good)
     assert refused.status_code == 503
     assert "quarantined" in refused.text
+    unnamed = hostile.post("/v2/models/division/infer", json=good)
+    assert unnamed.status_code == 503
+    assert "within 10 minutes" in unnamed.text
+    assert "release it" in unnamed.text
     assert hostile.post("/v1/models/division/variants/fp32/release").json()["state"] == "ready"
     assert hostile.post(where, json=good).json()["outputs"][0]["data"] == [1]
 

@@ -6,8 +6,26 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Application, Latency, Model, Profile, TaskSpec, Tenant, TensorSpec, Variant
-from appliance.domain.errors import ModelUnavailable, UnknownApplication, UnknownModel, UnknownTenant, UnknownVariant
+from appliance.domain.catalogue import (
+    Application,
+    Latency,
+    Model,
+    Profile,
+    Quota,
+    TaskSpec,
+    Tenant,
+    TensorSpec,
+    Variant,
+)
+from appliance.domain.errors import (
+    ModelUnavailable,
+    UnknownApplication,
+    UnknownModel,
+    UnknownTenant,
+    UnknownVariant,
+    VariantQuarantined,
+)
+from appliance.domain.isolation import Isolation
 from appliance.domain.states import VariantState
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
@@ -132,6 +150,41 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
             catalogue.servable(entry, name)
     with pytest.raises(UnknownVariant):
         catalogue.servable(entry, "x")
+
+
+def test_who_asks_for_any_learns_that_all_are_quarantined(catalogue: Catalogue) -> None:
+    """With the reason; not while another variant serves, and not where there never was one."""
+    away = dataclasses.replace(make_variant("a/m", "int8", state=VariantState.QUARANTINED), reason="crashed thrice")
+    alone, beside = (
+        fill(catalogue, "a", "alone", [away]),
+        fill(catalogue, "a", "beside", [away, make_variant("a/m", "v")]),
+    )
+    with pytest.raises(VariantQuarantined, match="crashed thrice; release it"):
+        catalogue.most_wanted(catalogue.entry(alone.id))
+    assert catalogue.most_wanted(catalogue.entry(beside.id)).name == "v"
+    with pytest.raises(ModelUnavailable):
+        catalogue.most_wanted(catalogue.entry(fill(catalogue, "a", "empty").id))
+
+
+def test_a_crash_of_a_tenants_own_hits_nobody_elses_variants(catalogue: Catalogue) -> None:
+    """Equal content of two tenants is one build in the service; what crashed in a guard is one tenant's."""
+    ours, theirs = make_variant("a/m", "v", content="same"), make_variant("b/m", "v", content="same")
+    fill(catalogue, "a", "m", [ours])
+    fill(catalogue, "b", "m", [theirs])
+    assert catalogue.variants_of(build_of(ours)) == ["a/m:v", "b/m:v"]
+    assert catalogue.variants_of(catalogue.build_of(ours, "a")) == ["a/m:v"]
+
+
+@pytest.mark.parametrize(
+    ("box", "quota", "reader"),
+    [("auto", None, "a"), ("process", None, "a"), ("none", None, None), ("auto", "none", None), ("none", "auto", "a")],
+)
+def test_what_lies_beside_a_graph_is_read_in_the_owners_guard(box: str, quota: str | None, reader: str | None) -> None:
+    """However harmless the graph is, unless there are no guards."""
+    catalogue = Catalogue(MostAccurate(), isolation=Isolation(box))
+    application = fill(catalogue, "a", "m", [make_variant("a/m", "v")])
+    catalogue.put_tenant(Tenant("a", Quota(isolation=Isolation(quota) if quota else None)))
+    assert catalogue.reader_of(catalogue.model_of(application)) == reader
 
 
 def test_application_decides_the_order(catalogue: Catalogue) -> None:

@@ -10,7 +10,7 @@ from appliance.api.auth.named import own_application
 from appliance.api.box import RunningBox
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
-from appliance.domain.errors import Forbidden, ModelUnavailable, UnknownVariant
+from appliance.domain.errors import Forbidden, UnknownVariant
 from appliance.runtime.catalogue import Entry
 
 
@@ -48,10 +48,11 @@ def servable_variants(entry: Entry) -> list[Variant]:
 
 
 def variant_of(box: RunningBox, application: Application, version: str | None) -> Variant:
-    """The variant of a version, or the most wanted one. Raises: UnknownVariant, ModelUnavailable."""
+    """The variant of a version, or the most wanted one.
+
+    Raises: UnknownVariant, ModelUnavailable, VariantQuarantined.
+    """
     entry = box.catalogue.entry(application.id)
     if version is not None:
         return box.catalogue.servable(entry, named_variant(entry, version)).variant
-    if not entry.order:
-        raise ModelUnavailable(name=application.name)
-    return entry.order[0].variant
+    return box.catalogue.most_wanted(entry).variant

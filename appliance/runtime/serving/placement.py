@@ -8,7 +8,6 @@ from appliance.domain.errors import (
     BadTensor,
     DeadlineExceeded,
     LoadFailed,
-    ModelUnavailable,
     OutOfMemory,
 )
 from appliance.domain.request import Request
@@ -37,13 +36,15 @@ class Placement:
         self._refusals = refusals
 
     def candidates(self, request: Request, entry: Entry) -> list[Servable]:
-        """Variants that may answer, most wanted first. Raises: BadTensor, UnknownVariant, ModelUnavailable."""
+        """Variants that may answer, most wanted first.
+
+        Raises: BadTensor, UnknownVariant, ModelUnavailable, VariantQuarantined.
+        """
         if request.variant is not None:
             named = self._catalogue.servable(entry, request.variant)
             _check(request, named)
             return [named]
-        if not entry.order:
-            raise ModelUnavailable(name=entry.application.name)
+        self._catalogue.most_wanted(entry)
         fitting: list[Servable] = []
         misfit: BadTensor | None = None
         for servable in entry.order:
@@ -127,12 +128,14 @@ class Placement:
         return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:
-        """What a request for this variant, or for any, would get now. Raises: UnknownVariant, ModelUnavailable."""
+        """What a request for this variant, or for any, would get now.
+
+        Raises: UnknownVariant, ModelUnavailable, VariantQuarantined.
+        """
         if variant is not None:
             return self._catalogue.servable(entry, variant)
-        if not entry.order:
-            raise ModelUnavailable(name=entry.application.name)
-        return next((s for s in entry.order if self._memory.is_resident(s.build_id)), entry.order[0])
+        most_wanted = self._catalogue.most_wanted(entry)
+        return next((s for s in entry.order if self._memory.is_resident(s.build_id)), most_wanted)
 
 
 def _fits(request: Request, servable: Servable) -> bool:
