@@ -175,14 +175,6 @@ class MadeVariant:
     """How it was made, a sentence for the tenant."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The rungs of one precision, or none and the reason why there are none."""
-
-    variants: tuple[MadeVariant, ...]
-    reason: str = ""
-
-
 # -- review ------------------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +193,21 @@ class Reviewed:
     hazards: tuple[str, ...]
     unless_all_run: tuple[str, ...] = ()
     """What is no hazard where every shape that is allowed has been run."""
+
+    def joined(self, other: "Reviewed") -> "Reviewed":
+        """What speaks against either."""
+        hazards = tuple(dict.fromkeys((*self.hazards, *other.hazards)))
+        return Reviewed(hazards, tuple(dict.fromkeys((*self.unless_all_run, *other.unless_all_run))))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The rungs of one precision, or none and the reason why there are none."""
+
+    variants: tuple[MadeVariant, ...]
+    reason: str = ""
+    reviewed: Reviewed = Reviewed(("it was not reviewed",))
+    """Of the file that all of them share."""
 
 
 # -- evaluate ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
 from appliance.modelstore.importing.fair_slots import FairSlots, Turn
 from appliance.modelstore.importing.prepared import Builds
-from appliance.modelstore.importing.profiling import profiled, reviewed_content
+from appliance.modelstore.importing.profiling import Content, profiled, reviewed_file
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
@@ -211,7 +211,7 @@ class Importer:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
         path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
         variants = await self._store.models.variants_of(content_sha256)
-        content = await reviewed_content(self._tools, path, _full_size(variants), self._scratch)
+        content = Content(path, await reviewed_file(self._tools, path, self._scratch), _full_size(variants))
         grown: dict[str, Profile | None] = {}
         for variant, task, axes in variants:
             known = replace(content, grown=grown.get(variant.model_id))

@@ -32,13 +32,12 @@ class Content:
     """Of a rung of the same model whose largest shapes were measured; they are those of all its rungs."""
 
 
-async def reviewed_content(tools: Tools, source: Path, full: Size | None, scratch: Path) -> Content:
-    """Look for operators that must not run inside the service; a file that cannot be reviewed has a hazard more."""
+async def reviewed_file(tools: Tools, source: Path, scratch: Path) -> Reviewed:
+    """Look for operators that must not run inside the service; a file that cannot be reviewed has a hazard."""
     try:
-        found = await run_order(ReviewOrder(str(source)), limits=tools.options.limits, scratch=scratch)
+        return await run_order(ReviewOrder(str(source)), limits=tools.options.limits, scratch=scratch)
     except ApplianceError as error:
-        found = Reviewed((f"it could not be reviewed: {error}",))
-    return Content(source, found, full)
+        return Reviewed((f"it could not be reviewed: {error}",))
 
 
 async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, content: Content) -> Variant:
@@ -109,7 +108,9 @@ async def _profile(
             else:
                 plan = growth(base, variant, axes, task, content.full, content.reviewed)
                 found = await tools.measure.profile(form, processor.name, cases, plan)
-            return _plausible(found, variant)
+            # The child has run the graph: what it leaves out of the review's findings is not forgotten.
+            hazards = tuple(dict.fromkeys((*plan.hazards, *(found.hazards or ()))))
+            return _plausible(replace(found, hazards=hazards), variant)
         except RunFailed as error:
             failure = error
     if task.shape_max:

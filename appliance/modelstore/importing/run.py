@@ -16,10 +16,11 @@ from appliance.domain.states import VariantState
 from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.fair_slots import Turn
 from appliance.modelstore.importing.metadata import settled_precisions, settled_task, stated_task
+from appliance.modelstore.importing.profiling import reviewed_file
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.importing.variant_maker import Subject, VariantMaker
-from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Unpacked, UnpackOrder
+from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Reviewed, Unpacked, UnpackOrder
 
 
 class ImportRun:
@@ -67,26 +68,33 @@ class ImportRun:
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
         await self._progress.stage("fp32", 12, 16)
-        rungs = await maker.make(Precision.FP32)
+        original = await maker.make(Precision.FP32)
+        rungs = original.variants
         if not rungs:
             raise BadModel(reason="the original cannot be served")
         await maker.put_original(rungs[0])
         await self._turn.give_way()  # from here on the model serves
         await self._progress.stage("fp32 accuracy and profile", 16, 30)
-        await maker.measure_all(rungs)
+        await maker.measure_all(rungs, original.reviewed)
         share = 69 / max(1, len(precisions))
         for number, precision in enumerate(precisions):
             await self._turn.give_way()
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
-            await self._precision(maker, precision, [rung.name for rung in rungs])
+            await self._precision(maker, precision, [rung.name for rung in rungs], original.reviewed)
 
-    async def _precision(self, maker: VariantMaker, precision: Precision, originals: list[str]) -> None:
-        """Make and measure one precision; a failure is that precision's alone, but for a full disk."""
+    async def _precision(
+        self, maker: VariantMaker, precision: Precision, originals: list[str], of_original: Reviewed
+    ) -> None:
+        """Make and measure one precision; a failure is that precision's alone, but for a full disk.
+
+        Its child runs the graph before it reviews it, so what was found in the original holds for it, too.
+        """
         finished = await maker.finished()
         if precision.value in finished and await self._is_over(precision, originals):
             return
         try:
-            await maker.measure_all(await maker.make(precision))
+            made = await maker.make(precision)
+            await maker.measure_all(made.variants, of_original.joined(made.reviewed))
         except StorageFull:
             raise
         except ApplianceError as error:
@@ -119,7 +127,7 @@ class ImportRun:
         )
         maker = self._maker(unpacked, inspection, model.task, reference)
         await self._progress.stage(f"{name} accuracy and profile", 40, 99)
-        await maker.measure_all([own])
+        await maker.measure_all([own], await reviewed_file(self._tools, Path(own.path), self._folder))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 

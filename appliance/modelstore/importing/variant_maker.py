@@ -15,10 +15,10 @@ from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.dominance import dominance
-from appliance.modelstore.importing.profiling import Content, profiled, reviewed_content
+from appliance.modelstore.importing.profiling import Content, profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
-from appliance.modelstore.orders import EvaluateOrder, Inspection, MadeVariant, MakeOrder, Unpacked
+from appliance.modelstore.orders import EvaluateOrder, Inspection, Made, MadeVariant, MakeOrder, Reviewed, Unpacked
 from appliance.modelstore.store.blobs import Staged
 
 FIDELITY = Accuracy(100.0, "fidelity", "fp32", 0, "it is the original")
@@ -59,7 +59,7 @@ class VariantMaker:
         self._subject = subject
         self._progress = progress
 
-    async def make(self, precision: Precision) -> Sequence[MadeVariant]:
+    async def make(self, precision: Precision) -> Made:
         """The rungs of a precision as files in the scratch folder; none when it cannot be made, which is put on
         record.
         """
@@ -77,7 +77,7 @@ class VariantMaker:
         made = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
         if not made.variants:
             await self.put_failed(precision.value, precision, made.reason or "it could not be made")
-        return made.variants
+        return made
 
     async def put_original(self, made: MadeVariant) -> None:
         """Put the original into the store unmeasured: from here on the model serves.
@@ -90,7 +90,7 @@ class VariantMaker:
             accuracy = None if self._subject.unpacked.evaluation else FIDELITY
             await self._put(self._variant(made, content.sha256, accuracy, None), content)
 
-    async def measure_all(self, rungs: Sequence[MadeVariant]) -> None:
+    async def measure_all(self, rungs: Sequence[MadeVariant], reviewed: Reviewed) -> None:
         """Accuracy, prepared form and profile of each rung that has no finished row.
 
         Raises: StorageFull, QuotaExceeded.
@@ -102,11 +102,11 @@ class VariantMaker:
         accuracies, reasons = await self._evaluate(rungs)
         async with self._content(rungs[0]) as content:
             full = next(iter(self._subject.inspection.ladder), None)
-            reviewed = await reviewed_content(self._tools, content.source, full, self._subject.folder)
+            known = Content(content.source, reviewed, full)
             for number, rung in enumerate(rungs):
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
-                profile = await self._measure(rung, content, reviewed, accuracies[number], reasons[number])
-                reviewed = replace(reviewed, grown=reviewed.grown or profile)
+                profile = await self._measure(rung, content, known, accuracies[number], reasons[number])
+                known = replace(known, grown=known.grown or profile)
 
     async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
         """Keep on record what could not be made, and why."""
@@ -142,7 +142,7 @@ class VariantMaker:
         return evaluated.accuracies, evaluated.reasons
 
     async def _measure(
-        self, rung: MadeVariant, content: _Content, reviewed: Content, accuracy: Accuracy | None, reason: str
+        self, rung: MadeVariant, content: _Content, known: Content, accuracy: Accuracy | None, reason: str
     ) -> Profile | None:
         """Finish one rung; returns its profile. What goes wrong with it alone is its own failure.
 
@@ -155,7 +155,7 @@ class VariantMaker:
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
         try:
             subject = self._subject
-            variant = await profiled(self._tools, variant, subject.inspection.axes, subject.task, reviewed)
+            variant = await profiled(self._tools, variant, subject.inspection.axes, subject.task, known)
         except (LoadFailed, RunFailed) as error:
             variant = replace(variant, state=VariantState.FAILED, reason=str(error))
         await self._put(variant, content)

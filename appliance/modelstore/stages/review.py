@@ -205,7 +205,7 @@ _CONDITIONS: Mapping[Condition, Callable[[_Review, NodeProto, _Scope], None]] = 
 
 def review(order: ReviewOrder, report: Callable[[float, str], None]) -> Reviewed:
     """What speaks against running the file at `order.source` inside the service. Raises: BadModel."""
-    report(0.1, "reviewing the operators")
+    report(0.95, "reviewing the operators")
     try:
         model = onnx.load(order.source, load_external_data=False)
     except Exception as error:  # protobuf's errors share no class

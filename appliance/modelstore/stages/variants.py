@@ -1,7 +1,7 @@
 """The make stage: one precision of a normalised network at every size of its ladder.
 
-fp32 is the normalised file itself, so nothing heavy is imported for it; how other precisions are made says
-`modelstore.stages.recipes`.
+fp32 is the normalised file itself; how other precisions are made says `modelstore.stages.recipes`. What was made is
+reviewed here as well: a child of its own would take a second only to start.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from appliance.domain.catalogue import Precision
 from appliance.domain.errors import BadModel
-from appliance.modelstore.orders import Made, MadeVariant, MakeOrder, Size
+from appliance.modelstore.orders import Made, MadeVariant, MakeOrder, Reviewed, ReviewOrder, Size
 from appliance.modelstore.stages.ladder import variant_name
 
 
@@ -18,15 +18,27 @@ def make(order: MakeOrder, report: Callable[[float, str], None]) -> Made:
     inspection = order.inspection
     sizes: Sequence[Size | None] = inspection.ladder or (None,)
     if order.precision is Precision.FP32:  # it ran at every size while it was inspected
-        return Made(_rungs(order, inspection.files, _fp32_note(inspection.weights), sizes))
+        rungs = _rungs(order, inspection.files, _fp32_note(inspection.weights), sizes)
+        return Made(rungs, reviewed=_reviewed(inspection.model, report))
     from appliance.modelstore.stages.recipes import converted, running_sizes
 
     try:
         path, note = converted(order, report)
         report(0.9, "trying every input size")
-        return Made(_rungs(order, (str(path),), note, running_sizes(order, path, sizes)))
+        rungs = _rungs(order, (str(path),), note, running_sizes(order, path, sizes))
+        return Made(rungs, reviewed=_reviewed(str(path), report))
     except BadModel as error:
         return Made((), f"{order.precision.value}: {error}")
+
+
+def _reviewed(path: str, report: Callable[[float, str], None]) -> Reviewed:
+    """A file that cannot be reviewed has a hazard."""
+    from appliance.modelstore.stages.review import review
+
+    try:
+        return review(ReviewOrder(path), report)
+    except Exception as error:  # whatever onnx raises for a graph that it does not understand
+        return Reviewed((f"it could not be reviewed: {type(error).__name__}",))
 
 
 def _fp32_note(weights: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import onnx
 import pytest
 
 from appliance import log
@@ -26,12 +27,21 @@ async def _furnish(folder: Path) -> None:
         for tenant in ("calm", "busy"):
             assert (await stand.client().post("/v1/tenants", json={"name": tenant})).status_code == 201
         for seed, (tenant, name) in enumerate([("calm", "own"), *(("busy", name) for name in BUSY)]):
-            network = toys.conv_net(folder / f"{name}.onnx", 2, seed=seed)
+            network = _fixed(toys.conv_net(folder / f"{name}.onnx", 2, seed=seed))
             form = {"name": name, "task": "tensor", "metadata": '{"precisions": []}'}
             client = stand.client("admin", **{"X-Tenant": tenant})
             job = (await client.post("/v1/models", data=form, files={"file": network.read_bytes()})).json()["id"]
             assert (await job_end(client, job))["state"] == JobState.DONE
         await stand.close()
+
+
+def _fixed(network: Path) -> Path:
+    """For one picture of 32 x 32: what has no free axis is measured in a moment."""
+    model = onnx.load(network)
+    for axis, size in enumerate((1, 3, 32, 32)):
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = size
+    onnx.save(model, network)
+    return network
 
 
 def _stand(appliance: Any, state_dir: Path) -> Stand:
