@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -22,6 +23,8 @@ from appliance.api.gateway import Gateway
 from appliance.api.http.limits import BodyRules, Bounds, InFlight, Scope
 from appliance.api.service import create_service
 from appliance.clock import Clock, SystemClock
+from appliance.confinement.available import Confinement, available
+from appliance.confinement.limits import ChildLimits
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import ApplianceError, Unavailable
@@ -31,7 +34,6 @@ from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
-from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store.forecasts import ForecasterFile
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.records import Change, ChangeFeed
@@ -155,9 +157,14 @@ class Appliance:
         processor.on_base = core.memory.set_overhead
         processor.on_crash = Quarantine(clock, store.models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
+        confinement = available()
+        tell = self.logger.info if confinement.is_whole else self.logger.warning
+        tell("confinement of children and guards", **asdict(confinement))
         scratch = settings.state_dir / "scratch"
-        measure = ChildMeasure([description], settings.imports.child_wall_s, settings.imports.nice, scratch)
-        importer = Importer(store, builds, measure, [description], telemetry, _import_options(settings.imports))
+        measure = ChildMeasure([description], _child_limits(settings.imports), scratch)
+        importer = Importer(
+            store, builds, measure, [description], telemetry, _import_options(settings.imports, confinement)
+        )
         deletion = ModelDeletion(store.models, [importer.cancel, core.availability.retire_model])
         http = settings.http
         uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
@@ -213,6 +220,7 @@ class Appliance:
             form_bytes_max=settings.http.form_bytes_max,
             started_ns=clock.now_ns(),
             is_ready=self.is_ready,
+            confinement=asdict(confinement),
             metrics_open=settings.security.metrics_open,
             settings=settings.model_dump(mode="json"),
         )
@@ -374,17 +382,22 @@ def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> Gua
     return GuardedProcessor(inner, clock, options)
 
 
-def _import_options(settings: ImportSettings) -> ImportOptions:
-    limits = ChildLimits(
+def _child_limits(settings: ImportSettings) -> ChildLimits:
+    return ChildLimits(
         memory_bytes=settings.child_memory_bytes,
         cpu_s=settings.child_cpu_s,
         wall_s=settings.child_wall_s,
         file_bytes=settings.file_bytes_max,
         nice=settings.nice,
     )
+
+
+def _import_options(settings: ImportSettings, confinement: Confinement) -> ImportOptions:
+    refuses = settings.confine == "required" and not confinement.is_whole
     return ImportOptions(
         jobs_parallel_max=settings.jobs_parallel_max,
-        limits=limits,
+        limits=_child_limits(settings),
+        missing_confinement=confinement.missing if refuses else (),
         inspect_wall_s=settings.inspect_wall_s,
         accuracy_floor=settings.accuracy_floor,
         ladder_max=settings.ladder_max,

@@ -131,6 +131,10 @@ class GuardSettings(Section):
 
 
 class ImportSettings(Section):
+    confine: str = Field("auto", pattern="^(auto|required)$")
+    """`required`: no import is accepted where its processes could not be confined (Landlock, filtered system calls);
+    `auto`: they are confined as far as the machine can, which the log and `/v1/system` say.
+    """
     jobs_parallel_max: int = Field(1, ge=1, le=8)
     """Import jobs at once; the rest queue."""
     child_memory_bytes: int = Field(6 * GIB, ge=256 * MIB)

@@ -56,6 +56,8 @@ class RunningBox:
     started_ns: int
     """On the clock's monotonic scale."""
     is_ready: Callable[[], bool]
+    confinement: Mapping[str, bool]
+    """Of the processes that touch uploaded files."""
     metrics_open: bool = False
     """`/metrics` without a key."""
     settings: Mapping[str, Any] = field(default_factory=dict)

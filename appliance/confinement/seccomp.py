@@ -23,13 +23,15 @@ _X32 = 0x40000000
 """From here on the numbers are those of x32, under which every call has a second name."""
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Machine → (column of the numbers, AUDIT_ARCH)."""
-_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+PR_SET_SECCOMP, MODE_FILTER = 22, 2
 
 CLONE_THREAD = 0x00010000
 CLONE_NEW = 0x7E020080
 """Every kind of new namespace."""
 AF_UNIX = 1
 PR_SET_NAME = 15
+MACHINES = frozenset(_ARCHITECTURES)
+"""That filters can be made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,13 @@ def restrict(rules: Rules) -> bool:
 
     Needs `no_new_privs` or root.
     """
-    if platform.machine() not in _ARCHITECTURES:
+    if platform.machine() not in MACHINES:
         return False
     program = _program(rules, *_ARCHITECTURES[platform.machine()])
     code = ctypes.create_string_buffer(b"".join(program))
     descriptor = struct.pack("@HP", len(program), ctypes.addressof(code))
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, descriptor, 0, 0) == 0)
+    return bool(libc.prctl(PR_SET_SECCOMP, MODE_FILTER, descriptor, 0, 0) == 0)
 
 
 def _program(rules: Rules, column: int, architecture: int) -> list[bytes]:

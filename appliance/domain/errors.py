@@ -9,7 +9,7 @@ ApplianceError
 ├── NotAllowed: MissingKey, WrongKey, Forbidden
 ├── LimitReached: QuotaExceeded, QueueFull, TooManyFailedKeys, TooManyConnections
 ├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
-│   ShuttingDown, StorageFull, StorageBusy, StorageFailed
+│   NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
 └── RunFailed (RunCrashed, RunStopped)
 
@@ -493,6 +493,22 @@ class VariantQuarantined(Unavailable):
 
     def message(self) -> str:
         return f"variant {self.name!r} is quarantined: {self.reason}; release it, or name another variant"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class NotConfined(Unavailable):
+    """Imports are refused: their processes would not be confined as the settings require."""
+
+    retry_after_s: float | None = None
+    missing: str
+
+    def message(self) -> str:
+        return (
+            f"imports are refused because this machine lacks {self.missing}; have it provided, or set imports.confine "
+            "to 'auto' to import without"
+        )
 
     __hash__ = Exception.__hash__
 

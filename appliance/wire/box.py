@@ -26,6 +26,10 @@ class SystemShape(Shape):
     """Proportional set size of the service."""
     disk_free_bytes: int
     """Free in the state folder."""
+    confinement: dict[str, bool] = Field(examples=[{"files": True, "calls": True, "own_user": False}])
+    """What holds back the processes that touch uploaded files: their own files only, filtered system calls, and for
+    guards a user of their own.
+    """
     policies: dict[str, str]
     settings: dict[str, dict[str, int | float | None]]
     """Those that decide how requests are served, by section: memory, queues and residency."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance.confinement import landlock
+from appliance.confinement.available import available
 from appliance.runtime.processors.guard.folder import new_folder
 
 PROBE = """
@@ -110,5 +111,6 @@ def test_nothing_is_in_reach(tmp_path: Path, user: str) -> None:
     assert report["environment"] == {}
     assert report["files"]
     assert report["calls"]
+    assert available().is_whole  # what is said without entering it
     assert report["capabilities"]
     assert (report["user"] == 0) == (os.geteuid() == 0 and user == "same")

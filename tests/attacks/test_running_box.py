@@ -13,7 +13,7 @@ from tests.attacks import killers
 from tests.attacks.corpus.requests import KILLERS, Attack
 from tests.e2e.server import Server, running_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 MAKERS = {
     "division": killers.integer_division,

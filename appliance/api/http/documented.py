@@ -64,6 +64,11 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
         ceiling_bytes=268435456,
     ),
     e.LoadFailed(build_id="9f8a@cpu", reason="its content on disk is damaged"),
+    e.VariantQuarantined(
+        name="int8",
+        reason="its process ended 3 times within 10 minutes, the last time: Floating point exception",
+    ),
+    e.NotConfined(missing="Landlock"),
     e.ShuttingDown(),
     e.StorageFull(),
     e.StorageBusy(),

@@ -70,6 +70,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.LoadFailed: Row(503, "The model could not be loaded"),
     e.ProcessorLost: Row(503, "A processor is lost"),
     e.VariantQuarantined: Row(503, "The variant is quarantined"),
+    e.NotConfined: Row(503, "Imports are refused"),
     e.ShuttingDown: Row(503, "The box is shutting down"),
     e.StorageFull: Row(507, "The disk is full"),
     e.StorageBusy: Row(503, "The database is held by another program"),

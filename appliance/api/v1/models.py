@@ -28,6 +28,7 @@ from appliance.domain.errors import (
     Forbidden,
     IllegalState,
     InUse,
+    NotConfined,
     QuotaExceeded,
     StorageFull,
     TooLarge,
@@ -89,6 +90,7 @@ _REFUSALS = problems(
     IllegalState,
     TooLarge,
     QuotaExceeded,
+    NotConfined,
     StorageFull,
 )
 

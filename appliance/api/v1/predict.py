@@ -27,6 +27,7 @@ from appliance.domain.errors import (
     TooLarge,
     UnknownApplication,
     UnknownVariant,
+    VariantQuarantined,
 )
 from appliance.runtime.serving.predict import Call
 from appliance.tasks.base import Media
@@ -96,6 +97,7 @@ End = Annotated[bool, Query(description="This request ends it; its state is forg
             OutOfMemory,
             CeilingReached,
             LoadFailed,
+            VariantQuarantined,
             ShuttingDown,
             DeadlineExceeded,
             RunFailed,

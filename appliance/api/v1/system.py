@@ -46,6 +46,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         memory_available_bytes=machine.available,
         process_bytes=await asyncio.to_thread(_process_bytes),
         disk_free_bytes=shutil.disk_usage(box.state_dir).free,
+        confinement=dict(box.confinement),
         policies=dict(box.settings.get("policies", {})),
         settings={section: box.settings[section] for section in _SERVING if section in box.settings},
         models=len(box.catalogue.visible_models(principal.tenant)),

@@ -19,6 +19,7 @@ from typing import Any, NotRequired, TypedDict, Unpack, overload
 
 import appliance
 from appliance.child import Ended, run_child
+from appliance.confinement.limits import ChildLimits
 from appliance.domain import errors
 from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
 from appliance.modelstore.orders import (
@@ -37,7 +38,7 @@ from appliance.modelstore.orders import (
     paths_of,
     to_json,
 )
-from appliance.modelstore.sandbox import ChildLimits, memory_reason
+from appliance.modelstore.sandbox import memory_reason
 
 __all__ = ["ChildLimits", "OnProgress", "run_order", "run_stage"]
 

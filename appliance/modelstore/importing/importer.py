@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.catalogue import Profile, TaskSpec, Variant
-from appliance.domain.errors import ApplianceError, BadInput
+from appliance.domain.errors import ApplianceError, BadInput, NotConfined
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
@@ -56,6 +56,7 @@ class Importer:
         self._events = events
         self._tools = Tools(store, builds, measure, processors, options)
         self._scratch = store.state_dir / "scratch"
+        self._missing_confinement = options.missing_confinement
         self._slots = FairSlots(options.jobs_parallel_max)
         self._accepted: asyncio.Queue[str] = asyncio.Queue()
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
@@ -68,9 +69,10 @@ class Importer:
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
 
-        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull; then the file stays
-        where it is.
+        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull, NotConfined; then the
+        file stays where it is.
         """
+        self._require_confinement()
         source = Path(request.source)
         size_bytes = await asyncio.to_thread(_size_of, source)
         await self._store.stored_bytes.require(
@@ -151,7 +153,12 @@ class Importer:
             if id not in self._cancelled:
                 self._forget(id)
 
+    def _require_confinement(self) -> None:
+        if self._missing_confinement:
+            raise NotConfined(missing=", ".join(self._missing_confinement))
+
     async def _run(self, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> tuple[str, str]:
+        self._require_confinement()
         await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
         if not await asyncio.to_thread(source.is_file):
             raise BadInput(reason="the uploaded file is gone; upload it again")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from appliance.confinement.limits import ChildLimits
 from appliance.domain.hardware import ProcessorDescription
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.ports import Measure
-from appliance.modelstore.sandbox import ChildLimits
 from appliance.modelstore.store.store import Store
 
 
@@ -16,6 +16,8 @@ class ImportOptions:
 
     jobs_parallel_max: int = 1
     limits: ChildLimits = field(default_factory=ChildLimits)
+    missing_confinement: tuple[str, ...] = ()
+    """What children would lack and must have: no import is accepted."""
     inspect_wall_s: float = 120.0
     accuracy_floor: float = 0.5
     ladder_max: int = 3

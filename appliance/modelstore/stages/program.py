@@ -34,6 +34,7 @@ from typing import IO, Any
 
 from appliance.confinement import converting
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
+from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.errors import ApplianceError
 from appliance.modelstore.orders import (
     ORDERS,
@@ -46,7 +47,7 @@ from appliance.modelstore.orders import (
     paths_of,
     to_json,
 )
-from appliance.modelstore.sandbox import ChildLimits, as_error, enter
+from appliance.modelstore.sandbox import as_error
 
 Report = Callable[[float, str], None]
 """Tells the parent how far a stage is: a share in 0..1 and a phrase."""

@@ -44,6 +44,7 @@ FACTS = {
     "blockers": [{"application": None, "mb": 1.5, "why": "pinned", "until_s": None}],
     "expected_ms": 2.5,
     "decoded_ms": 0.5,
+    "missing": "Landlock",
 }
 
 

@@ -1,9 +1,12 @@
 """What the box says of itself."""
 
+from dataclasses import asdict
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance import __version__
+from appliance.confinement.available import available
 from tests.api.stand import Stand, copied, running
 
 pytestmark = pytest.mark.anyio
@@ -16,6 +19,7 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert (shown["version"], shown["ready"], shown["models"], shown["applications"]) == (__version__, True, 2, 2)
     assert 0 < shown["process_bytes"] < shown["memory_total_bytes"]
     assert shown["uptime_s"] > 0
+    assert shown["confinement"] == asdict(available())
     assert shown["policies"]["eviction"]
     assert shown["settings"].keys() == {"memory", "queues", "residency"}
     assert shown["settings"]["memory"]["loads_parallel_max"] == 2

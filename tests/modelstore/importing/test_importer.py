@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.confinement.available import Confinement
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
-from appliance.domain.errors import AlreadyExists, BadInput, QuotaExceeded, UnknownModel, UnknownTenant
+from appliance.domain.errors import AlreadyExists, BadInput, NotConfined, QuotaExceeded, UnknownModel, UnknownTenant
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import build_id
@@ -86,6 +87,21 @@ def test_an_import_from_start_to_end(tmp_path: Path) -> None:
             assert [facts["percent"] for facts in told] == sorted(facts["percent"] for facts in told)
             assert [told[0]["state"], told[-1]["state"]] == ["queued", "done"]
             assert {"unpack", "inspect", "fp32", "int8"} <= {facts["stage"] for facts in told}
+
+    asyncio.run(story())
+
+
+def test_nothing_is_imported_unconfined_where_that_is_required(tmp_path: Path) -> None:
+    """Whoever uploads learns what is missing; their file stays, and there is no job."""
+
+    async def story() -> None:
+        lacking = Confinement(files=False, calls=True, own_user=True).missing
+        async with parts(tmp_path / "state", options=ImportOptions(missing_confinement=lacking)) as box:
+            source = net(tmp_path)
+            with pytest.raises(NotConfined, match=r"lacks Landlock.*imports\.confine"):
+                await box.importer.submit(asked(source))
+            assert source.exists()
+            assert await box.store.applications.page("default") == []
 
     asyncio.run(story())
 

@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 import appliance
-from appliance.child import die_with_parent, run_child
+from appliance.child import run_child
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement import converting
+from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
+from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.growing import Grower
 from appliance.runtime.processors.cpu.heap import set_up, trim
-from appliance.runtime.processors.cpu.process_memory import memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
 
 _SIZES = 3
@@ -41,10 +43,9 @@ _CLOCK = SystemClock()
 class ChildMeasure:
     """Runs one child at a time: two measurements side by side would disturb each other."""
 
-    def __init__(self, processors: Sequence[ProcessorDescription], wall_s: float, nice: int, scratch: Path) -> None:
+    def __init__(self, processors: Sequence[ProcessorDescription], limits: ChildLimits, scratch: Path) -> None:
         self._processors = {p.name: p for p in processors}
-        self._wall_s = wall_s
-        self._nice = nice
+        self._limits = limits
         self._scratch = scratch
         self._turn = asyncio.Lock()
 
@@ -92,14 +93,16 @@ class ChildMeasure:
             try:
                 ended = await run_child(
                     "appliance.runtime.processors.cpu.measure",
-                    [str(self._nice)],
-                    json.dumps(order).encode(),
-                    wall_s=self._wall_s,
+                    [],
+                    json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
+                    wall_s=self._limits.wall_s,
                     on_line=lines.append,
                     environment=_environment(),
                 )
             except TimeoutError:
-                raise LoadFailed(build_id=build_id, reason=f"measuring took longer than {self._wall_s:g} s") from None
+                raise LoadFailed(
+                    build_id=build_id, reason=f"measuring took longer than {self._limits.wall_s:g} s"
+                ) from None
         if ended.status != 0:
             reason = ended.stderr.strip().splitlines()[-1:] or [f"exit status {ended.status}"]
             raise LoadFailed(build_id=build_id, reason=f"measuring failed: {reason[0][:300]}")
@@ -144,10 +147,10 @@ def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
 
 def main() -> None:
     """One order in, one answer out."""
-    die_with_parent()
-    os.nice(int(sys.argv[1]))
-    converting.enter()
     order = json.loads(sys.stdin.read())
+    enter(ChildLimits(**order["limits"]), order["parent"])
+    confine(*_files(order))
+    converting.enter()
     set_up()
     sessions = OnnxSessions(order["threads"])
     if order["do"] == "prepare":
@@ -158,6 +161,15 @@ def main() -> None:
         except RunFailed as error:
             answer = {"run_failed": error.reason}
     print(json.dumps(answer), flush=True)
+
+
+def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What the child reads, and what it writes."""
+    readable, writable = [*runtime(), *OWN_PROCESS], [CLEAR_REFS]
+    if order["do"] == "prepare":
+        return [*readable, order["source"]], [*writable, order["target_dir"]]
+    form = Path(order["path"])  # beside a prepared form lie its weights
+    return [*readable, str(form.parent if order["optimised"] else form)], [*writable, order["scratch"]]
 
 
 def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]:

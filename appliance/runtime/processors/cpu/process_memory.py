@@ -3,6 +3,9 @@
 from contextlib import suppress
 from pathlib import Path
 
+CLEAR_REFS = "/proc/self/clear_refs"
+"""Written to by `reset_peak`."""
+
 
 def memory_of(field: str) -> int:
     """Bytes of a field of smaps_rollup: Pss, Rss."""
@@ -23,7 +26,7 @@ def peak_rss() -> int:
 def reset_peak() -> None:
     """From now on `peak_rss` begins anew."""
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path(CLEAR_REFS).write_text("5")
 
 
 def available() -> int:

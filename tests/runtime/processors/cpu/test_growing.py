@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from appliance.confinement.limits import ChildLimits
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.measure import ChildMeasure
@@ -16,7 +17,7 @@ CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 
 @pytest.fixture
 def measure(tmp_path: Path) -> ChildMeasure:
-    return ChildMeasure([CPU], wall_s=120, nice=0, scratch=tmp_path)
+    return ChildMeasure([CPU], ChildLimits(wall_s=120, nice=0), tmp_path)
 
 
 def outer(path: Path) -> PreparedForm:

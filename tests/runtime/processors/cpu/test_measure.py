@@ -8,14 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import psutil
 import pytest
 from onnx import TensorProto, helper
 
+from appliance.confinement.available import available
+from appliance.confinement.limits import ChildLimits
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.measure import ChildMeasure
+from tests.attacks import killers
 
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 MEGABYTES = 8.0
@@ -25,7 +29,7 @@ MEGABYTES = 8.0
 def measure(tmp_path: Path) -> ChildMeasure:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return ChildMeasure([CPU], wall_s=60, nice=5, scratch=scratch)
+    return ChildMeasure([CPU], ChildLimits(wall_s=60, nice=5), scratch)
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +122,29 @@ async def test_inputs_of_text(measure: ChildMeasure, tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.skipif(not available().files, reason="the kernel has no Landlock")
+async def test_the_child_sees_its_own_file_only(measure: ChildMeasure, net: Path, tmp_path: Path) -> None:
+    """Not what lies beside it, whatever the graph says."""
+    graph = onnx.load(net)
+    onnx.save(graph, tmp_path / "net.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    with pytest.raises(LoadFailed, match="measuring failed"):
+        await measure.profile(form_of(tmp_path / "net.onnx"), "cpu", [images(1)])
+
+
+@pytest.mark.anyio
+async def test_the_child_has_limits(tmp_path: Path) -> None:
+    """A run that takes more memory than an import may fails, long before the machine's end."""
+    measure = ChildMeasure([CPU], ChildLimits(memory_bytes=1 << 30), tmp_path)
+    grown = MeasureCase(1, {"X": np.ones((25_000, 1), np.float32)})  # 2.5 GB
+    with pytest.raises(RunFailed):
+        await measure.profile(form_of(killers.outer_product(tmp_path / "outer.onnx")), "cpu", [grown])
+
+
+@pytest.mark.anyio
 async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     """It is killed, and the caller hears how long it was allowed."""
-    measure = ChildMeasure([CPU], wall_s=0.05, nice=0, scratch=tmp_path)
+    measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path)
     with pytest.raises(LoadFailed, match=r"longer than 0\.05 s"):
         await measure.profile(form_of(net), "cpu", [images(1)])
     assert children() == []
@@ -130,7 +154,7 @@ async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
 @pytest.mark.anyio
 async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     """There is no prepared form then; the plain file serves."""
-    measure = ChildMeasure([CPU], wall_s=0.05, nice=0, scratch=tmp_path)
+    measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path)
     (tmp_path / "form").mkdir()
     assert await measure.prepare(str(net), str(tmp_path / "form"), "cpu") is None
     assert children() == []
