@@ -26,7 +26,7 @@ _ORDER_BYTES_MAX = 65_536
 _DESCRIPTORS_MAX = 128
 _MODULE = "appliance.runtime.processors.guard.forkserver"
 _NOWHERE = "/dev/null"
-"""A home in which no folder can be made: ONNX Runtime (1.31) keeps a telemetry database in the one that it finds."""
+"""A home in which no folder can be made."""
 _KEPT = ("LD_LIBRARY_PATH",)
 
 
@@ -63,7 +63,7 @@ class ForkServer:
                 [sys.executable, "-P", "-s", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # the runtime complains that it has no home; guards have last words
+                stderr=subprocess.DEVNULL,  # guards have last words
                 env=_environment(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

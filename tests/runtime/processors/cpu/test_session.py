@@ -4,6 +4,7 @@ refused.
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -244,3 +245,11 @@ def test_description(processor: OnnxProcessor) -> None:
     assert (described.name, described.kind, described.workers, described.threads_per_run) == ("cpu", "cpu", 4, 1)
     assert described.fingerprint == fingerprint(1) == processor.describe().fingerprint
     assert fingerprint(2) != fingerprint(1)
+
+
+def test_the_runtime_keeps_no_telemetry(tmp_path: Path) -> None:
+    """ONNX Runtime by itself opens a database in the user's cache folder when it is imported."""
+    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    importing = "import appliance.runtime.processors.cpu.session"
+    subprocess.run([sys.executable, "-c", importing], env=environment | {"HOME": str(tmp_path)}, check=True, timeout=60)
+    assert list(tmp_path.rglob("*")) == []
