@@ -3,9 +3,13 @@
 import asyncio
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import psutil
@@ -16,7 +20,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.errors import BadMetadata, RunCrashed, RunFailed, RunStopped
+from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.session import OnnxProcessor
@@ -25,6 +29,7 @@ from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
 
 MIB = 2**20
+KILLS_AT_RANDOM = 20
 pytestmark = pytest.mark.anyio
 
 Kill = tuple[Callable[[Path], Path], Tensors, type[Exception]]
@@ -128,6 +133,38 @@ async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp
         with pytest.raises(RunStopped):
             await processor.run(handle, inputs, None, deadline_ns=deadline_ns)
         assert crashed == blamed
+
+
+async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Amid loads, runs and texts of theirs: every request gets an answer, right or typed; the honest tenant's are all
+    right; nothing of the dead stays behind.
+    """
+    random, clock = Random(7), SystemClock()
+    own = form_of(toys.tiny_add(tmp_path / "own.onnx"), "hostile")
+    quiet = await processor.load(form_of(toys.tiny_add(tmp_path / "quiet.onnx"), "quiet"))
+    words = TokenOrder(str(_words(tmp_path / "words.json")), ["hello"], 8, False)
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    async def work(number: int) -> None:
+        handle = await processor.load(replace(own, build_id=f"own{number}"))
+        for value in range(50):
+            assert (await processor.run(handle, numbers(value), None))["SUM"].tolist() == [[value + 1.0] * 4]
+            assert await processor.tokenize(words, "b", "hostile") == [([1], [0])]
+
+    for number in range(KILLS_AT_RANDOM):
+        handle: Any = await processor.load(own)
+        working = [asyncio.ensure_future(work(each)) for each in range(3)]
+        wait_ns = clock.now_ns() + random.randrange(NS_PER_S // 50)
+        while clock.now_ns() < wait_ns:
+            assert (await processor.run(quiet, numbers(number), None))["SUM"].tolist() == [[number + 1.0] * 4]
+        os.kill(handle.guard.pid, signal.SIGKILL)
+        for error in await asyncio.gather(*working, return_exceptions=True):
+            assert error is None or isinstance(error, RunFailed | LoadFailed), error
+    assert (await processor.run(quiet, numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
+    last: Any = await processor.load(own)
+    assert len(list((tmp_path / "scratch").iterdir())) == 2
+    last.guard.end()
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2  # of the fork server's turn
 
 
 async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: Path) -> None:
