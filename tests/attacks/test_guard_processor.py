@@ -135,6 +135,20 @@ async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp
         assert crashed == blamed
 
 
+async def test_who_took_too_long_is_to_blame(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Not what ran beside it and died with it."""
+    crashed: list[str] = []
+    processor.on_crash = lambda build_id, reason: crashed.append(build_id)
+    slow = await processor.load(form_of(killers.loop(tmp_path / "slow.onnx"), "t"))
+    long = await processor.load(form_of(killers.long_node(tmp_path / "long.onnx"), "t"))
+    runs = [
+        processor.run(long, {"S": np.array([4000, 4000])}, None),
+        processor.run(slow, KILLS["loop"][1], None, deadline_ns=SystemClock().now_ns() + 10 * NS_PER_S),
+    ]
+    await asyncio.gather(*runs, return_exceptions=True)
+    assert crashed == ["long"]
+
+
 async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Amid loads, runs and texts of theirs: every request gets an answer, right or typed; the honest tenant's are all
     right; nothing of the dead stays behind.

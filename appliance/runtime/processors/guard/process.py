@@ -190,7 +190,8 @@ class GuardProcess:
         """Kill it; whoever waits for an answer is told."""
         self._ended("the box ended it", is_own_end=False)
 
-    def _ended(self, reason: str, *, is_own_end: bool = True, is_crash: bool = True) -> None:
+    def _ended(self, reason: str, *, is_own_end: bool = True, blamed: list[str] | None = None) -> None:
+        """`blamed`: whose fault it is; None: what was running says its last words."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -202,7 +203,7 @@ class GuardProcess:
         if self._watch is not None:
             self._watch.cancel()
         said = self._said()
-        culprits = self._culprits(said) if is_crash else []
+        culprits = self._culprits(said) if blamed is None else blamed
         reason = _cause(said) or reason
         for lane in self._lanes:
             if self._control is not None:
@@ -345,6 +346,8 @@ class GuardProcess:
         lane.used_bytes = message.end
         lane.sequence = (lane.sequence + 1) & 0xFFFFFFFF
         delay_s = max(0.0, (errand.until_ns - self._clock.now_ns()) / NS_PER_S)
+        if errand.is_run and errand.is_limit_own:  # so that the process ends at the limit; a caller is told anyway
+            delay_s -= min(STOP_GRACE_S, delay_s / 2)
         lane.timer = self._loop.call_later(delay_s, self._stop, lane, lane.sequence)
         self._send(lane, header)
         if self._watch is None:
@@ -441,7 +444,7 @@ class GuardProcess:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def _stop(self, lane: Lane, sequence: int) -> None:
-        """An errand has reached its limit: the runtime's flag first, then the process."""
+        """An errand is at its limit: the runtime's flag first, then the process. See `_begin` for when that is."""
         errand = lane.errand
         if errand is None or lane.sequence != sequence:
             return
@@ -455,9 +458,11 @@ class GuardProcess:
         lane.timer = self._loop.call_later(STOP_GRACE_S, self._kill, lane, sequence)
 
     def _kill(self, lane: Lane, sequence: int) -> None:
-        if lane.errand is not None and lane.sequence == sequence:
+        errand = lane.errand
+        if errand is not None and lane.sequence == sequence:
             # Who gave up early says nothing about the build.
-            self._ended("a run in it took longer than it may", is_crash=lane.errand.is_limit_own)
+            blamed = [errand.what] if errand.is_limit_own else []
+            self._ended("a run in it took longer than it may", blamed=blamed)
 
     def _stopped(self, errand: Errand) -> ApplianceError:
         reason = "it took longer than it may"
