@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from appliance.domain.catalogue import StateSpec, TaskKind, TaskSpec, TensorSpec
+from appliance.domain.catalogue import Shapes, StateSpec, TaskKind, TaskSpec, TensorSpec
 from appliance.tasks.datatypes import cast, dtype_of
 
 Arrays = Mapping[str, np.ndarray]
@@ -37,6 +37,8 @@ class Target:
     """Input size of the variant's rung; None where the graph or the picture decides."""
     assets: Mapping[str, str] = field(default_factory=dict)
     """File name → path of what was uploaded beside the graph, for example `tokenizer.json`."""
+    shape_max: Shapes = field(default_factory=dict)
+    """Largest shape of each input; without an entry, any."""
 
 
 @dataclass(slots=True)

@@ -76,7 +76,8 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
     header = read_header(media.body)
     _check_bounds(header)
     width, height = upright_size(header)
-    place = placement(width, height, image, _wanted_size(tensor, image, target), spec)
+    wanted, largest = _wanted_size(tensor, image, target), _largest_size(tensor, image, target)
+    place = placement(width, height, image, wanted, spec, largest)
     pixels = read_pixels(media.body, header, place)
     array = to_tensor(_cut_and_resize(pixels, (width, height), place), image, place, tensor)
     x, y, window_width, window_height = place.window
@@ -120,6 +121,15 @@ def _wanted_size(tensor: TensorSpec, image: ImageSpec, target: Target) -> tuple[
     return height, width
 
 
+def _largest_size(tensor: TensorSpec, image: ImageSpec, target: Target) -> tuple[int, int]:
+    """(height, width) beyond which the variant takes nothing."""
+    shape = target.shape_max.get(tensor.name)
+    if shape is None:
+        return _INPUT_SIDE_MAX, _INPUT_SIDE_MAX
+    first = {"NCHW": -2, "NHWC": -3}[image.layout]
+    return min(shape[first], _INPUT_SIDE_MAX), min(shape[first + 1], _INPUT_SIDE_MAX)
+
+
 def _check_bounds(header: ImageHeader) -> None:
     pixels = header.width * header.height
     if pixels > PIXELS_MAX:
@@ -139,13 +149,20 @@ def upright_size(header: ImageHeader) -> tuple[int, int]:
 
 
 def placement(
-    width: int, height: int, image: ImageSpec, wanted: tuple[int | None, int | None], spec: TaskSpec | None = None
+    width: int,
+    height: int,
+    image: ImageSpec,
+    wanted: tuple[int | None, int | None],
+    spec: TaskSpec | None = None,
+    largest: tuple[int, int] = (_INPUT_SIDE_MAX, _INPUT_SIDE_MAX),
 ) -> Placement:
-    """Which part of a `width` x `height` picture goes where. `wanted` is (height, width), None = free."""
+    """Which part of a `width` x `height` picture goes where. `wanted` is (height, width), None = free: then at most
+    that of `largest`, to which larger pictures are scaled.
+    """
     spec = spec or TaskSpec()
     if image.resize == "keep-height":
-        return _keep_height(width, height, image, wanted, spec)
-    wanted_height, wanted_width = _fill_free_sides(width, height, image, wanted, spec)
+        return _keep_height(width, height, image, wanted, spec, largest)
+    wanted_height, wanted_width = _fill_free_sides(width, height, image, wanted, spec, largest)
     size = (wanted_width, wanted_height)
     whole = (0.0, 0.0, float(width), float(height))
     if image.resize == "letterbox":
@@ -161,35 +178,55 @@ def placement(
 
 
 def _keep_height(
-    width: int, height: int, image: ImageSpec, wanted: tuple[int | None, int | None], spec: TaskSpec
+    width: int,
+    height: int,
+    image: ImageSpec,
+    wanted: tuple[int | None, int | None],
+    spec: TaskSpec,
+    largest: tuple[int, int],
 ) -> Placement:
     """Height as wanted, width by the aspect; squeezed where the width is bounded, padded on the right up to it or to
     the multiple.
     """
     wanted_height, wanted_width = wanted
-    wanted_height = wanted_height or 48
+    wanted_height = wanted_height or min(48, largest[0])
     natural = math.ceil(width * wanted_height / height)
-    width_max = wanted_width or int(number(spec, "width_max", WIDTH_MAX))
+    width_max = wanted_width or min(int(number(spec, "width_max", WIDTH_MAX)), largest[1])
     filled = min(max(natural, 1), width_max)
-    size = wanted_width or rounded_up(max(filled, int(number(spec, "width_min", 1))), image.multiple)
+    free = rounded_up(max(filled, int(number(spec, "width_min", 1))), image.multiple)
+    size = wanted_width or _at_most(free, largest[1], image.multiple)
+    filled = min(filled, size)
     return Placement((0.0, 0.0, float(width), float(height)), (filled, wanted_height), (size, wanted_height))
 
 
 def _fill_free_sides(
-    width: int, height: int, image: ImageSpec, wanted: tuple[int | None, int | None], spec: TaskSpec
+    width: int,
+    height: int,
+    image: ImageSpec,
+    wanted: tuple[int | None, int | None],
+    spec: TaskSpec,
+    largest: tuple[int, int],
 ) -> tuple[int, int]:
     wanted_height, wanted_width = wanted
     if wanted_height is not None and wanted_width is not None:
         return wanted_height, wanted_width
     side_max = number(spec, "side_max", 1280)
-    scale = min(1.0, side_max / max(width, height))
+    scale = min(1.0, side_max / max(width, height), largest[0] / height, largest[1] / width)
     if wanted_height is not None:
         scale = wanted_height / height
     if wanted_width is not None:
         scale = wanted_width / width
     free_height = wanted_height or rounded_up(round(height * scale), image.multiple)
     free_width = wanted_width or rounded_up(round(width * scale), image.multiple)
-    return min(free_height, _INPUT_SIDE_MAX), min(free_width, _INPUT_SIDE_MAX)
+    return (
+        min(wanted_height or _at_most(free_height, largest[0], image.multiple), _INPUT_SIDE_MAX),
+        min(wanted_width or _at_most(free_width, largest[1], image.multiple), _INPUT_SIDE_MAX),
+    )
+
+
+def _at_most(side: int, side_max: int, multiple: int) -> int:
+    """The side, or the largest multiple within `side_max`; where none is, that."""
+    return side if side <= side_max else side_max // multiple * multiple or side_max
 
 
 def rounded_up(side: int, multiple: int) -> int:

@@ -271,3 +271,24 @@ def test_a_mark_is_found_where_it_was_drawn() -> None:
         y, x = np.nonzero(array[0, 0] > 128)
         found = frame.to_original(np.array([x.mean() + 0.5, y.mean() + 0.5]))
         assert np.abs(found - (180.5, 120.5)).max() < 1.0, resize
+
+
+@pytest.mark.parametrize(
+    ("image", "size", "expected"),
+    [
+        (raw(), (1200, 800), (277, 416)),  # 640 x 416 are allowed: the width decides, the aspect stays
+        (raw(multiple=100), (1200, 800), (300, 400)),
+        (raw(), (100, 60), (60, 100)),  # smaller than allowed: as ever
+        (raw(height=64, resize="keep-height"), (3200, 64), (64, 416)),  # a line of text is squeezed
+        (raw(height=64), (3200, 64), (64, 416)),
+    ],
+)
+def test_what_is_larger_than_the_variant_takes_is_scaled_to_fit(
+    image: ImageSpec, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    """No usual picture is refused for its size, and coordinates find their way back."""
+    target = Target((FREE,), (), shape_max={"x": (8, 3, 640, 416)})
+    decoded = decode_picture(Media(pictures.encoded(pictures.scene(*size))), TaskSpec(image=image), target)
+    assert decoded.steps[0]["x"].shape == (1, 3, *expected)
+    corner = decoded.context.to_original(np.array([expected[1], expected[0]]))
+    assert tuple(corner) == pytest.approx(size, abs=1)

@@ -199,7 +199,8 @@ class Predictor:
         """May read (and, the first time, verify) files: for threads."""
         variant = run.servable.variant
         assets = {name: str(self._asset_path(sha256)) for name, sha256 in run.entry.model.assets.items()}
-        return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets)
+        largest = variant.shape_max or {}
+        return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets, largest)
 
     async def _timed(self, run: _Run, part: str, work: Callable[[], T]) -> T:
         """`work()` where media is worked on; the time until it is done counts as `part`."""
