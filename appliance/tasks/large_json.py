@@ -28,11 +28,11 @@ _SCAN_BYTES = 2**20
 _DEPTH_MAX = 32
 _WRITTEN = 16_384
 """Elements written at once."""
-_DELIMITER = re.compile(rb"[{}:]")
+_DELIMITER, _QUOTE, _BRACKET = re.compile(rb"[{}:]"), re.compile(rb'"'), re.compile(rb"\[")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b"[],"))
 _BRACKETS_TO_SPACES = bytes.maketrans(b"[]", b"  ")
 
-Text = bytes | bytearray
+Text = bytes | bytearray | memoryview
 
 
 class BadJson(ValueError):
@@ -72,7 +72,7 @@ class Numbers:
         while at < self.end:
             stop = self.end
             if at + _STEP_BYTES < self.end:
-                stop = self.text.rfind(b",", at, at + _STEP_BYTES)
+                stop = _last(self.text, b",", at, at + _STEP_BYTES)
                 if stop < 0:
                     raise BadJson("cannot be read: a number has no end")
             yield _loads(b"[" + bytes(self.text[at:stop]).translate(_BRACKETS_TO_SPACES) + b"]")
@@ -87,11 +87,11 @@ class Numbers:
         return flat.reshape(shape)
 
 
-def read_json(text: Text | memoryview) -> Any:
+def read_json(text: Text) -> Any:
     """As `orjson.loads`, but long arrays of numbers in a text above `LARGE_BYTES` are `Numbers`. Raises: BadJson."""
     if len(text) <= LARGE_BYTES:
         return _loads(text)
-    return _Cutter(bytes(text) if isinstance(text, memoryview) else text).read()
+    return _Cutter(text).read()
 
 
 def write_json(value: Any) -> bytes:
@@ -129,9 +129,7 @@ class _Cutter:
     def read(self) -> Any:
         at = 0
         while at < len(self._text):
-            quote = self._text.find(b'"', at)
-            if quote < 0:
-                quote = len(self._text)
+            quote = self._next(_QUOTE, at, len(self._text))
             self._cut(at, quote)
             at = self._string_end(quote)
         self._kept.append(self._text[self._kept_to :])
@@ -140,11 +138,11 @@ class _Cutter:
     def _cut(self, at: int, end: int) -> None:
         """Cut the long arrays out of a stretch without strings."""
         while end - at > _LONG_BYTES:
-            start = self._text.find(b"[", at, end)
-            if start < 0:
+            start = self._next(_BRACKET, at, end)
+            if start == end:
                 break
-            run_end = self._delimiter(start, end)
-            stop = self._text.rfind(b"]", start, run_end) + 1
+            run_end = self._next(_DELIMITER, start, end)  # where a run of values ends
+            stop = _last(self._text, b"]", start, run_end) + 1
             if stop - start > _LONG_BYTES:
                 mark = b'{"%s":%d}' % (self._mark.encode(), len(self._numbers))
                 self._kept += (self._text[self._kept_to : start], mark)
@@ -165,10 +163,10 @@ class _Cutter:
                 "send tensors as binary data"
             )
 
-    def _delimiter(self, at: int, end: int) -> int:
-        """Where a run of values ends."""
+    def _next(self, pattern: re.Pattern[bytes], at: int, end: int) -> int:
+        """Where the pattern, of one byte, is next, looked for in steps; `end` where it is not."""
         while at < end:
-            found = _DELIMITER.search(self._text, at, min(at + _SCAN_BYTES, end))
+            found = pattern.search(self._text, at, min(at + _SCAN_BYTES, end))
             if found is not None:
                 return found.start()
             at += _SCAN_BYTES
@@ -181,10 +179,10 @@ class _Cutter:
             self._strings += 1
             if self._strings > _STRINGS_MAX:
                 raise BadJson(f"has more than {_STRINGS_MAX} strings; send tensors as binary data")
-            end = self._text.find(b'"', at)
-            if end < 0:
-                return len(self._text)
-            before = self._text[at:end]
+            end = self._next(_QUOTE, at, len(self._text))
+            if end == len(self._text):
+                return end
+            before = bytes(self._text[at:end])
             at = end + 1
             if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
                 return at
@@ -205,7 +203,7 @@ class _Cutter:
         return root[0]
 
 
-def _loads(text: Text | memoryview) -> Any:
+def _loads(text: Text) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -217,6 +215,17 @@ def _leading_brackets(pattern: bytes) -> int:
     if depth > _DEPTH_MAX:
         raise BadJson(f"lists are nested deeper than {_DEPTH_MAX}")
     return depth
+
+
+def _last(text: Text, byte: bytes, at: int, end: int) -> int:
+    """Where it is last in the stretch, looked for in steps; -1 where it is not."""
+    while at < end:
+        start = max(at, end - _SCAN_BYTES)
+        found = bytes(text[start:end]).rfind(byte)
+        if found >= 0:
+            return start + found
+        end = start
+    return -1
 
 
 def _find(pattern: bytes, needle: bytes) -> int:

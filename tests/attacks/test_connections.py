@@ -10,6 +10,7 @@ import pytest
 
 from appliance.clock import pause_s
 from appliance.demo.zoo import toys
+from appliance.wire.access import KeyOrder
 from tests.attacks.wire import Wire, chunk, head, wire, wires
 from tests.e2e.server import Server, running_server
 
@@ -270,6 +271,21 @@ def test_unfinished_bodies_of_a_tenant_leave_room_for_another(box: Box, path: st
         statuses = {one.answer()[0] for one in senders}
     assert statuses == {503, 408}
     assert 4 * MB < counted <= 16 * MB
+
+
+def test_a_large_body_is_kept_only_of_who_would_be_let_in(box: Box) -> None:
+    """Over its quota of requests a tenant is told so, whatever it announces, and before its body has come."""
+    with box.server.client() as admin:
+        admin.create_tenant("kiosk")
+        key = admin.create_key("kiosk", KeyOrder()).key
+    headers = {"Authorization": f"Bearer {box.server.admin_key}"}
+    order = {"quota": {"requests_per_s": 0.001}}
+    httpx.put(f"{box.url}/v1/tenants/kiosk", json=order, headers=headers).raise_for_status()
+    box.assert_serves(key)
+    with wire(box.url) as large:
+        large.send(head("POST", INFER, key, content_length=10 * MB) + b" " * 100_000)
+        assert large.answer()[0] == 429
+        assert box.body_bytes() == 0
 
 
 def test_silent_announcers_keep_nobody_out(box: Box) -> None:

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import uvloop
@@ -156,7 +156,7 @@ async def _chunked(writer: asyncio.StreamWriter, key: str) -> None:
         await asyncio.sleep(0.05)
 
 
-ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Any]] = {
+ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "idle": _idle,
     "slow": _slow,
     "endless": _endless,
@@ -164,6 +164,12 @@ ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Any]] = {
     "announcers": _announcers,
     "chunked": _chunked,
 }
+
+
+async def _sent(attack: Awaitable[None]) -> None:
+    """Until the box closes the connection."""
+    with suppress(OSError):
+        await attack
 
 
 async def _attack(name: str, port: int, key: str, connections: int, seconds: float) -> None:
@@ -177,7 +183,7 @@ async def _attack(name: str, port: int, key: str, connections: int, seconds: flo
             except OSError:
                 await asyncio.sleep(1)
                 continue
-            sending = asyncio.create_task(ATTACKS[name](writer, key))
+            sending = asyncio.create_task(_sent(ATTACKS[name](writer, key)))
             await asyncio.gather(reader.read(), return_exceptions=True)
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

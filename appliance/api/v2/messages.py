@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Receive
 from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
@@ -39,11 +40,11 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
 
 
-async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody) -> Body:
+async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody, ahead: int = 0) -> Body:
     """The whole body, refused as soon as it is known to be too large, by its announced `length` or as it comes, or not
     to fit beside others'.
 
-    A body in one piece is not copied.
+    A body in one piece is not copied. One of several is aligned for tensors behind its first `ahead` bytes.
     """
     if length > limit:
         raise TooLarge(what="the request body", limit_bytes=limit)
@@ -53,18 +54,20 @@ async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody) 
     if not message.get("more_body"):
         held.grow(len(first))
         return first
-    whole = bytearray(first)
-    held.grow(len(whole))
+    held.grow(len(first))
+    whole = LargeBody(ahead)
+    whole.append(first)
+    del first
     while message.get("more_body"):
         message = await receive()
         if message["type"] == "http.disconnect":
             raise BadTensor(reason="the connection closed inside the body")
         piece: Body = message.get("body", b"")
         held.grow(len(whole) + len(piece))
-        whole += piece
+        whole.append(piece)
         if len(whole) > limit:
             raise TooLarge(what="the request body", limit_bytes=limit)
-    return whole
+    return whole.view()
 
 
 def parameters_of(body: Body) -> Mapping[str, Any]:
