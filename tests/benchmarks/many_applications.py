@@ -36,7 +36,7 @@ class _TimedLoop:
         return self
 
     def __exit__(self, *error: object) -> None:
-        ResidencyLoop._step = self._step  # type: ignore[assignment,method-assign]
+        ResidencyLoop._step = self._step  # type: ignore[method-assign]
 
 
 def main() -> None:
