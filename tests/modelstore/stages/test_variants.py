@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec
-from appliance.modelstore.orders import Inspection, InspectOrder, Made, MakeOrder
+from appliance.modelstore.orders import Inspection, InspectOrder, Made, MakeOrder, Reviewed
 from appliance.modelstore.stages import quantise
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.variants import make
@@ -197,6 +197,22 @@ def test_weights_in_a_file_apart_are_converted_as_well(tmp_path: Path, precision
     made = make(MakeOrder(inspection, PICTURES, precision, str(tmp_path / "made")), lambda share, message: None)
     assert made.variants[0].files == (made.variants[0].path,)
     assert relative_error(made.variants[0].path, inspection.model, x=picture()) < 0.2
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16, Precision.INT8])
+def test_what_was_made_is_reviewed(tmp_path: Path, precision: Precision) -> None:
+    """By the child that made it; what is not made has no review that could be taken for a good one."""
+    assert made_of(networks.classifier(), tmp_path, precision, PICTURES)[1].reviewed == Reviewed(())
+    found = helper.make_node("NonZero", ["x"], ["y"])
+    values = networks.model([found], {"x": ("n", 4)}, {"y": (2, "m")}, types={"y": int(TensorProto.INT64)})
+    assert "NonZero" in made_of(values, tmp_path, Precision.FP32, TaskSpec())[1].reviewed.hazards[0]
+    assert Made((), "it cannot be made").reviewed.hazards
+
+
+def test_what_speaks_against_the_original_speaks_against_its_precisions() -> None:
+    """Each sentence once."""
+    of_original, of_precision = Reviewed(("Loop",), ("Reshape",)), Reviewed(("Loop", "Scan"), ())
+    assert of_original.joined(of_precision) == Reviewed(("Loop", "Scan"), ("Reshape",))
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])

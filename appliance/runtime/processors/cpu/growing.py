@@ -31,9 +31,11 @@ NODE_MS_MAX = 100.0
 """Longest operator of a harmless build: a run that must end is ended between two of them."""
 RUN_BYTES_MAX = 2**30
 """Most memory of one run of a harmless build."""
-STEP_BYTES_MAX, STEPS_MS_MAX = 2**29, 1_000.0
-"""Memory of a run that is not needed, and the time of all that is done for such runs: an import does not become slow
-for them.
+STEP_BYTES_MAX = 2**29
+"""Memory of a run that is not needed."""
+STEPS_MS, STEPS_SHARE = 1_000.0, 0.25
+"""Time of all that is done for such runs, or that share of what this process has computed before, if that is more: an
+import does not become slow for them.
 """
 TRIED_BYTES_MAX, TRIED_MS_MAX = 2**31, 30_000.0
 """What is not even tried. Half of what the machine has left is not exceeded either."""
@@ -100,6 +102,7 @@ class Grower:
 
     def _go_on(self, runs: list[RunBound], steps: list[Shapes]) -> None:
         """Add runs that are not needed, while they are cheap."""
+        allowed_ms = max(STEPS_MS, STEPS_SHARE * 1000 * _cpu_s())
         spent = _Stopwatch()
         for shapes in steps:
             share = _elements(shapes) / _elements(runs[-1].shapes)
@@ -107,7 +110,8 @@ class Grower:
             # A run of any length that matters is looked at operator by operator, which takes as long again.
             foreseen_ms *= 1 if foreseen_ms <= NODE_MS_MAX else 2
             longest_ms = self._longest_ms.get(_elements(runs[-1].shapes), 0.0)
-            if spent.ms() + foreseen_ms > STEPS_MS_MAX or (self._may_be_harmless and longest_ms * share > NODE_MS_MAX):
+            is_foreseen_long = self._may_be_harmless and longest_ms * share > NODE_MS_MAX
+            if is_foreseen_long or spent.ms() + foreseen_ms > allowed_ms:
                 return
             try:
                 self._foresee(shapes, runs[-1])

@@ -1,5 +1,6 @@
 """What runs take up to the largest shapes, in the measuring child with the real runtime."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ from onnx import TensorProto, helper
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu import growing
 from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.cpu.session import OnnxSessions
 
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 
@@ -75,3 +78,13 @@ async def test_every_shape_is_run_where_that_counts(measure: ChildMeasure, tmp_p
     assert (await measure.profile(form, "cpu", small, few)).hazards == ()
     many = Growth(lengths(4, 8), unless_all_run=("it depends",), free=None)
     assert (await measure.profile(form, "cpu", small, many)).hazards == ("it depends",)
+
+
+def test_what_nobody_needs_is_tried_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without time for it, only what is needed is run."""
+    monkeypatch.setattr(growing, "STEPS_MS", 0.0)
+    monkeypatch.setattr(growing, "STEPS_SHARE", 0.0)
+    sessions, form = OnnxSessions(1), outer(tmp_path / "n.onnx")
+    order = asdict(Growth(lengths(1024, 2048, 4096), needed=1))
+    grown = growing.Grower(sessions, form, sessions.load(form), CASES[0].inputs, order, str(tmp_path)).grow()
+    assert [bound.shapes["x"] for bound in grown.runs] == [(512,), (1024,)]
