@@ -8,7 +8,6 @@ import os
 import resource
 from dataclasses import dataclass
 
-from appliance.child import die_with_parent
 from appliance.confinement import privileges
 
 CPU_GRACE_S = 5
@@ -32,11 +31,10 @@ class ChildLimits:
 
 
 def enter(limits: ChildLimits, parent: int) -> None:
-    """Die with `parent`, gain no rights, and accept the limits.
+    """Gain no rights, and accept the limits; after `child.die_with_parent`.
 
     Raises: SystemExit when the parent is gone already.
     """
-    die_with_parent()
     privileges.gain_no_rights()
     if os.getppid() != parent:
         raise SystemExit("the parent has ended")

@@ -32,6 +32,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from appliance.child import die_with_parent
 from appliance.confinement import converting
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
@@ -99,6 +100,7 @@ def main(stage: str) -> int:
     received = json.loads(sys.stdin.buffer.read())
     limits = ChildLimits(**received["limits"])
     order: Any = from_json(ORDERS[stage][0], received["order"])
+    die_with_parent()
     enter(limits, int(received["parent"]))
     _confine(order)
     converting.enter()

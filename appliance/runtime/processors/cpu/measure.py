@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import appliance
-from appliance.child import run_child
+from appliance.child import die_with_parent, run_child
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement import converting
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -148,6 +148,7 @@ def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
 def main() -> None:
     """One order in, one answer out."""
     order = json.loads(sys.stdin.read())
+    die_with_parent()
     enter(ChildLimits(**order["limits"]), order["parent"])
     confine(*_files(order))
     converting.enter()
