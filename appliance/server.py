@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,24 +14,42 @@ from typing import Any
 import uvicorn
 
 from appliance import log
-from appliance.api.http.connections import Connections
+from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
 from appliance.api.protocol import BoxProtocol
 from appliance.app import Appliance
 from appliance.settings import Settings
 
 _TICKS_PER_LOOK = 10
+_OTHER_FILES = 256
+"""Open files that are no connections: the database, models, libraries, pipes to children and guards."""
 
 
 class Server(uvicorn.Server):
     """Tells the box that the end begins before it waits for connections, and writes down where it listens."""
 
-    def __init__(self, config: uvicorn.Config, appliance: Appliance, on_listen: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        appliance: Appliance,
+        connections: Connections[Counted],
+        handshake_s: float,
+        on_listen: Callable[[str], None],
+    ) -> None:
         super().__init__(config)
         self._appliance = appliance
+        self._connections = connections
+        self._handshake_s = handshake_s
         self._on_listen = on_listen
 
     async def startup(self, sockets: Any = None) -> None:
+        context = self.config.ssl
+        if context is not None:  # the connections see to it themselves, so that they count and end before
+            made = self.config.http_protocol_class
+            shake = partial(Handshake, context, self._connections, self._handshake_s)
+            self.config.http_protocol_class = lambda **parts: shake(partial(made, **parts))  # type: ignore[assignment]
+            self.config.ssl = None
         await super().startup(sockets)
         if self.servers and self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
@@ -72,6 +91,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         on_listen(url)
 
     cert, key = _certificate(settings)
+    connections = Connections[Counted](_connections_max(http.connections_max), http.connections_reserved)
     config = uvicorn.Config(
         appliance.asgi,
         host=http.host,
@@ -79,7 +99,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         loop="uvloop",
         http=partial(  # type: ignore[arg-type]  # called as the class would be
             BoxProtocol,
-            connections=Connections[BoxProtocol](http.connections_max, http.connections_reserved),
+            connections=connections,
             pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),
             head_bytes_max=http.head_bytes_max,
         ),
@@ -97,11 +117,26 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
     with stack:  # a box that could not start leaves the address of the one that runs here alone
         try:
-            Server(config, appliance, listening).run()
+            Server(config, appliance, connections, http.head_s, listening).run()
         except SystemExit:
             if appliance.failure is not None:
                 raise appliance.failure from None
             raise
+
+
+def _connections_max(wanted: int) -> int:
+    """As many as may be open beside other files; the limit on open files is raised as far as the system lets it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allowed = wanted if hard == resource.RLIM_INFINITY else max(1, min(wanted, hard - _OTHER_FILES))
+    if allowed < wanted:
+        log.get("server").warning(
+            "fewer connections than connections_max, since the system lets the box open too few files",
+            connections=allowed,
+            connections_max=wanted,
+            open_files_max=hard,
+        )
+    return allowed
 
 
 def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from appliance.api.auth.callers import CONNECTION
 from appliance.api.gateway import Gateway
-from appliance.api.http.connections import Connections
+from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
@@ -61,7 +61,7 @@ class BoxProtocol(HttpToolsProtocol):
     """For `uvicorn.Config(http=partial(BoxProtocol, ...))`."""
 
     def __init__(
-        self, *args: Any, connections: "Connections[BoxProtocol]", pace: Pace, head_bytes_max: int, **kwargs: Any
+        self, *args: Any, connections: Connections[Counted], pace: Pace, head_bytes_max: int, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.tenant: str | None = None
@@ -86,8 +86,8 @@ class BoxProtocol(HttpToolsProtocol):
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BODY_WATER_BYTES)
         super().connection_made(transport)
+        self._keep_in_kernel(STRANGER_WATER_BYTES)
         try:
             gone = self._all.enter(self, self.client[0] if self.client else "")
         except Busy as error:
@@ -109,12 +109,18 @@ class BoxProtocol(HttpToolsProtocol):
         except TooManyConnections:
             self.cycle.keep_alive = False
             raise
+        if self.tenant is None:
+            self._keep_in_kernel(BODY_WATER_BYTES)
         self.tenant = tenant
         self._water_bytes = BODY_WATER_BYTES
         if self.cycle.more_body and not self.cycle.disconnected and len(self.cycle.body) <= BODY_WATER_BYTES:
             self.cycle.message_event.clear()  # not enough now to be woken for
         if gone is not None:
             gone.give_way()
+
+    def _keep_in_kernel(self, count: int) -> None:
+        """How much may have come before it is read: of many connections, all of that is read in one turn."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, count)
 
     def give_way(self) -> None:
         """Close at once; another needs the place."""

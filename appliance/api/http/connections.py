@@ -20,6 +20,14 @@ class Holder(Protocol):
         ...
 
 
+class Counted(Holder, Protocol):
+    """A connection that can be closed for another."""
+
+    def give_way(self) -> None:
+        """Close at once."""
+        ...
+
+
 C = TypeVar("C", bound=Holder)
 _Group = dict[C, None]
 """Connections, the oldest first."""
