@@ -37,7 +37,7 @@ without.
 
 HEADERS_MAX = 256
 """Of one request. Each costs a call, and a read of 256 KiB could hold sixty thousand."""
-PIPELINE_MAX = 32
+PIPELINE_MAX = 256
 """Requests of one connection that wait for the answer to the one before."""
 STRANGER_WATER_BYTES = 64 * 1024
 """As `BODY_WATER_BYTES`, before a good key was shown on the connection."""

@@ -1,5 +1,6 @@
 """Slow, silent, endless and many connections against a real box: they end, and nobody else notices."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,10 @@ class Box:
         return float(line.split()[1])
 
 
+ROWS_MAX = 300_000
+"""Of the model that adds."""
+
+
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """With small bounds, so that a test takes seconds."""
@@ -72,7 +77,9 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     with running_server(folder / "state", **SETTINGS) as server:
         with server.client() as client:
             model = toys.tiny_add(folder / "add.onnx")
-            form = {"task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
+            largest = {"A": [ROWS_MAX, 4], "B": [ROWS_MAX, 4]}
+            metadata = json.dumps({"precisions": [], "shape_max": largest})
+            form = {"task": "tensor", "shared": "true", "metadata": metadata}
             admin = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"})
             files = {"file": (model.name, model.read_bytes())}
             job = admin.post("/v1/models", data={"name": "add", **form}, files=files).raise_for_status().json()["id"]
