@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from appliance.api.auth.callers import CONNECTION
-from appliance.api.http.connections import Connections
+from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
 from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
@@ -56,7 +56,7 @@ class _Transport(asyncio.Transport):
 def connect(app: Callable[[Any, Any, Any], Any]) -> tuple[BoxProtocol, _Transport]:
     """A protocol with an application and a transport, as after the connection was made."""
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
-    connections = Connections[BoxProtocol](10, 1)
+    connections = Connections[Counted](10, 1)
     pace = Pace(head_s=10, keep_alive_s=30, body_s=10, body_bytes_per_s_min=1000)
     protocol = BoxProtocol(config, ServerState(), {}, connections=connections, pace=pace, head_bytes_max=32 * 1024)
     transport = _Transport()
