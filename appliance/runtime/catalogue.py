@@ -65,7 +65,6 @@ class Servable:
     """It runs in a process of its owner, never on the event loop."""
     runs: tuple[RunBound, ...] = ()
     """What runs take, from the smallest shapes to the largest; empty where that was not measured."""
-
     is_harmless: bool = False
     """Whether the review at import has found nothing against running it inside the service."""
     is_of_free_size: bool = False

@@ -4,17 +4,13 @@
 """
 
 import argparse
-import asyncio
 import random
 import shutil
 import tempfile
 from pathlib import Path
 
 from appliance import log
-from appliance.demo.zoo import toys
-from appliance.domain.states import JobState
-from tests.modelstore.boxes import parts
-from tests.modelstore.test_crashes import archived, check, check_restored, killed_restore, killed_run
+from tests.modelstore.test_crashes import archived, check_restored, killed_again_and_again, killed_restore
 
 LIVES = 20
 """Kills of one box; then it finishes its jobs, and another one begins."""
@@ -34,29 +30,10 @@ def main() -> None:
             count = min(LIVES, options.instants - done)
             restores = count // 3
             _restores(Path(folder), chance, restores)
-            _lives(Path(folder), chance, count - restores)
+            seeds = (chance.randrange(2**31) for _ in range(count - restores))
+            killed_again_and_again(Path(folder), seeds, chance)
             done += count
         print(f"{done} of {options.instants} instants, nothing lost", flush=True)
-
-
-def _lives(folder: Path, chance: random.Random, count: int) -> None:
-    state, journal, net = folder / "state", folder / "journal", toys.conv_net(folder / "net.onnx", 0.1)
-
-    async def look() -> None:
-        async with parts(state, runs=False) as box:
-            await check(box, journal)
-
-    async def finish() -> None:
-        async with parts(state) as box:
-            for job in await box.store.jobs.page(limit=10_000):
-                ended = await box.ended(job.id)
-                assert ended.state is not JobState.FAILED, ended.error
-            await check(box, journal)
-
-    for _ in range(count):
-        killed_run(state, journal, net, chance.randrange(2**31), chance.uniform(0.0, 1.2))
-        asyncio.run(look())
-    asyncio.run(finish())
 
 
 def _restores(folder: Path, chance: random.Random, count: int) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -138,14 +139,12 @@ def test_kill_9_amid_a_restore(tmp_path: Path) -> None:
         check_restored(archive, state, killed_restore(archive, state, chance.uniform(0.0, 0.15)))
 
 
-@pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy
-@pytest.mark.parametrize("seed", [1])
-def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
-    """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted
-    ends.
+def killed_again_and_again(folder: Path, seeds: Iterable[int], chance: random.Random) -> Path:
+    """A box at work that is killed once for each seed, and then ends every job that was accepted; returns its journal.
+
+    Raises: AssertionError where something acknowledged is lost.
     """
-    chance = random.Random(seed)
-    state, journal, net = tmp_path / "state", tmp_path / "journal", toys.conv_net(tmp_path / "net.onnx", 0.1)
+    state, journal, net = folder / "state", folder / "journal", toys.conv_net(folder / "net.onnx", 0.1)
 
     async def look() -> None:
         async with parts(state, runs=False) as box:
@@ -158,9 +157,19 @@ def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
                 assert ended.state is not JobState.FAILED, ended.error
             await check(box, journal)
 
-    for life in range(KILLS):
-        killed_run(state, journal, net, seed * 1000 + life, chance.uniform(0.0, 1.2))
+    for seed in seeds:
+        killed_run(state, journal, net, seed, chance.uniform(0.0, 1.2))
         asyncio.run(look())
+    asyncio.run(finish())
+    return journal
+
+
+@pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy
+@pytest.mark.parametrize("seed", [1])
+def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
+    """Ten lives that end by SIGKILL amid uploads, imports and deletions; in the eleventh every job that was accepted
+    ends.
+    """
+    journal = killed_again_and_again(tmp_path, (seed * 1000 + life for life in range(KILLS)), random.Random(seed))
     assert "uploaded" in journal.read_text()
     assert "submitted" in journal.read_text()
-    asyncio.run(finish())

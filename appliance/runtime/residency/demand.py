@@ -189,8 +189,12 @@ class Expectations:
         """P(r_name | active)."""
         return self._companions.probability(name, active)
 
+    def look_again(self, name: str) -> None:
+        """What a group's windows follow from has changed: its loads take another time than was known."""
+        self._changed.add(name)
+
     def due(self, now_ns: int, lead_ns: int) -> set[str]:
-        """Groups for which there is something to `step`: asked since they were, or the edge of a window has come."""
+        """Groups for which there is something to `step`: changed since they were, or the edge of a window has come."""
         changed, self._changed = self._changed, set()
         return changed | self._edges.due(now_ns, self.delta_ns, lead_ns)
 

@@ -78,8 +78,6 @@ class ResidencyLoop:
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Group → the task that changes its variant."""
         self._changes: dict[str, deque[int]] = {}
-        self._remeasured: set[str] = set()
-        """Groups whose loads took another time than was known."""
         self._edge_ns: int | None = None
         """When a window opens or closes next."""
         self._is_settled = True
@@ -197,8 +195,7 @@ class ResidencyLoop:
 
     def _due(self, now_ns: int, lead_ns: int, is_new: bool) -> list[VariantGroup]:
         """The groups whose windows there is something to do about, by name: all of them where they are new."""
-        due = self._expectations.due(now_ns, lead_ns) | self._remeasured
-        self._remeasured = set()
+        due = self._expectations.due(now_ns, lead_ns)
         if is_new:
             return list(self._groups.all())
         return [group for name in sorted(due) if (group := self._groups.of_application(name)) is not None]
@@ -323,7 +320,7 @@ class ResidencyLoop:
             del self._busy[group.name]
             self._arbiter.end_change(group.name)
         self._groups.loaded(servable.build_id, build.load_ns)
-        self._remeasured.add(group.name)
+        self._expectations.look_again(group.name)
         for other in group.builds - {servable.build_id}:
             self._memory.release(other)
         self._memory.unpin(build)

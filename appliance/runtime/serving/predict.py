@@ -154,7 +154,7 @@ class Predictor:
 
         def encode() -> _Answer:
             answer = task.encode(outputs, decoded, run.spec)
-            return _Answer(_json(answer.body), answer.carry, state)
+            return _Answer(write_json(answer.body), answer.carry, state)
 
         return await self._timed(run, "encode", encode)
 
@@ -225,7 +225,7 @@ class Predictor:
             "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
             "request_id": run.call.request_id,
         }
-        return text[:-1] + (b"," if len(text) > 2 else b"") + _json(frame)[1:]
+        return text[:-1] + (b"," if len(text) > 2 else b"") + write_json(frame)[1:]
 
 
 def _request(run: _Run, inputs: Tensors) -> Request:
@@ -241,7 +241,3 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         priority=run.call.priority,
         is_admitted=True,
     )
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return write_json(value)
