@@ -49,6 +49,7 @@ from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
@@ -111,6 +112,11 @@ class Appliance:
     async def _drain(self) -> None:
         self.begin_drain()
         await self.running().engine.drain(self.settings.http.drain_s)
+
+    @staticmethod
+    def take_thread() -> None:
+        """Set the calling thread up to run the event loop: it computes quick runs as the workers do."""
+        flush_subnormals()
 
     def begin_drain(self) -> None:
         """Stop being ready and end the event streams, so that open connections do not hold the shutdown up."""

@@ -80,6 +80,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     os.umask(0o077)  # whatever is written from here on is for the box alone
     log.configure(settings.log.level, settings.log.format)
     appliance = Appliance(settings)
+    appliance.take_thread()
     http = settings.http
     address = settings.state_dir / "address"
 

@@ -38,6 +38,16 @@ def test_killers_in_any_order(box: Server, hostile: httpx.Client, quiet: httpx.C
     assert box.process.pid == pid
 
 
+def test_subnormal_numbers_are_zero_on_the_event_loop(quiet: httpx.Client) -> None:
+    """A quick run computes no slower with them than with others."""
+    inputs = [
+        {"name": name, "datatype": "FP32", "shape": [1, 4], "data": [value] * 4}
+        for name, value in {"A": 1e-40, "B": 0.0}.items()
+    ]
+    answer = quiet.post("/v2/models/add/infer", json={"inputs": inputs})
+    assert answer.json()["outputs"][0]["data"] == [0.0] * 4
+
+
 def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     """Naming it is refused until it is released; then it serves again."""
     good = {"inputs": [{"name": name, "datatype": "INT32", "shape": [1], "data": [6]} for name in ("X", "Y")]}

@@ -17,9 +17,12 @@ class WorkerThreads:
     About half the overhead of `run_in_executor`, which wraps every call in two futures.
     """
 
-    def __init__(self, name: str, count: int, nice: int = 0) -> None:
-        """`nice`: how much the threads step back behind the others of the process where cores are short."""
+    def __init__(self, name: str, count: int, nice: int = 0, begin: Callable[[], None] = lambda: None) -> None:
+        """`nice`: how much the threads step back behind the others of the process where cores are short; `begin`: what
+        each does first.
+        """
         self._nice = nice
+        self._begin = begin
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(count)]
         for thread in self._threads:
@@ -39,6 +42,7 @@ class WorkerThreads:
 
     def _work(self) -> None:
         _step_back(self._nice)
+        self._begin()
         while (call := self._calls.get()) is not None:
             function, arguments, loop, future = call
             value: Any = None

@@ -26,6 +26,7 @@ from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import Trimmer
 from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
+from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import mapped
 from appliance.runtime.processors.guard.limits import DataLimit, Home, enter
@@ -45,6 +46,7 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[s
     os.dup2(errors, 2)
     _close_all_but({0, 1, 2, control.fileno(), *(lane.fileno() for lane in lanes)})
     entered = enter(Home(**order["home"]))
+    flush_subnormals()  # the threads of the lanes inherit it
     guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data)
     threads = [Lane(guard, lane) for lane in lanes]
     for thread in threads:
