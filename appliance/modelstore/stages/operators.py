@@ -18,7 +18,9 @@ class Condition(StrEnum):
     """What the review has to find out about a node besides its name."""
 
     INTEGERS_DIVIDE = "integers divide"
-    """Harmless on floating point; on integers only where the divisor is a constant without 0 and -1."""
+    """Harmless on floating point, of Mod not even there; on integers only where the divisor is a constant without 0
+    and -1.
+    """
     NEVER_EMPTY = "never empty"
     """The kernel ends the process on an empty axis: harmless only where every allowed shape has been run."""
     SLICES = "slices"
@@ -107,7 +109,8 @@ OPERATORS: Mapping[tuple[str, str], Operator] = (
         ("", "GRU"): Operator(RECURRENT, shaping=(4,), condition=Condition.NEVER_EMPTY),
         ("", "LSTM"): Operator(RECURRENT, shaping=(4,), condition=Condition.NEVER_EMPTY),
         ("", "Mod"): Operator(
-            "as Div: integers trap on 0, and the smallest one on -1", condition=Condition.INTEGERS_DIVIDE
+            "as Div: integers trap on 0, and the smallest one on -1; floating point takes as long as the values say",
+            condition=Condition.INTEGERS_DIVIDE,
         ),
         ("", "OneHot"): Operator(REPEAT, shaping=(1,)),
         ("", "Pad"): Operator(REPEAT, shaping=(1, 3)),

@@ -80,6 +80,8 @@ class _Review:
             self.node(node, scope)
 
     def node(self, node: NodeProto, scope: _Scope) -> None:
+        if TensorProto.STRING in map(scope.types.get, (*node.input, *node.output)) or _is_text(node):
+            self.hazards[f"{node.op_type}: it handles text, which is of any length"] = None
         kind = max((scope.kind(name) for name in node.input), default=Kind.CONSTANT)
         bodies = list(facts.subgraphs(node))
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -138,6 +140,8 @@ class _Review:
 
     def integers_divide(self, node: NodeProto, scope: _Scope) -> None:
         if scope.types.get(node.input[0]) in FLOATING:
+            if node.op_type == "Mod":
+                self.hazards["Mod: of floating point it takes as long as the values say"] = None
             return
         if node.op_type == "ReduceMean":
             self.unless_all_run["ReduceMean: the mean of no integers divides by 0"] = None
@@ -152,7 +156,10 @@ class _Review:
 
     def slices(self, node: NodeProto, scope: _Scope) -> None:
         starts, ends, steps = (self._numbers(node, place, scope) for place in (1, 2, 4))
-        if starts is None or ends is None:  # depends on the shapes, which is said already
+        is_stepless = steps is None and _has_input(node, 4)
+        if starts is None or ends is None or is_stepless:
+            if all(scope.kind(name) is Kind.CONSTANT for name in node.input[1:]):  # others are told of already
+                self.unless_all_run["Slice: its bounds are computed, or attributes of an old operator set"] = None
             return
         steps = steps if steps is not None and len(steps) else [1] * len(starts)
         for start, end, step in zip(starts, ends, steps, strict=False):
@@ -163,14 +170,14 @@ class _Review:
                 self.unless_all_run["Slice: from an end of one sign to one of the other"] = None
 
     def squeezes(self, node: NodeProto, scope: _Scope) -> None:
-        if len(node.input) < 2 and not any(attribute.name == "axes" for attribute in node.attribute):
+        if not _has_input(node, 1) and not any(attribute.name == "axes" for attribute in node.attribute):
             self.unless_all_run["Squeeze: without axes, its result depends on the sizes"] = None
 
     def splits(self, node: NodeProto, scope: _Scope) -> None:
         shape = scope.shapes.get(node.input[0], ())
         axis = _attribute(node, "axis", 0)
         is_fixed = -len(shape) <= axis < len(shape) and shape[axis] >= 0
-        if len(node.input) < 2 and _attribute(node, "num_outputs", 0) and not is_fixed:
+        if not _has_input(node, 1) and _attribute(node, "num_outputs", 0) and not is_fixed:
             self.unless_all_run["Split: the last part may grow as the axis shrinks"] = None
 
     def resizes(self, node: NodeProto, scope: _Scope) -> None:
@@ -229,6 +236,16 @@ def reviewed(model: onnx.ModelProto, folder: Path) -> Reviewed:
             found.hazards[f"input {value.name} is text, which is of any length"] = None
     found.graph(model.graph, scope)
     return Reviewed(tuple(found.hazards)[:HAZARDS_MAX], tuple(found.unless_all_run)[:HAZARDS_MAX])
+
+
+def _is_text(node: NodeProto) -> bool:
+    """Whether a Constant says some itself; stored tensors have types."""
+    return any(attribute.name in ("value_string", "value_strings") for attribute in node.attribute)
+
+
+def _has_input(node: NodeProto, place: int) -> bool:
+    """An empty word stands for an input that is left out."""
+    return place < len(node.input) and node.input[place] != ""
 
 
 def _attribute(node: NodeProto, name: str, otherwise: int) -> int:

@@ -115,6 +115,63 @@ def test_text_is_a_hazard() -> None:
     assert one("Cast", {"x": ["n"]}, attributes={"to": TensorProto.STRING}, types={"y": TensorProto.STRING}).hazards
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        model(
+            [helper.make_node("Gather", ["t", "i"], ["s"]), helper.make_node("Equal", ["s", "w"], ["y"])],
+            {"i": ("n",)},
+            {"y": ("n",)},
+            {"t": np.array(["", "long" * 100], np.object_), "w": np.array(["w"], np.object_)},
+            types={"i": INT64, "y": TensorProto.BOOL},
+        ),
+        model(
+            [helper.make_node("CastLike", ["x", "w"], ["s"]), helper.make_node("Equal", ["s", "w"], ["y"])],
+            {"x": ("n",)},
+            {"y": ("n",)},
+            {"w": np.array(["w"], np.object_)},
+            types={"y": TensorProto.BOOL},
+        ),
+        model(
+            [
+                helper.make_node("Constant", [], ["w"], value_strings=["w"]),
+                helper.make_node("CastLike", ["x", "w"], ["s"]),
+                helper.make_node("Equal", ["s", "w"], ["y"]),
+            ],
+            {"x": ("n",)},
+            {"y": ("n",)},
+            types={"y": TensorProto.BOOL},
+        ),
+    ],
+)
+def test_stored_text_is_a_hazard(made: onnx.ModelProto) -> None:
+    """A table of words has as much to copy as the indices say, of which a run with other indices says nothing."""
+    assert "text" in found(made).hazards[0]
+
+
+def test_bounds_of_a_slice_that_are_computed_or_attributes_are_not_known() -> None:
+    """The shorter the input, the more of it; told where the bounds cannot be read."""
+    bounds = {"b": np.array([10]), "e": np.array([5]), "a": np.array([0])}
+    computed = [helper.make_node("Neg", ["b"], ["s"]), helper.make_node("Slice", ["x", "s", "e", "a"], ["y"])]
+    assert "Slice" in found(model(computed, {"x": ("n",)}, {"y": ()}, bounds)).unless_all_run[0]
+    stepped = [helper.make_node("Neg", ["e"], ["p"]), helper.make_node("Slice", ["x", "b", "e", "a", "p"], ["y"])]
+    assert "Slice" in found(model(stepped, {"x": ("n",)}, {"y": ()}, bounds)).unless_all_run[0]
+    old = one("Slice", {"x": ["n"]}, attributes={"starts": [-10], "ends": [5], "axes": [0]}, opset=9)
+    assert "Slice" in old.unless_all_run[0]
+
+
+def test_an_input_that_is_left_out_by_an_empty_name_is_left_out() -> None:
+    """As one that is not there."""
+    assert one("Squeeze", {"x": ["n", "m"]}, order=["x", ""]).unless_all_run
+    parts = {"x": ["n"]}
+    assert one("Split", parts, order=["x", ""], attributes={"num_outputs": 1}, opset=18).unless_all_run
+
+
+def test_remainders_of_floating_point_take_as_long_as_the_values_say() -> None:
+    """1e308 by 3 takes a hundred times as long as 5 by 3."""
+    assert one("Mod", {"x": ["n"], "d": ["n"]}, attributes={"fmod": 1}).hazards
+
+
 def test_unknown_operators_and_own_ones_are_hazards() -> None:
     """The list says what is harmless; what is not on it is not."""
     assert one("Det", {"x": ["n", "n"]}).hazards
