@@ -29,7 +29,11 @@ class LoadedBuild:
     overruns: int = 0
     """Inline runs, one after another, that took much longer than the profile had said."""
     recent_run_ns: int = 0
-    """What the longest of its latest runs took; each shorter one makes it an eighth less. Kept by the queue."""
+    """What the longest of its latest runs took; each shorter one makes it an eighth less, of a guarded build a minute
+    without a longer one does. Kept by the queue.
+    """
+    recent_run_at_ns: int = 0
+    """When that one ended."""
     is_urgent: bool = True
     """A request waits for the load under way."""
     successor_of: str | None = None

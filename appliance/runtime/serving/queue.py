@@ -57,10 +57,12 @@ class Job:
 
     @property
     def likely_ns(self) -> int:
-        """How long its run may hold a worker: by the profile, or because the build's runs did so of late."""
-        if self.expected_ns is None:
-            return max(LONG_NS + 1, self.build.recent_run_ns)
+        """How long its run may hold a worker: by the profile, or because the build's runs did so of late. Of a guarded
+        build the profile says little: its time may depend on values.
+        """
         recent_ns = self.build.recent_run_ns
+        if self.expected_ns is None or (self.servable.is_guarded and not recent_ns):
+            return max(LONG_NS + 1, recent_ns)
         return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
 
     def to(self, state: RequestState) -> None:
@@ -217,7 +219,7 @@ class Queue:
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
         took_ns = job.finished_ns - job.started_ns
-        job.build.recent_run_ns = max(took_ns, job.build.recent_run_ns * 7 // 8)
+        _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
         error_ns = took_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])
@@ -359,3 +361,15 @@ class Queue:
             name, _ = self._seen.popitem(last=False)
             if name in self._tenants and not self._tenants[name].line.is_busy:
                 del self._tenants[name]
+
+
+def _note_run(build: LoadedBuild, took_ns: int, at_ns: int, *, fades: bool) -> None:
+    """`fades`: short runs let a long one be forgotten; where the caller decides how long a run is, only time does."""
+    recent_ns = build.recent_run_ns
+    if fades:
+        recent_ns = recent_ns * 7 // 8
+    elif at_ns - build.recent_run_at_ns > ACTIVE_NS:
+        recent_ns = 0
+    if took_ns >= recent_ns:
+        build.recent_run_at_ns = at_ns
+    build.recent_run_ns = max(took_ns, recent_ns)

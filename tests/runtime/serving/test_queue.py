@@ -1,12 +1,14 @@
 """The queue: most urgent first, bounded, and nothing late or abandoned is handed out."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.clock import NS_PER_S, NS_PER_US
 from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
@@ -36,11 +38,13 @@ def job(
     priority: int = 0,
     deadline_ns: int | None = None,
     expected_ns: int | None = None,
+    build: LoadedBuild | None = None,
+    servable: Servable = SERVABLE,
 ) -> Job:
     """A job of application `name`; needs a running loop."""
     request = Request(name, tenant, {}, 0, priority=priority, deadline_ns=deadline_ns)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    return Job(request, SERVABLE, LoadedBuild("b", 1, 1), answer, expected_ns=expected_ns)
+    return Job(request, servable, build or LoadedBuild("b", 1, 1), answer, expected_ns=expected_ns)
 
 
 @given(
@@ -148,6 +152,50 @@ def test_idle_workers_begin_one_by_one() -> None:
         queue.offer(workers[0])
         assert begun[2:] == [("a", jobs[2])]
         assert len(queue) == 0
+
+    run_virtual(story)
+
+
+def test_guarded_runs_leave_the_last_worker_whatever_the_profile_says() -> None:
+    """The caller's values decide how long they take: neither a short profile nor many short runs in between let a
+    tenant take all workers while another one is active.
+    """
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 100, 100)
+        begun: list[Job] = []
+        build, guarded = LoadedBuild("b@hostile", 1, 1), replace(SERVABLE, is_guarded=True)
+
+        def hostile() -> Job:
+            return job(tenant="hostile", expected_ns=NS_PER_US, build=build, servable=guarded)
+
+        def end(one: Job, took_ns: int) -> None:
+            one.started_ns = clock.now_ns()
+            clock.pass_s(took_ns / NS_PER_S)
+            one.finished_ns = clock.now_ns()
+            begun.remove(one)
+            queue.ended(one)
+            queue.offer(begun.append)
+
+        queue.saw("quiet", clock.now_ns())
+        queue.offer(begun.append)
+        queue.offer(begun.append)
+        for round_ in range(2):
+            long, second = hostile(), hostile()
+            queue.put(long)
+            queue.put(second)
+            assert begun == [long], round_
+            quiet = job(tenant="quiet", expected_ns=NS_PER_US)
+            queue.put(quiet)
+            assert begun == [long, quiet]
+            end(quiet, NS_PER_US)
+            end(long, NS_PER_S)
+            end(second, NS_PER_US)
+            for _ in range(50):
+                short = hostile()
+                queue.put(short)
+                end(short, NS_PER_US)
 
     run_virtual(story)
 
