@@ -24,6 +24,7 @@ from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFail
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
@@ -68,6 +69,21 @@ def _words(path: Path) -> Path:
 
 def numbers(value: float) -> dict[str, np.ndarray]:
     return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
+
+
+def test_a_fork_server_that_says_nothing_is_replaced() -> None:
+    """Else whoever wants a guard would wait for ever, in a thread that others need."""
+    server = ForkServer(answer_s_max=0.1)
+    try:
+        server.start()
+        before = server.pid
+        os.kill(before, signal.SIGSTOP)
+        with pytest.raises(TimeoutError):
+            server.fork({"home": {}}, [])
+        server.start()
+        assert server.pid not in (0, before)
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("tenant", [None, "hostile"])

@@ -27,6 +27,8 @@ _DESCRIPTORS_MAX = 128
 _MODULE = "appliance.runtime.processors.guard.forkserver"
 _NOWHERE = "/dev/null"
 """A home in which no folder can be made."""
+ANSWER_S_MAX = 60.0
+"""From an order to its guard, what the fork server imports first included; many times what that takes."""
 _KEPT = ("LD_LIBRARY_PATH",)
 
 
@@ -42,7 +44,9 @@ class Forked:
 class ForkServer:
     """The service's half. `start` on the thread that lives longest: with it the fork server ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_s_max: float = ANSWER_S_MAX) -> None:
+        """`answer_s_max`: a fork server that says nothing for so long is replaced."""
+        self._answer_s_max = answer_s_max
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._turn = threading.Lock()
@@ -71,14 +75,24 @@ class ForkServer:
         self._connection = ours
 
     def fork(self, order: Mapping[str, Any], descriptors: Sequence[int]) -> Forked:
-        """Begin a guard with these open files. Blocks; any thread. Raises: OSError when the fork server has gone."""
+        """Begin a guard with these open files. Blocks; any thread.
+
+        Raises: OSError when the fork server has gone, or says nothing: then it is ended, and the next `start` makes
+        another one.
+        """
         with self._turn:
             if self._connection is None:
                 raise ConnectionResetError("the fork server is not running")
             assert self._process is not None
             order = {**order, "home": {**order["home"], "parent": self._process.pid}}
-            socket.send_fds(self._connection, [json.dumps(order).encode()], list(descriptors))
-            data, got, _, _ = socket.recv_fds(self._connection, 64, 1)
+            self._connection.settimeout(self._answer_s_max)
+            try:
+                socket.send_fds(self._connection, [json.dumps(order).encode()], list(descriptors))
+                data, got, _, _ = socket.recv_fds(self._connection, 64, 1)
+            except TimeoutError:  # its answer, if there ever is one, would be taken for that of the next order
+                self._process.kill()
+                self._process.wait()
+                raise
             if not got:
                 raise ConnectionResetError("the fork server has ended")
             return Forked(int(data), got[0])
