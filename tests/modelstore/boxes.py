@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from appliance.clock import SystemClock
+from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.catalogue import Precision, TensorSpec, Variant
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
@@ -30,10 +30,18 @@ MIB = 2**20
 
 
 class CalendarClock(SystemClock):
-    """The real clock, but civil time moves when a test says so."""
+    """The real clock, but time passes when a test says so, and civil time may be set."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self._passed_ns = 0
+
+    def now_ns(self) -> int:
+        return super().now_ns() + self._passed_ns
+
+    def let_pass(self, hours: float) -> None:
+        self.now += timedelta(hours=hours)
+        self._passed_ns += int(hours * 3600) * NS_PER_S
 
     def wall_now(self) -> datetime:
         self.now += timedelta(milliseconds=1)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlmodel import Session, col, func, select
 
+from appliance.clock import NS_PER_S
 from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, QuotaExceeded, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.disk import (
@@ -48,6 +49,8 @@ class Uploads:
         self._bytes_max = bytes_max
         self._idle = idle
         self._busy: set[str] = set()
+        self._touched_ns: dict[str, int] = {}
+        """When uploads were written to since the start, by the clock that nobody sets."""
 
     async def create(
         self, tenant: str, length: int | None = None, sha256: str | None = None, file_name: str = ""
@@ -86,7 +89,9 @@ class Uploads:
             return row.to_upload(0)
 
         with self._store.stored_bytes.announced(tenant, length or 0):
-            return await self._database.write(work)
+            record = await self._database.write(work)
+        self._touched_ns[record.id] = self._clock.now_ns()
+        return record
 
     async def upload(self, id: str) -> UploadRecord:
         """Where an upload stands. Raises: UnknownUpload."""
@@ -157,14 +162,18 @@ class Uploads:
         (Files without a row go at start.)
         """
         oldest = self._clock.wall_now() - self._idle
-        busy = frozenset(self._busy)
+        oldest_ns = self._clock.now_ns() - int(self._idle.total_seconds() * NS_PER_S)
+        # A clock that was set forward, as one without a battery is after its start, makes nothing old.
+        self._touched_ns = {id: at_ns for id, at_ns in self._touched_ns.items() if at_ns >= oldest_ns}
+        busy, recent = frozenset(self._busy), frozenset(self._touched_ns)
 
         def work(session: Session) -> list[str]:
             rows = session.exec(select(UploadRow)).all()
             stale = [
                 row
                 for row in rows
-                if row.id not in busy and (row.updated_at < oldest or not (self.folder / row.id).exists())
+                if row.id not in busy
+                and ((row.updated_at < oldest and row.id not in recent) or not (self.folder / row.id).exists())
             ]
             for row in stale:
                 session.delete(row)
@@ -180,6 +189,9 @@ class Uploads:
         """Remove the files of uploads whose rows are gone: never before, or a crash between the two would lose what
         was acknowledged. What a crash leaves goes at the next start.
         """
+
+        for id in ids:
+            self._touched_ns.pop(id, None)
 
         def work() -> None:
             for id in ids:
@@ -210,6 +222,7 @@ class Uploads:
     async def _touch(self, id: str) -> None:
         """Put off the expiry."""
         now = self._clock.wall_now()
+        self._touched_ns[id] = self._clock.now_ns()
 
         def work(session: Session) -> None:
             if row := session.get(UploadRow, id):

@@ -256,12 +256,28 @@ def test_idle_uploads_expire(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             idle, busy = await box.uploads.create("default"), await box.uploads.create("default")
-            box.clock.now += timedelta(hours=23)
+            box.clock.let_pass(hours=23)
             await box.uploads.append(busy.id, 0, stream(b"x"))
-            box.clock.now += timedelta(hours=2)
+            box.clock.let_pass(hours=2)
             assert await box.uploads.sweep() == [idle.id]
             assert [one.id for one in await box.uploads.uploads("default")] == [busy.id]
             assert [path.name for path in box.uploads.folder.iterdir()] == [busy.id]
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_is_set_makes_no_upload_idle(tmp_path: Path) -> None:
+    """A box without a battery for its clock starts in 1970, and is told the time while an upload is under way."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            record = await box.uploads.create("default")
+            await box.uploads.append(record.id, 0, stream(b"x"))
+            box.clock.now += timedelta(days=20_000)
+            assert await box.uploads.sweep() == []
+            assert (await box.uploads.upload(record.id)).offset == 1
+            box.clock.let_pass(hours=25)
+            assert await box.uploads.sweep() == [record.id]
 
     asyncio.run(story())
 
