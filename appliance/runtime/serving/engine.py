@@ -281,15 +281,15 @@ class Engine:
         servable, build, _, _ = placed
         expected_ns = servable.expected_of(items)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         weights = self._weights(request, entry)
+        answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes, weights=weights)
         timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)
             if request.drop_ns is not None:
                 timer = loop.call_at((request.drop_ns + _AFTER_NS) / NS_PER_S, self._queue.expire, job)
-            outputs = await answer
+            return await answer, job.started_ns, job.finished_ns
         finally:
             if timer is not None:
                 timer.cancel()
@@ -298,7 +298,8 @@ class Engine:
             else:
                 self._queue.leave(job)
                 self._memory.unpin(build)
-        return outputs, job.started_ns, job.finished_ns
+            # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
+            del answer, job
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""

@@ -1,0 +1,82 @@
+"""What a request held is free when it has its answer, whatever that was: without the garbage collector, which comes
+when it likes, and finds megabytes of tensors in a dozen objects.
+"""
+
+import asyncio
+import gc
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.errors import ApplianceError, RunFailed
+from appliance.domain.request import Tensors
+from tests.fakes.clock import settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+COUNT = 1000
+
+
+class Tensor(np.ndarray[Any, Any]):
+    """An array that can be watched."""
+
+
+@pytest.fixture(autouse=True)
+def _no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def failing_at_times() -> Callable[[Tensors], dict[str, Any]]:
+    """A model that fails in every third run."""
+    runs = itertools.count()
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if next(runs) % 3 == 0:
+            raise RunFailed(variant_id="v", reason="the kernel refuses")
+        return {"y": np.array([1.0])}
+
+    return model
+
+
+async def asked(bench: EngineBench, watched: list[weakref.ref[Any]], **facts: Any) -> type[ApplianceError] | None:
+    """Ask with a tensor that is watched; the kind of its error."""
+    tensor = np.zeros(4, np.float32).view(Tensor)
+    watched.append(weakref.ref(tensor))
+    try:
+        await bench.infer(inputs={"x": tensor}, **facts)
+    except ApplianceError as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize("queue_len", [1, COUNT])
+def test_refused_expired_cancelled_failed(queue_len: int) -> None:
+    """A thousand at once on one worker: too many, too late, given up by their callers, or failing in the run."""
+    watched: list[weakref.ref[Any]] = []
+    kinds: list[Any] = []
+
+    @story
+    async def ask() -> None:
+        bench = EngineBench(queue_len=queue_len, model=failing_at_times())
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
+        async with bench.working():
+            tasks = [asyncio.create_task(asked(bench, watched, within_ms=1000)) for _ in range(COUNT)]
+            await settle()
+            for task in tasks[::10]:
+                task.cancel()
+            kinds.extend(await asyncio.gather(*tasks, return_exceptions=True))
+            bench.processor.ran.clear()
+            tasks.clear()
+        bench.assert_quiet()
+
+    ask()
+    assert len(watched) == COUNT
+    assert len({kind if isinstance(kind, type) else type(kind) for kind in kinds}) > 2
+    assert sum(tensor() is not None for tensor in watched) == 0
