@@ -348,6 +348,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         timeout_ms=queues.timeout_ms,
         queue_len_max=queues.len_max,
         queue_total_max=queues.total_max,
+        queue_wait_ms_max=queues.wait_ms_max,
         sequences_max=queues.sequences_max,
         sequence_idle_s=queues.sequence_idle_s,
         quick_us_max=queues.quick_us_max,

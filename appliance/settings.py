@@ -94,10 +94,12 @@ class ProcessorSettings(Section):
 
 
 class QueueSettings(Section):
-    len_max: int = Field(256, ge=1)
+    len_max: int = Field(1024, ge=1)
     """Requests of one application that may wait; more get 429. Also the line of pictures and sounds to decode."""
     total_max: int = Field(4096, ge=1)
     """Requests of all applications that may wait; one tenant's at most seven times what is free."""
+    wait_ms_max: float = Field(10_000.0, gt=0)
+    """A request that would wait longer for a worker, by what waits before it, gets 429 at once."""
     timeout_ms: float = Field(30_000.0, gt=0)
     """Deadline of a request that states none and whose application has no SLO."""
     media_threads: int | None = Field(None, ge=1, le=64)

@@ -29,6 +29,7 @@ evenly spaced ones of the sorted.
 SETTINGS = {
     "queue_len_max": ("queues", "len_max"),
     "queue_total_max": ("queues", "total_max"),
+    "queue_wait_ms_max": ("queues", "wait_ms_max"),
     "timeout_ms": ("queues", "timeout_ms"),
     "wait_ms_max": ("memory", "wait_ms_max"),
     "loads_parallel_max": ("memory", "loads_parallel_max"),

@@ -305,6 +305,24 @@ class QueueFull(LimitReached):
     __hash__ = Exception.__hash__
 
 
+@dataclass(kw_only=True)
+class Overloaded(LimitReached):
+    """It would be too late by what waits already: refused before it costs anything."""
+
+    application_id: str
+    expected_ms: float
+    """Until it would be answered."""
+    allowed_ms: float
+
+    def message(self) -> str:
+        return (
+            f"so much waits that an answer of {self.application_id!r} is expected in {self.expected_ms:.0f} ms, and "
+            f"may take {self.allowed_ms:.0f}; try again in {self.retry_after_s:.1f} s"
+        )
+
+    __hash__ = Exception.__hash__
+
+
 class TooManyFailedKeys(LimitReached):
     def message(self) -> str:
         return "too many wrong keys from this address"

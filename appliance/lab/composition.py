@@ -128,6 +128,7 @@ def _config(scenario: Scenario) -> RuntimeConfig:
         timeout_ms=box.timeout_ms,
         queue_len_max=box.queue_len_max,
         queue_total_max=box.queue_total_max,
+        queue_wait_ms_max=box.queue_wait_ms_max,
         **box.residency.model_dump(),
     )
 

@@ -55,8 +55,9 @@ class Box(Shape):
 
     memory_mb: Positive | None = None
     processors: Annotated[list[BoxProcessor], Field(min_length=1, max_length=64)]
-    queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 256
+    queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 1024
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
+    queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
     timeout_ms: Positive = 30_000
     wait_ms_max: Positive = 30_000
     loads_parallel_max: Annotated[int, Field(ge=1, le=16)] = 2

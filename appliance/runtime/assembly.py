@@ -49,6 +49,7 @@ class RuntimeConfig:
     timeout_ms: float
     queue_len_max: int
     queue_total_max: int
+    queue_wait_ms_max: float = 10_000
     sequences_max: int = 1
     sequence_idle_s: float = 60
     quick_us_max: float = 0
@@ -181,7 +182,13 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         saved=ports.save_memory_forecaster,
         seed=ports.seed,
     )
-    queue = Queue(clock, config.queue_len_max, config.queue_total_max)
+    queue = Queue(
+        clock,
+        config.queue_len_max,
+        config.queue_total_max,
+        workers=ports.processor.describe().workers,
+        wait_ns_max=int(config.queue_wait_ms_max * NS_PER_MS),
+    )
     sequences = Sequences(clock, config.sequences_max, config.sequence_idle_s)
     refusals = Refusals(
         clock=clock,

@@ -1,4 +1,4 @@
-"""An open-loop HTTP/1.1 load generator for loopback: requests come at a fixed mean rate, whatever becomes of those before.
+"""An open-loop HTTP/1.1 load generator for loopback: requests come at a fixed mean rate, whatever becomes of others.
 
 Arrivals are a Poisson process. Each takes an idle connection, or a new one. Time counts from the arrival, so that a
 generator that falls behind counts against what it measures.

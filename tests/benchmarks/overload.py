@@ -1,9 +1,9 @@
 """A box offered several times what it can do, with a deadline: answers in time, memory, and how it is afterwards.
 
-ShuffleNet with binary tensors of 602 kB, a deadline of 500 ms, an open-loop generator in a process of its own. Asked: in
-time per second at `--factor` (4) times the best, beside the best at any load, at least 0.9, both per processor that the
-generator left free; memory at most 150 MB above its peak at the best load, and 30 MB a minute later; exactly one answer
-to each request.
+ShuffleNet with binary tensors of 602 kB, a deadline of 500 ms, an open-loop generator in a process of its own. Asked:
+in time per second at `--factor` (4) times the best, beside the best at any load, at least 0.9, both per processor that
+the generator left free; memory at most 150 MB above its peak at the best load, and 30 MB a minute later; exactly one
+answer to each request.
 """
 
 import argparse
@@ -38,12 +38,16 @@ def main() -> None:
     options = parser.parse_args()
     print(zoo.machine())
     with tempfile.TemporaryDirectory() as folder, subjects.box() as box:
-        subjects.await_job(box, subjects.upload(box, "shuffle", toys.shufflenet(Path(folder) / "s.onnx"), precisions=[]))
+        subjects.await_job(
+            box, subjects.upload(box, "shuffle", toys.shufflenet(Path(folder) / "s.onnx"), precisions=[])
+        )
         with box.http() as http:
             changed = http.patch("/v1/applications/shuffle", json={"latency_slo_ms": DEADLINE_MS})
             changed.raise_for_status()
             inputs = http.get("/v2/models/shuffle/versions/fp32").json()["inputs"]
-        arrays = {i["name"]: np.random.default_rng(1).random([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
+        arrays = {
+            i["name"]: np.random.default_rng(1).random([max(1, d) for d in i["shape"]], np.float32) for i in inputs
+        }
         request = subjects.infer_request("shuffle", box.key, arrays)
         closed = subjects.drive(box.port, [request], 8, options.seconds / 6)
         rate = closed["count"] / closed["seconds"]
@@ -54,8 +58,10 @@ def main() -> None:
         later_mb = box.pss_mb()
         answers = over["offered"] - over["unsent"] - over["unanswered"]
     print(f"in time per free processor: {_per_free(over) / _per_free(best):.2f} of the best (asked ≥ 0.9)")
-    print(f"memory: {over['peak_mb'] - best['peak_mb']:+.0f} MB above its normal peak (asked ≤ +150), "
-          f"{later_mb - best['peak_mb']:+.0f} MB after {options.rest:g} s (asked ≤ +30)")
+    print(
+        f"memory: {over['peak_mb'] - best['peak_mb']:+.0f} MB above its normal peak (asked ≤ +150), "
+        f"{later_mb - best['peak_mb']:+.0f} MB after {options.rest:g} s (asked ≤ +30)"
+    )
     print(f"answers: {answers} to {over['offered'] - over['unsent']} requests")
 
 
@@ -81,8 +87,9 @@ def _offer(box: subjects.LiveBox, request: bytes, rate: float, seconds: float) -
     result["peak_mb"] = peak.end()
     box_s = subjects.cpu_s(box.process.pid) - before_s
     print(
-        f"offered {rate:5.0f}/s: {result['in_time'] / seconds:6.1f}/s in time, {_per_free(result):6.1f} per free processor"
-        f" (generator {result['processor_s'] / seconds:.2f}, box {box_s / seconds:.2f}), P50 {result['p50_ms']:.0f} ms, "
+        f"offered {rate:5.0f}/s: {result['in_time'] / seconds:6.1f}/s in time, {_per_free(result):6.1f} per free "
+        f"processor (generator {result['processor_s'] / seconds:.2f}, box {box_s / seconds:.2f}), "
+        f"P50 {result['p50_ms']:.0f} ms, "
         f"{result['statuses']}, unsent {result['unsent']}, unanswered {result['unanswered']}, "
         f"peak {result['peak_mb']:.0f} MB",
         flush=True,

@@ -41,6 +41,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.Forbidden(action="manage the box; it may only call applications"),
     e.QuotaExceeded(tenant="harbour", quota="requests per second", retry_after_s=0.4),
     e.QueueFull(application_id="harbour/door", queue_len_max=256),
+    e.Overloaded(application_id="harbour/door", expected_ms=940.0, allowed_ms=450.0, retry_after_s=0.5),
     e.TooManyFailedKeys(retry_after_s=41.0),
     e.Busy(),
     e.OutOfMemory(

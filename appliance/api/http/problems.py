@@ -61,6 +61,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.LimitReached: Row(429, "A limit is reached"),
     e.QuotaExceeded: Row(429, "The tenant's quota is used up"),
     e.QueueFull: Row(429, "Too many requests wait"),
+    e.Overloaded: Row(429, "Too much work waits"),
     e.TooManyFailedKeys: Row(429, "Too many wrong keys"),
     e.TooManyConnections: Row(429, "Too many connections"),
     e.Unavailable: Row(503, "Not possible now"),

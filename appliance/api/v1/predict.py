@@ -10,6 +10,7 @@ from starlette.responses import Response
 from appliance.api.auth.named import callable_application
 from appliance.api.http.documented import example, problems
 from appliance.api.v1.deps import Caller, TheBox
+from appliance.clock import NS_PER_MS
 from appliance.domain.errors import (
     BadMedia,
     BadTensor,
@@ -20,6 +21,7 @@ from appliance.domain.errors import (
     LoadFailed,
     ModelUnavailable,
     OutOfMemory,
+    Overloaded,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -93,6 +95,7 @@ End = Annotated[bool, Query(description="This request ends it; its state is forg
             TooLarge,
             QuotaExceeded,
             QueueFull,
+            Overloaded,
             Busy,
             OutOfMemory,
             CeilingReached,
@@ -137,8 +140,11 @@ async def predict_route(
         sequence_start,
         sequence_end,
     )
+    deadline_ns = None if timeout_ms is None else arrival_ns + int(timeout_ms * NS_PER_MS)
     with box.engine.admitted(found, principal.tenant):
-        answer = await box.predictor.predict(found, await _media(request), call)
+        with box.engine.announced(found, principal.tenant, deadline_ns):
+            media = await _media(request)
+        answer = await box.predictor.predict(found, media, call)
     return Response(answer, media_type="application/json")
 
 

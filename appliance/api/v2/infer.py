@@ -51,8 +51,9 @@ async def infer(
     box.engine.check(application, principal.tenant)
     ahead = json_length(headers)
     with box.in_flight.body(principal.tenant) as held:
-        body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
-        call = await _parsed(box, application, principal.tenant, body, ahead)
+        with box.engine.announced(application, principal.tenant):
+            body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
+            call = await _parsed(box, application, principal.tenant, body, ahead)
         del body
         result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
     return await _encoded(box, application, principal.tenant, call, name, result)

@@ -18,6 +18,7 @@ from appliance.domain.errors import (
     DeadlineExceeded,
     LimitReached,
     NoRoomToRun,
+    Overloaded,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -49,7 +50,7 @@ _OVERRUNS_MAX = 3
 _AFTER_NS = NS_PER_US
 """The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
-_BREAK_THE_SLO = (DeadlineExceeded, QueueFull, RunFailed, Unavailable)
+_BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors are the caller's."""
 
 _Run = tuple[dict[str, Any], int, int]
@@ -159,6 +160,24 @@ class Engine:
             yield
         finally:
             self._admission.leave(tenant)
+
+    @contextmanager
+    def announced(self, application: Application, tenant: str, deadline_ns: int | None = None) -> Iterator[None]:
+        """While the body of a request is read: its run counts among those that wait.
+
+        `deadline_ns` None: it has not stated any yet. Raises: Overloaded, before the body has cost anything.
+        """
+        entry = self._availability.entry(application.id)
+        now_ns = self._clock.now_ns()
+        request = Request(application.id, tenant, {}, now_ns, deadline_ns=deadline_ns)
+        self._admission.set_deadline(request, entry.application)
+        expected_ns = next((s.expected_ns for s in entry.order if s.expected_ns is not None), None) or 0
+        try:
+            with self._queue.announced(request, expected_ns, self._weights(request, entry)):
+                yield
+        except Overloaded as error:
+            self.count_failure(request, entry, error)
+            raise
 
     def deadline_ns(self, application: Application, arrival_ns: int) -> int:
         """Of a request that states none."""

@@ -9,15 +9,17 @@ import asyncio
 import heapq
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
+from appliance.domain.errors import DeadlineExceeded, Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.serving.backlog import Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.portions import Portions
 
@@ -27,6 +29,9 @@ worker to others."""
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
 _FOREVER = 1 << 62
+_HASTE = 0.9
+"""Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
+expected."""
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -54,6 +59,8 @@ class Job:
     """What its tenant was charged with when it was taken."""
     place: list[Any] | None = None
     """Where it waits."""
+    waiting_ns: int = 0
+    """What it adds to the backlog while it waits."""
 
     @property
     def likely_ns(self) -> int:
@@ -75,6 +82,10 @@ class _Application(Flow):
     """Requests of one tenant to one application, the most urgent first: priority, then deadline, then arrival."""
 
     jobs: list[list[Any]] = field(default_factory=list)
+
+    def ahead_of(self, place: list[Any]) -> Callable[[], int]:
+        """Gives the work that goes before a place, in nanoseconds."""
+        return lambda: sum(other[-1].waiting_ns for other in self.jobs if other[-1] is not None and other < place)
 
     def head(self) -> Job | None:
         """The most urgent one that is still there."""
@@ -119,9 +130,14 @@ def too_late(request: Request, expected_ns: int | None, now_ns: int) -> Deadline
 class Queue:
     """Who waits for a worker, and who is next. Priorities and short time limits order a tenant's own requests only."""
 
-    def __init__(self, clock: Clock, len_max: int, total_max: int) -> None:
+    def __init__(
+        self, clock: Clock, len_max: int, total_max: int, *, workers: int = 1, wait_ns_max: int = _FOREVER
+    ) -> None:
+        """Nobody waits who is expected to wait longer than `wait_ns_max`."""
         self._clock = clock
         self._len_max = len_max
+        self._wait_ns_max = wait_ns_max
+        self._backlog = Backlog(workers)
         self._places = Portions(total_max)
         self._tenants: dict[str, _Tenant] = {}
         """Those that wait or run, and some that did."""
@@ -144,28 +160,47 @@ class Queue:
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
-        """Add a job; an idle worker begins at once. Raises: QueueFull."""
+        """Add a job; an idle worker begins at once. Raises: QueueFull, Overloaded."""
         request = job.request
         self.check_room(request.application_id, request.tenant)
-        job.to(RequestState.QUEUED)
         tenant = self._tenant(request.tenant)
         self.saw(request.tenant, self._clock.now_ns())
         if self._idle and not self._places.taken and not self.is_late(job) and not self._is_held(job, tenant):
+            job.to(RequestState.QUEUED)
             self._charge(job, tenant)  # nobody waits: it needs no place
             self._idle.popleft()(job)
             return
-        self._places.take(request.tenant)
         self._sequence += 1
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
-        job.place = [-request.priority, deadline, self._sequence, job]
+        place = [-request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
-        heapq.heappush(application.jobs, job.place)
-        if application.jobs[0] is job.place:
-            tenant.line.put(application, tie=job.place[:3])
+        self._check_wait(request, job.likely_ns, job.weights, application.ahead_of(place))
+        job.to(RequestState.QUEUED)
+        job.place = place
+        self._places.take(request.tenant)
+        job.waiting_ns = max(1, job.likely_ns)
+        self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
+        heapq.heappush(application.jobs, place)
+        if application.jobs[0] is place:
+            tenant.line.put(application, tie=place[:3])
         if tenant.entry is None:
             self._line.put(tenant, tie=self._sequence)
         self._waiting[request.application_id] += 1
         self._hand_out()
+
+    @contextmanager
+    def announced(self, request: Request, work_ns: int, weights: tuple[float, float]) -> Iterator[None]:
+        """While its body is read, a request's run counts among those that wait: who comes later is told of it.
+
+        Raises: Overloaded, when it would wait too long.
+        """
+        work_ns = max(1, work_ns)
+        self._check_wait(request, work_ns, weights, None)
+        self._backlog.add(request.tenant, request.application_id, work_ns, weights)
+        try:
+            yield
+        finally:
+            self._backlog.remove(request.tenant, request.application_id, work_ns)
 
     def saw(self, tenant: str, now_ns: int) -> None:
         """The tenant is active."""
@@ -223,6 +258,8 @@ class Queue:
         error_ns = took_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])
+        if took_ns:
+            self._backlog.done(job.charged_ns, job.finished_ns)
         tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
         self.saw(job.request.tenant, self._clock.now_ns())
         if not tenant.line.is_busy and len(tenant.applications) > _KEPT:
@@ -323,6 +360,31 @@ class Queue:
                 return True
         return False
 
+    def _check_wait(
+        self, request: Request, work_ns: int, weights: tuple[float, float], ahead: Callable[[], int] | None
+    ) -> None:
+        """Refuse what would end too late, or wait too long, before it costs anything.
+
+        `ahead` gives the waiting work of its application that goes before it; None: all does. Raises: Overloaded.
+        """
+        if not self._backlog.work_ns:
+            return
+        now_ns = self._clock.now_ns()
+        allowed_ns = self._wait_ns_max + work_ns
+        if request.drop_ns is not None:
+            allowed_ns = min(allowed_ns, int((request.drop_ns - now_ns) * _HASTE))
+        asked = (request.tenant, request.application_id, work_ns, weights)
+        end_ns = self._backlog.end_ns(*asked)
+        if end_ns > allowed_ns and ahead is not None:
+            end_ns = self._backlog.end_ns(*asked, ahead())
+        if end_ns > allowed_ns:
+            raise Overloaded(
+                application_id=request.application_id,
+                expected_ms=end_ns / NS_PER_MS,
+                allowed_ms=max(0.0, allowed_ns / NS_PER_MS),
+                retry_after_s=(end_ns - allowed_ns) / NS_PER_S,
+            )
+
     def _tenant(self, name: str) -> _Tenant:
         found = self._tenants.get(name)
         if found is None:
@@ -336,6 +398,7 @@ class Queue:
         job.place[-1] = None
         job.place = None
         self._places.give(request.tenant)
+        self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
         self._waiting[request.application_id] -= 1
         tenant = self._tenants[request.tenant]
         application = tenant.of(request.application_id)

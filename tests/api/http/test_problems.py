@@ -43,6 +43,7 @@ FACTS = {
     "can_fit": True,
     "blockers": [{"application": None, "mb": 1.5, "why": "pinned", "until_s": None}],
     "expected_ms": 2.5,
+    "allowed_ms": 2.0,
     "decoded_ms": 0.5,
     "missing": "Landlock",
 }

@@ -11,6 +11,7 @@ from appliance.domain.errors import (
     BadTensor,
     DeadlineExceeded,
     ModelUnavailable,
+    Overloaded,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -218,7 +219,9 @@ async def test_made_up_variants_make_no_statistics() -> None:
 
 @story
 async def test_late_work_is_not_run() -> None:
-    """Behind a long run two requests become late: they are told so and never cost the processor anything."""
+    """Behind a long run one request becomes late, and the next is refused at once, for the one before it alone would
+    make it late: they are told so and never cost the processor anything.
+    """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=100)})
     async with bench.working():
@@ -228,9 +231,9 @@ async def test_late_work_is_not_run() -> None:
             bench.infer(1, within_ms=150), bench.infer(2, within_ms=50), return_exceptions=True
         )
         await first
-    assert [type(a) for a in answers] == [DeadlineExceeded, DeadlineExceeded]  # 150 would end at 200
+    assert [type(a) for a in answers] == [DeadlineExceeded, Overloaded]  # 150 would end at 200
     assert len(bench.processor.ran) == 1
-    assert bench.telemetry.of_application("t/app")[""].outcomes == {"expired": 2}
+    assert bench.telemetry.of_application("t/app")[""].outcomes == {"expired": 1, "rejected": 1}
     bench.assert_quiet()
 
 

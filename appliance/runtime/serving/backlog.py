@@ -1,0 +1,115 @@
+"""How long a newcomer would wait: work that waits, in nanoseconds of expected run time, and how fast it is done.
+
+Pure; O(tenants + applications of the tenant) a question.
+
+Turns go by weight (`fairness`). So while work W of one tenant with weight w is done, another one with weight v and work
+V before the same processors gets min(V, W v / w) done: the fluid model that fair queueing approximates (Parekh and
+Gallager, "A generalized processor sharing approach to flow control in integrated services networks", IEEE/ACM
+Transactions on Networking 1(3), 1993). The same holds between the applications of a tenant.
+"""
+
+from dataclasses import dataclass, field
+
+from appliance.clock import NS_PER_MS
+
+_SPAN_NS = 250 * NS_PER_MS
+"""Of uninterrupted work, over which its rate is measured."""
+_NEW_SHARE = 0.5
+"""Of what was measured last in the rate."""
+_FASTER_MAX, _SLOWER_MAX = 2.0, 50.0
+"""How far from its profile a processor is believed to work."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """Waiting work of one of those who share, and its weight."""
+
+    work_ns: int = 0
+    weight: float = 1.0
+
+    def beside(self, work_ns: float, weight: float) -> float:
+        """What of it is done while `work_ns` of another with `weight` is done."""
+        return min(self.work_ns, work_ns * self.weight / weight)
+
+
+@dataclass(slots=True)
+class _Tenant(_Share):
+    applications: dict[str, _Share] = field(default_factory=dict)
+
+
+class Backlog:
+    """Waiting work by tenant and application, and the rate at which work is done where some waits."""
+
+    def __init__(self, workers: int) -> None:
+        self.work_ns = 0
+        """All that waits."""
+        self._workers = workers
+        self._rate = float(workers)
+        """Nanoseconds of expected run time done in a nanosecond."""
+        self._tenants: dict[str, _Tenant] = {}
+        self._since_ns: int | None = None
+        """Since when there was always something waiting, and none of it measured yet."""
+        self._done_ns = 0
+
+    def add(self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float]) -> None:
+        """More waits; `weights`: the tenant's on the box, the application's in the tenant."""
+        found = self._tenants.get(tenant)
+        if found is None:
+            found = self._tenants[tenant] = _Tenant()
+        share = found.applications.get(application_id)
+        if share is None:
+            share = found.applications[application_id] = _Share()
+        found.weight, share.weight = weights
+        found.work_ns += work_ns
+        share.work_ns += work_ns
+        self.work_ns += work_ns
+
+    def remove(self, tenant: str, application_id: str, work_ns: int) -> None:
+        """It waits no more, whatever has become of it."""
+        found = self._tenants[tenant]
+        share = found.applications[application_id]
+        share.work_ns -= work_ns
+        found.work_ns -= work_ns
+        self.work_ns -= work_ns
+        if not share.work_ns:
+            del found.applications[application_id]
+            if not found.applications:
+                del self._tenants[tenant]
+        if not self.work_ns:
+            self._since_ns = None
+
+    def done(self, work_ns: int, now_ns: int) -> None:
+        """A run that was expected to take so long has ended."""
+        if not self.work_ns:
+            return
+        if self._since_ns is None:
+            self._since_ns, self._done_ns = now_ns, 0
+            return
+        self._done_ns += work_ns
+        span_ns = now_ns - self._since_ns
+        if span_ns >= _SPAN_NS:
+            measured = min(max(self._done_ns / span_ns, self._workers / _SLOWER_MAX), self._workers * _FASTER_MAX)
+            self._rate += _NEW_SHARE * (measured - self._rate)
+            self._since_ns, self._done_ns = now_ns, 0
+
+    def end_ns(
+        self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float], ahead_ns: int | None = None
+    ) -> int:
+        """Nanoseconds until `work_ns` more of an application would be done.
+
+        `ahead_ns`: what of its own waiting work goes before; None: all.
+        """
+        found = self._tenants.get(tenant)
+        if found is None:
+            own: float = work_ns
+        else:
+            share = found.applications.get(application_id)
+            before_ns = ahead_ns if ahead_ns is not None else share.work_ns if share is not None else 0
+            in_line: float = before_ns + work_ns
+            own = in_line + sum(
+                other.beside(in_line, weights[1])
+                for name, other in found.applications.items()
+                if name != application_id
+            )
+        others = sum(other.beside(own, weights[0]) for name, other in self._tenants.items() if name != tenant)
+        return int((own + others) / self._rate)

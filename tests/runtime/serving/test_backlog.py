@@ -1,0 +1,91 @@
+"""The backlog, beside fair queueing itself, and its rate."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.clock import NS_PER_MS
+from appliance.runtime.serving.backlog import Backlog
+from appliance.runtime.serving.fairness import FairLine, Flow
+
+ALIKE = (1.0, 1.0)
+
+
+def test_alone_its_own_work_is_what_counts() -> None:
+    """One worker: what waits, then its own; two do it in half the time."""
+    for workers, expected_ns in ((1, 400), (2, 200)):
+        backlog = Backlog(workers)
+        backlog.add("t", "a", 300, ALIKE)
+        assert backlog.end_ns("t", "a", 100, ALIKE) == expected_ns
+
+
+def test_another_tenant_takes_its_share_of_the_time_only() -> None:
+    """Beside an hour of another's work, by hand: 100 of its own at weights 1 : 1 end after 200, at 1 : 3 after 400; a
+    backlog of 50 is done by then and adds no more.
+    """
+    backlog = Backlog(1)
+    backlog.add("flood", "a", 10**9, (1.0, 1.0))
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 200
+    assert backlog.end_ns("quiet", "b", 100, (3.0, 1.0)) == 133
+    backlog.remove("flood", "a", 10**9)
+    backlog.add("flood", "a", 50, (3.0, 1.0))
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 150
+
+
+def test_inside_a_tenant_applications_share() -> None:
+    """Two applications at 1 : 1, the other with much waiting: 100 of its own end after 200, beside nobody else."""
+    backlog = Backlog(1)
+    backlog.add("t", "busy", 10**6, ALIKE)
+    assert backlog.end_ns("t", "calm", 100, ALIKE) == 200
+    assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
+
+
+def test_the_rate_is_what_was_seen() -> None:
+    """Runs of 10 ms by their profile, of which one ends every 40 ms while others wait: what waits takes four times as
+    long as it says. Without anything waiting nothing is learned.
+    """
+    backlog = Backlog(1)
+    for turn in range(100):
+        backlog.done(10 * NS_PER_MS, turn * 400 * NS_PER_MS)
+    backlog.add("t", "a", 100, ALIKE)
+    assert backlog.end_ns("t", "a", 100, ALIKE) == 200
+    for turn in range(100):
+        backlog.done(10 * NS_PER_MS, turn * 40 * NS_PER_MS)
+    assert backlog.end_ns("t", "a", 100, ALIKE) == pytest.approx(800, rel=0.05)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20)), min_size=1, max_size=40),
+    st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=4, max_size=4),
+    st.integers(0, 3),
+)
+def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[float], asker: int) -> None:
+    """One more job of 10 against the queue played to its end: what is told is off by at most a run for each tenant."""
+    backlog = Backlog(1)
+    jobs: dict[int, list[int]] = {}
+    for tenant, work in waiting:
+        backlog.add(str(tenant), "a", work, (weights[tenant], 1.0))
+        jobs.setdefault(tenant, []).append(work)
+    told = backlog.end_ns(str(asker), "a", 10, (weights[asker], 1.0))
+    jobs.setdefault(asker, []).append(10)
+    assert abs(played(jobs, weights, asker) - told) <= 20 * len(jobs)
+
+
+def played(jobs: dict[int, list[int]], weights: list[float], asker: int) -> int:
+    """When the last job of the asker ends."""
+    line: FairLine[Flow] = FairLine()
+    flows = {tenant: Flow() for tenant in jobs}
+    for flow in flows.values():
+        line.put(flow)
+    now = 0
+    while jobs[asker]:
+        first = line.first()
+        tenant = next(tenant for tenant, flow in flows.items() if flow is first)
+        assert first is not None
+        work = jobs[tenant].pop(0)
+        line.begin(first, work, weights[tenant])
+        now += work
+        line.end(first, 0, weights[tenant])
+        if not jobs[tenant]:
+            line.drop(first)
+    return now
