@@ -1,4 +1,4 @@
-"""A box that has too much to do says so with the head of a request, before its body comes, and keeps the connection."""
+"""A box that has too much to do says so with the head of a request, before its body, and keeps the connection."""
 
 import json
 from collections.abc import Iterator
