@@ -99,8 +99,9 @@ class Generator:
                 task.add_done_callback(tasks.discard)
             else:
                 self.unsent += 1
-        limit = time.perf_counter() + PATIENCE_S
-        while self._waiting and time.perf_counter() < limit:
+        for _ in range(int(PATIENCE_S / 0.05)):
+            if not self._waiting:
+                break
             await asyncio.sleep(0.05)
 
     async def _connect(self, at: float) -> None:
