@@ -95,7 +95,9 @@ class ProcessorSettings(Section):
 
 class QueueSettings(Section):
     len_max: int = Field(1024, ge=1)
-    """Requests of one application that may wait; more get 429. Also the line of pictures and sounds to decode."""
+    """Requests of one tenant to one application that may wait; more get 429. Also the line of pictures and sounds to
+    decode.
+    """
     total_max: int = Field(4096, ge=1)
     """Requests of all applications that may wait; one tenant's at most seven times what is free."""
     wait_ms_max: float = Field(10_000.0, gt=0)

@@ -1,7 +1,7 @@
 """Requests that are ready to run and wait for a worker: processor time goes to tenants by weight, inside a tenant to
 applications by weight, and inside an application to the most urgent request.
 
-Bounded per application, per tenant and in all. Only the event-loop thread touches a queue. Late work is dropped here,
+Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is dropped here,
 before it costs a processor anything (X-03).
 """
 
@@ -144,7 +144,8 @@ class Queue:
         self._line: FairLine[_Tenant] = FairLine()
         self._seen: OrderedDict[str, int] = OrderedDict()
         """Tenant → when it last asked or ran, the latest last; those of the last minute."""
-        self._waiting: Counter[str] = Counter()
+        self._waiting: Counter[tuple[str, str]] = Counter()
+        """By calling tenant and application: of an application that is shared each caller has a line of its own."""
         self._idle: deque[Callable[[Job], None]] = deque()
         self._is_handing_out = False
         self._sequence = 0
@@ -156,7 +157,7 @@ class Queue:
 
     def check_room(self, application_id: str, tenant: str) -> None:
         """Raises: QueueFull. Asked at admission, so that an overload costs no load and no decoding."""
-        if self._waiting[application_id] >= self._len_max or not self._places.has_room(tenant):
+        if self._waiting[tenant, application_id] >= self._len_max or not self._places.has_room(tenant):
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
@@ -185,7 +186,7 @@ class Queue:
             tenant.line.put(application, tie=place[:3])
         if tenant.entry is None:
             self._line.put(tenant, tie=self._sequence)
-        self._waiting[request.application_id] += 1
+        self._waiting[request.tenant, request.application_id] += 1
         self._hand_out()
 
     @contextmanager
@@ -293,7 +294,10 @@ class Queue:
 
     def lengths(self) -> dict[str, int]:
         """Waiting requests by application."""
-        return {name: count for name, count in sorted(self._waiting.items()) if count}
+        found: Counter[str] = Counter()
+        for (_, application_id), count in self._waiting.items():
+            found[application_id] += count
+        return dict(sorted(found.items()))
 
     def is_late(self, job: Job) -> bool:
         """Whether a run that began now would end after the deadline."""
@@ -399,7 +403,10 @@ class Queue:
         job.place = None
         self._places.give(request.tenant)
         self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
-        self._waiting[request.application_id] -= 1
+        line = request.tenant, request.application_id
+        self._waiting[line] -= 1
+        if not self._waiting[line]:
+            del self._waiting[line]
         tenant = self._tenants[request.tenant]
         application = tenant.of(request.application_id)
         head = application.head()

@@ -91,6 +91,24 @@ def test_bounds() -> None:
     run_virtual(story)
 
 
+def test_who_shares_an_application_keeps_a_line_of_its_own() -> None:
+    """A caller that fills its line refuses nobody else the same application."""
+
+    async def story() -> None:
+        queue = Queue(HandClock(), len_max=2, total_max=100)
+        for _ in range(2):
+            queue.put(job("owner/shared", tenant="caller"))
+        with pytest.raises(QueueFull):
+            queue.check_room("owner/shared", "caller")
+        queue.put(job("owner/shared", tenant="owner"))
+        assert queue.lengths() == {"owner/shared": 3}
+        while queue.take() is not None:
+            pass
+        assert queue.lengths() == {}
+
+    run_virtual(story)
+
+
 @pytest.mark.parametrize(
     ("left_ms", "expected_ms", "late"),
     [(1, None, False), (0, None, False), (-1, None, True), (5, 5, False), (5, 6, True)],
