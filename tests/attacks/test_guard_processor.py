@@ -262,6 +262,23 @@ async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
         processor.close()
 
 
+async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_path: Path) -> None:
+    """As when a start brings back what was in memory."""
+    options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2)
+    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
+    lost: list[str] = []
+    processor.on_lost = lost.append
+    add = toys.tiny_add(tmp_path / "add.onnx")
+    try:
+        loads = [processor.load(form_of(add, tenant, tenant)) for tenant in ("one", "two", "three", "four")]
+        async with asyncio.timeout(30):
+            await asyncio.gather(*loads)
+        assert len(lost) == 2
+        assert len(psutil.Process(processor.forkserver_pid).children()) == 2
+    finally:
+        processor.close()
+
+
 async def test_all_ends_with_the_service(tmp_path: Path) -> None:
     """Neither guard nor fork server outlives it, killed or not."""
     script = tmp_path / "service.py"

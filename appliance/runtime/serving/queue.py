@@ -1,8 +1,8 @@
 """Requests that are ready to run and wait for a worker: processor time goes to tenants by weight, inside a tenant to
 applications by weight, and inside an application to the most urgent request.
 
-Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is dropped here,
-before it costs a processor anything (X-03).
+Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is
+dropped here, before it costs a processor anything (X-03).
 """
 
 import asyncio

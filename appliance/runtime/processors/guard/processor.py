@@ -58,6 +58,8 @@ class GuardedProcessor:
         self._starting: dict[str, asyncio.Task[GuardProcess]] = {}
         self._users: dict[GuardProcess, int] = {}
         """Of those that run or start; no two share one."""
+        self._room = asyncio.Lock()
+        """Held while a guard that is wanted looks for room: one that finds some takes it before another looks."""
         self._sweeping: asyncio.TimerHandle | None = None
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with its guard, by id."""
@@ -168,7 +170,6 @@ class GuardedProcessor:
         return await asyncio.shield(starting)
 
     async def _start(self, tenant: str) -> GuardProcess:
-        await self._make_room()
         options, described = self._options, self._inner.describe()
         folder = await asyncio.to_thread(new_folder, options.scratch)
         guard = GuardProcess(
@@ -180,7 +181,9 @@ class GuardedProcessor:
             run_bytes_max=options.run_bytes_max,
         )
         try:
-            self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
+            async with self._room:
+                await self._make_room()
+                self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
             await guard.start(self._server, user, described.threads_per_run)
         except BaseException:
             self._users.pop(guard, None)
