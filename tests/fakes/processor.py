@@ -128,6 +128,10 @@ class FakeProcessor:
         finally:
             self._drop(handle.build_id)
 
+    def lose(self, build_id: str) -> None:
+        """Its process has ended."""
+        self._drop(build_id)
+
     def _cost(self, build_id: str) -> Cost:
         return self.costs.setdefault(build_id, Cost())
 

@@ -36,7 +36,7 @@ from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.placement import Placed, Placement
-from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.queue import BuildGone, Job, Queue
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
@@ -209,20 +209,25 @@ class Engine:
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
         self._residency.seen(request.application_id, placed_ns)
-        placed = self._placement.pin_resident(request, entry)
-        if placed is None:
-            candidates = self._placement.candidates(request, entry)
-            await in_task()
-            self._queue.check_room(request.application_id, request.tenant)
-            placed = await self._placement.load(request, entry, candidates)
-            start_ns = self._clock.now_ns()
-        servable = placed[0]
-        items = servable.items_of(request.inputs)
-        run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
-        if run_bytes == 0 and self._is_inline(request, placed, items, start_ns):
-            run = self._run_inline(request, entry, placed[1], start_ns)
-        else:
-            run = await self._run_in_turn(request, entry, placed, items, run_bytes)
+        while True:
+            placed = self._placement.pin_resident(request, entry)
+            if placed is None:
+                candidates = self._placement.candidates(request, entry)
+                await in_task()
+                self._queue.check_room(request.application_id, request.tenant)
+                placed = await self._placement.load(request, entry, candidates)
+                start_ns = self._clock.now_ns()
+            servable = placed[0]
+            items = servable.items_of(request.inputs)
+            run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
+            if run_bytes == 0 and self._is_inline(request, placed, items, start_ns):
+                run = self._run_inline(request, entry, placed[1], start_ns)
+                break
+            try:
+                run = await self._run_in_turn(request, entry, placed, items, run_bytes)
+                break
+            except BuildGone:  # while it waited: other requests of its guard ended that, or others needed one
+                continue
         return self._answered(request, entry, placed, items, run, placed_ns)
 
     def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int) -> bool:

@@ -118,6 +118,10 @@ class _Tenant(Flow):
         return None
 
 
+class BuildGone(Exception):
+    """The build of a waiting request went with its process: nothing has run, so the request can have another."""
+
+
 def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
     """The refusal of a request that a run of `expected_ns` would end too late."""
     return DeadlineExceeded(

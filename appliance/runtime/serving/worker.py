@@ -14,7 +14,7 @@ from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import Processor
-from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.queue import BuildGone, Job, Queue
 
 
 class Worker:
@@ -55,7 +55,7 @@ class Worker:
 
         No task of the worker's own wakes in between: that would cost every request two turns of the loop.
         """
-        if job.run_bytes and not self._has_room(job):
+        if not self._is_there(job) or (job.run_bytes and not self._has_room(job)):
             self._queue.ended(job)  # it took nothing
             self._queue.offer(self._begin)
             return
@@ -65,6 +65,14 @@ class Worker:
         run = self._processor.run(job.build.handle, request.inputs, request.outputs, deadline_ns=request.drop_ns)
         self._run = asyncio.ensure_future(run)
         self._run.add_done_callback(partial(self._end, job))
+
+    def _is_there(self, job: Job) -> bool:
+        """Whether the build is still in memory; else the job is to be placed anew."""
+        if job.build.handle is not None:
+            return True
+        job.to(RequestState.FAILED)
+        job.answer.set_exception(BuildGone())
+        return False
 
     def _has_room(self, job: Job) -> bool:
         """Whether the memory of the run is there and counted from now on; else the job is answered."""

@@ -48,6 +48,27 @@ async def test_cold_then_warm() -> None:
 
 
 @story
+async def test_who_waits_while_its_build_is_lost_gets_it_anew() -> None:
+    """A build that went with its process before a request's turn came: nothing of it has run, so it is loaded again."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="busy")
+    bench.add({"v": Cost(load_ms=20, run_ms=10)})
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(application="t/busy"))
+        await bench.pause(10)
+        waiting = [asyncio.create_task(bench.infer(x)) for x in (3, 4)]
+        await bench.pause(10)
+        bench.processor.lose(bench.build("v"))
+        bench.memory.lost(bench.build("v"))
+        results = await asyncio.gather(*waiting)
+        await busy
+    assert [result.outputs["y"].tolist() for result in results] == [[6], [8]]
+    assert bench.processor.loads[bench.build("v")] == 2
+    bench.assert_quiet()
+
+
+@story
 async def test_waiting_is_counted_as_queue() -> None:
     """One worker, three requests: each waits for the ones before it."""
     bench = EngineBench()
