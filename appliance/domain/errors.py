@@ -11,7 +11,7 @@ ApplianceError
 ├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
 │   NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
-└── RunFailed (RunCrashed, RunStopped)
+└── RunFailed (RunRefused, RunCrashed, RunStopped)
 
 No HTTP words here: `api/http/problems.py` has the one table that maps these to answers.
 """
@@ -590,13 +590,22 @@ class DeadlineExceeded(ApplianceError):
 
 @dataclass(kw_only=True)
 class RunFailed(ApplianceError):
-    """The processor refused or broke off the run; `reason` is its own word."""
+    """The processor broke off the run; `reason` is its own word."""
 
     variant_id: str
     reason: str
 
     def message(self) -> str:
         return f"the model failed on this input: {self.reason}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class RunRefused(RunFailed):
+    """The network cannot compute these values, for example an index beyond a table, or only with more memory than a
+    run may take. The same again fails again; other values may not.
+    """
 
     __hash__ = Exception.__hash__
 

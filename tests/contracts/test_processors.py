@@ -11,7 +11,7 @@ import pytest
 
 from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.errors import LoadFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -83,12 +83,12 @@ async def test_builds_are_independent(processor: Any, form: PreparedForm) -> Non
 
 @pytest.mark.anyio
 async def test_failures_have_their_errors(processor: Any, form: PreparedForm, tmp_path: Path) -> None:
-    """What cannot be loaded is LoadFailed, what cannot be run is RunFailed, and the processor goes on."""
+    """What cannot be loaded is LoadFailed, what cannot be run is RunRefused, and the processor goes on."""
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"garbage")
     with pytest.raises(LoadFailed):
         await processor.load(replace(form, build_id="garbage", path=str(garbage)))
     handle = await processor.load(form)
-    with pytest.raises(RunFailed):
+    with pytest.raises(RunRefused):
         await processor.run(handle, {"A": np.ones((1, 3), np.float32)}, None)
     assert (await processor.run(handle, numbers(1), None))["SUM"].shape == (1, 4)

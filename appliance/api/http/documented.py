@@ -76,6 +76,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.StorageFailed(reason="attempt to write a readonly database"),
     e.DeadlineExceeded(waited_ms=100.2, expected_ms=24.0, decoded_ms=12.5),
     e.RunFailed(variant_id="harbour/centerface:int8", reason="the processor broke off"),
+    e.RunRefused(variant_id="harbour/centerface:int8", reason="indices element out of data bounds, idx=128"),
 )
 CAN_NEVER = e.OutOfMemory(
     build_id="9f8a@cpu", need_bytes=104857600, budget_bytes=67108864, variant="int8", can_fit=False, retry_after_s=None

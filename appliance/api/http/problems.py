@@ -77,7 +77,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.StorageBusy: Row(503, "The database is held by another program"),
     e.StorageFailed: Row(503, "The state folder cannot be used"),
     e.DeadlineExceeded: Row(504, "The deadline passed"),
-    e.RunFailed: Row(500, "The model failed on this input"),
+    e.RunFailed: Row(500, "The run failed"),
+    e.RunRefused: Row(422, "The model failed on this input"),
     e.RunCrashed: Row(500, "The model's process ended"),
     e.RunStopped: Row(504, "The run took too long"),
 }

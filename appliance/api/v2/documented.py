@@ -74,7 +74,7 @@ def _json(example: Any, description: str) -> dict[str, Any]:
 def _errors(*statuses: int) -> dict[str, Any]:
     texts = {
         400: (
-            "A tensor does not fit, or the model is unloaded",
+            "A tensor does not fit, the model cannot compute its values, or the model is unloaded",
             "input 'x' has shape [1, 4], the variant takes [-1, 3] (-1 = any)",
         ),
         401: ("A key is needed", "send a key: 'Authorization: Bearer KEY'"),
@@ -82,7 +82,7 @@ def _errors(*statuses: int) -> dict[str, Any]:
         404: ("No such model or version", "there is no application 'door'"),
         413: ("The body is too large", "the body is larger than the limit of 67108864 bytes"),
         429: ("A quota or queue is full; see Retry-After", "256 requests of 'harbour/door' are waiting already"),
-        500: ("The model failed on this input", "the model failed on this input: the processor broke off"),
+        500: ("The run broke off", "the model's process ended during this run; the model is loaded anew ..."),
         503: ("No memory, or shutting down; see Retry-After", "the box is shutting down"),
         504: ("The deadline passed", "the deadline passed after 100.2 ms of waiting"),
         507: ("It can never fit into memory", "no room in memory, ever: at the least int8 needs 104.9 MB"),

@@ -22,6 +22,7 @@ from appliance.domain.errors import (
     QueueFull,
     QuotaExceeded,
     RunFailed,
+    RunRefused,
     Unavailable,
 )
 from appliance.domain.request import Request, Result
@@ -51,7 +52,7 @@ _AFTER_NS = NS_PER_US
 """The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
-"""What keeps the box from answering; other errors are the caller's."""
+"""What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
 
 _Run = tuple[dict[str, Any], int, int]
 """A run: (outputs, start, end)."""
@@ -369,7 +370,7 @@ class Engine:
 
 def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
     """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
-    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO):
+    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO) or isinstance(error, RunRefused):
         return False
     promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
     is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns

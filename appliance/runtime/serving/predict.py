@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskSpec
-from appliance.domain.errors import DeadlineExceeded, QueueFull, RunFailed
+from appliance.domain.errors import DeadlineExceeded, LoadFailed, QueueFull, RunFailed
 from appliance.domain.request import Request, Result, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.ports import MediaRunner, TextReader
@@ -147,7 +147,7 @@ class Predictor:
 
         try:
             decoded = await self._decoded(run, task, media, carry)
-        except (DeadlineExceeded, QueueFull, RunFailed) as error:
+        except (DeadlineExceeded, LoadFailed, QueueFull, RunFailed) as error:
             self._engine.count_failure(_request(run, {}), run.entry, error)
             raise
         outputs, state = await self._steps(run, decoded, state)

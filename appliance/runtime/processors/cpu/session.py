@@ -16,7 +16,7 @@ from typing import Any
 import onnxruntime as ort
 
 from appliance.clock import NS_PER_S, SystemClock
-from appliance.domain.errors import LoadFailed, RunFailed, RunStopped
+from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.align import align
@@ -93,7 +93,7 @@ class OnnxSessions:
     ) -> dict[str, Any]:
         """One inference; setting `terminate` of its options ends it before its next node.
 
-        Raises: RunFailed with the runtime's own words.
+        Raises: RunRefused with the runtime's own words; RunStopped.
         """
         names = loaded.output_names if outputs is None else outputs
         try:
@@ -101,7 +101,7 @@ class OnnxSessions:
         except Exception as error:
             if options is not None and options.terminate:
                 raise RunStopped(variant_id=loaded.build_id, reason="it took longer than it may") from None
-            raise RunFailed(variant_id=loaded.build_id, reason=str(error)[:500]) from error
+            raise RunRefused(variant_id=loaded.build_id, reason=str(error)[:500]) from error
 
     def unload(self, loaded: Loaded) -> None:
         """Drop the session; the C heap keeps what it frees until it is trimmed."""

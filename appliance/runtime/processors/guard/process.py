@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
+from appliance.domain.errors import (
+    ApplianceError,
+    BadMetadata,
+    LoadFailed,
+    RunCrashed,
+    RunFailed,
+    RunRefused,
+    RunStopped,
+)
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import LARGEST_BYTES, Area
@@ -338,7 +346,11 @@ class GuardProcess:
             if message.end > lane.request_area.size:
                 self._enlarge_request(lane, message.end)
             m.write(message, parts, lane.request_area.mapping)
-        except (ValueError, OSError) as error:  # of a type or size that cannot be sent
+        except ValueError as error:  # of a type or size that cannot be sent
+            group.free.append(lane)
+            errand.answer.set_exception(RunRefused(variant_id=errand.what, reason=str(error)))
+            return
+        except OSError as error:
             group.free.append(lane)
             errand.answer.set_exception(RunFailed(variant_id=errand.what, reason=str(error)))
             return
@@ -396,7 +408,7 @@ class GuardProcess:
 
     def _enlarge_answer(self, lane: Lane, errand: Errand, need_bytes: int) -> None:
         if need_bytes > min(LARGEST_BYTES, self._run_bytes_max):
-            self._finish(lane, errand, RunFailed(variant_id=errand.what, reason=f"outputs of {need_bytes} bytes"))
+            self._finish(lane, errand, RunRefused(variant_id=errand.what, reason=f"outputs of {need_bytes} bytes"))
             lane.connection.send(SEQUENCE.pack(lane.sequence))
             return
         old, lane.answer_area = lane.answer_area, Area(need_bytes)
@@ -487,7 +499,7 @@ class GuardProcess:
 def _failure(errand: Errand, kind: str, reason: str) -> ApplianceError:
     if errand.code == m.TOKENISE and kind == BadMetadata.__name__:
         return BadMetadata(reason=reason)
-    return RunFailed(variant_id=errand.what, reason=f"{kind}: {reason}" if kind else reason)
+    return RunRefused(variant_id=errand.what, reason=f"{kind}: {reason}" if kind else reason)
 
 
 def _token_rows(tensors: Mapping[str, np.ndarray], texts: int, tokens_max: int) -> TokenRows:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import LoadFailed, RunCrashed, RunFailed
+from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
@@ -122,7 +122,7 @@ class GuardedProcessor:
             async with self._shown(guard, Path(order.file)) as path:
                 return await guard.tokenize(path, texts, order.tokens_max, build_id)
         except (OSError, TimeoutError, ValueError) as error:
-            raise RunFailed(variant_id=build_id, reason=f"no guard could read the texts: {error}") from error
+            raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
     def close(self) -> None:
         if self._sweeping is not None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from appliance.demo.zoo import toys
-from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.errors import LoadFailed, RunFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, fingerprint, prepared_form
 
@@ -92,7 +92,7 @@ async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, inline
     """What the runtime cannot compute comes back in its own words, and the session stays usable."""
     handle = await processor.load(plain)
     for inputs in ({"image": np.zeros((1, 4, 64, 64), np.float32)}, {}, {"image": np.zeros(3)}):
-        with pytest.raises(RunFailed) as caught:
+        with pytest.raises(RunRefused) as caught:
             await _run(processor, handle, inputs, inline)
         assert caught.value.variant_id == "net"
         assert caught.value.reason

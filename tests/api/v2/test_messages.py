@@ -1,0 +1,24 @@
+"""Errors in the protocol's shape: the status that its clients expect."""
+
+import pytest
+
+from appliance.api.http.problems import status_of
+from appliance.api.v2.messages import error_answer
+from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, RunCrashed, RunFailed, RunRefused
+
+RUN = {"variant_id": "t/m:v", "reason": "no"}
+
+
+@pytest.mark.parametrize(
+    ("error", "v1", "v2"),
+    [
+        (BadTensor(reason="no"), 422, 400),
+        (ModelUnavailable(name="m"), 409, 400),
+        (RunRefused(**RUN), 422, 400),
+        (RunFailed(**RUN), 500, 500),
+        (RunCrashed(**RUN), 500, 500),
+    ],
+)
+def test_what_the_client_can_change_is_no_failure_of_the_box(error: ApplianceError, v1: int, v2: int) -> None:
+    """Values that a network cannot compute are the caller's to change; a process that ended is not."""
+    assert (status_of(error), error_answer(error)[0]) == (v1, v2)
