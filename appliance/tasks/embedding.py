@@ -109,11 +109,13 @@ class TextEmbedding:
             raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it beside the graph")
         fed = fed_inputs(spec, target)
         fixed = [tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0]
-        return TokenOrder(path, texts, min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, 100_000), is_list)
+        tokens_max = min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, *_largest(fed, target, 1), 100_000)
+        return TokenOrder(path, texts, tokens_max, is_list)
 
     def decode_tokens(self, order: TokenOrder, rows: TokenRows, spec: TaskSpec, target: Target) -> Decoded:
         fed = fed_inputs(spec, target)
-        per_run = TEXTS_PER_RUN if all(tensor.shape[:1] == (-1,) for tensor in fed) else 1
+        is_free = all(tensor.shape[:1] == (-1,) for tensor in fed)
+        per_run = min((TEXTS_PER_RUN, *_largest(fed, target, 0))) if is_free else 1
         runs = [rows[at : at + per_run] for at in range(0, len(rows), per_run)]
         batches = [_token_tensors(run, fed) for run in runs]
         masks = [mask for _, mask in batches]
@@ -195,6 +197,12 @@ def _tokenizer(path: str, tokens_max: int) -> Any:
     tokenizer.no_padding()
     tokenizer.enable_truncation(tokens_max)
     return tokenizer
+
+
+def _largest(fed: list[TensorSpec], target: Target, axis: int) -> tuple[int, ...]:
+    """Where an axis of the inputs [texts, tokens] ends."""
+    shapes = (target.shape_max.get(tensor.name, ()) for tensor in fed)
+    return tuple(shape[axis] for shape in shapes if len(shape) == 2)
 
 
 def _token_tensors(rows: TokenRows, fed: list[TensorSpec]) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -1,6 +1,7 @@
 """Embeddings: a tokenizer from its file, means over real tokens only, unit length."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,18 @@ def test_tokens_masks_and_types(tokenizer: str) -> None:
     assert step["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
     assert step["token_type_ids"].tolist() == [[0] * 4] * 2
     assert str(step["input_ids"].dtype) == "int32"
+
+
+def test_texts_are_cut_and_shared_out_to_the_largest_shape(tokenizer: str) -> None:
+    """What a variant takes at most: longer texts are cut, and more texts are several runs."""
+    most = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (2, 4))
+    decoded = TASK.decode(
+        Media(b'{"texts": ["one two three one two", "three", "one"]}'),
+        SPEC,
+        replace(target(tokenizer), shape_max=most),
+        {},
+    )
+    assert [step["input_ids"].tolist() for step in decoded.steps] == [[[1, 4, 5, 2], [1, 6, 2, 0]], [[1, 4, 2]]]
 
 
 def test_one_text_and_several_agree(tokenizer: str) -> None:

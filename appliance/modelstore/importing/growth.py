@@ -31,7 +31,10 @@ Ends = dict[Place, int]
 
 
 def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Size | None, reviewed: Reviewed) -> Growth:
-    """`base`: the first case; `full`: the largest rung, whose shapes every rung of a file takes."""
+    """`base`: the first case; `full`: the largest rung, whose shapes every rung of a file takes.
+
+    Raises: BadMetadata where less is asked for than the task sends and cannot make smaller.
+    """
     free = list(_free_axes(variant, axes, task))
     needed = _ends_needed(free, task, full)
     wanted = _ends_wanted(free)
@@ -41,6 +44,8 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
         for axis, size in enumerate(shape)
         if size is not None and any(one.place == (name, axis) for one in free)
     }
+    if task.kind is TaskKind.VOICE_ACTIVITY:  # pictures are scaled and texts cut
+        _check_enough(needed, stated)
     must = list(_doubled(base, needed | stated))
     is_asked = len(must) if stated else 0
     last = must[-1] if must else base
@@ -70,6 +75,14 @@ def check_stated(task: TaskSpec, inputs: tuple[TensorSpec, ...]) -> None:
         )
         if not fits:
             raise BadMetadata(reason=f"'shape_max': input {name!r} has the shape {list(shape)} (-1 = any)")
+
+
+def _check_enough(needed: Ends, stated: Ends) -> None:
+    """Raises: BadMetadata."""
+    for (name, axis), size in stated.items():
+        least = needed.get((name, axis), 0)
+        if size < least:
+            raise BadMetadata(reason=f"'shape_max': axis {axis} of {name!r} is {size}, and the task sends {least}")
 
 
 def allowed(measured: Shapes, task: TaskSpec) -> Shapes:

@@ -1,5 +1,7 @@
 """Where free axes end: what the task sends, what the tenant asks for, and what is cheap beyond."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from appliance.domain.catalogue import ImageSpec, Precision, Shapes, TaskKind, TaskSpec, TensorSpec, Variant
@@ -85,3 +87,14 @@ def test_what_does_not_fit_the_graph_is_refused(stated: dict[str, tuple[int | No
     with pytest.raises(BadMetadata, match="shape_max"):
         check_stated(TaskSpec(shape_max=stated), PICTURE)
     check_stated(TaskSpec(shape_max={"image": (None, 3, 64, None)}), PICTURE)
+
+
+def test_chunks_of_sound_cannot_be_made_smaller() -> None:
+    """512 samples behind 64: a largest shape below that would refuse every request."""
+    sound = (TensorSpec("input", "FP32", (-1, -1)),)
+    axes = {"input": ("batch", "sequence")}
+    base: Shapes = {"input": (1, 512)}
+    for size, is_enough in ((575, False), (576, True)):
+        task = TaskSpec(TaskKind.VOICE_ACTIVITY, shape_max={"input": (1, size)})
+        with nullcontext() if is_enough else pytest.raises(BadMetadata, match="is 575, and the task sends 576"):
+            growth(base, variant(sound), axes, task, None, HARMLESS)
