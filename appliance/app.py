@@ -396,6 +396,7 @@ def _child_limits(settings: ImportSettings) -> ChildLimits:
         wall_s=settings.child_wall_s,
         file_bytes=settings.file_bytes_max,
         nice=settings.nice,
+        must_be_confined=settings.confine == "required",
     )
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from appliance.confinement import landlock, seccomp
 
+CONFINEMENT = "the confinement of children"
+"""What is missing where the kernel has all that is wanted and it did not take effect all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confinement:

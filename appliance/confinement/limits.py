@@ -28,6 +28,8 @@ class ChildLimits:
     files_max: int = 256
     """Open files."""
     nice: int = 10
+    must_be_confined: bool = False
+    """Whether the child ends before it opens a file when files or system calls could not be taken from it."""
 
 
 def enter(limits: ChildLimits, parent: int) -> None:

@@ -200,6 +200,9 @@ class Importer:
         """When nothing is imported, make prepared forms that are missing (after an update of libraries, or a damaged
         file), and review what an earlier version has imported: until then it runs in a guard.
         """
+        if self._missing_confinement:
+            log.warning("nothing is measured again", missing=", ".join(self._missing_confinement))
+            return
         given_up: set[str] = set()
         while True:
             await self._idle.wait()

@@ -34,9 +34,10 @@ from typing import IO, Any
 
 from appliance.child import die_with_parent
 from appliance.confinement import converting
+from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, NotConfined
 from appliance.modelstore.orders import (
     ORDERS,
     EvaluateOrder,
@@ -102,13 +103,15 @@ def main(stage: str) -> int:
     order: Any = from_json(ORDERS[stage][0], received["order"])
     die_with_parent()
     enter(limits, int(received["parent"]))
-    _confine(order)
-    converting.enter()
+    is_confined = _confine(order)
+    is_confined = converting.enter() and is_confined
 
     def report(share: float, message: str) -> None:
         _send(wire, {"progress": share, "message": message})
 
     try:
+        if limits.must_be_confined and not is_confined:
+            raise NotConfined(missing=", ".join(available().missing) or CONFINEMENT)
         result = STAGES[stage](order, report)
         _send(wire, {"result": to_json(result)})
     except Exception as error:
@@ -120,13 +123,13 @@ def main(stage: str) -> int:
     os._exit(0)
 
 
-def _confine(order: Any) -> None:
-    """To the order's own files; beside a model to be looked at lies its external data."""
+def _confine(order: Any) -> bool:
+    """To the order's own files, where the kernel can; beside a model to be looked at lies its external data."""
     os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
     readable = [*runtime(), *OWN_PROCESS, *paths_of(order)]
     if isinstance(order, InspectOrder | ReviewOrder):
         readable.append(os.path.dirname(order.source))
-    confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
+    return confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
 
 
 def _domain_name(error: ApplianceError) -> str:

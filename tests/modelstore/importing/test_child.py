@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from appliance.clock import SystemClock
-from appliance.domain.errors import ApplianceError, BadArchive, BadModel, StorageFull
+from appliance.domain.errors import ApplianceError, BadArchive, BadModel, NotConfined, StorageFull
 from appliance.modelstore.importing.child import ChildLimits, run_order, run_stage
 from appliance.modelstore.orders import InspectOrder, UnpackOrder, to_json
 
@@ -45,6 +46,17 @@ async def test_progress_and_result_come_back_and_libraries_may_print(tmp_path: P
     )
     assert result["model"] == str(tmp_path / "model.onnx")
     assert seen == [(0.5, "half")]
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+async def test_a_child_that_could_not_be_confined_does_nothing_where_that_is_required(
+    tmp_path: Path, is_required: bool
+) -> None:
+    """Whatever the service found when it started: the child sees what took effect."""
+    limits = replace(LIMITS, must_be_confined=is_required)
+    order = to_json(UnpackOrder("source", str(tmp_path)))
+    with pytest.raises(NotConfined, match="lacks Landlock") if is_required else nullcontext():
+        await run_stage("unpack", order, limits=limits, program="tests.modelstore.without_landlock")
 
 
 async def test_the_child_has_no_secrets_and_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

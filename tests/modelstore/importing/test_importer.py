@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement.available import Confinement
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
@@ -102,6 +104,26 @@ def test_nothing_is_imported_unconfined_where_that_is_required(tmp_path: Path) -
                 await box.importer.submit(asked(source))
             assert source.exists()
             assert await box.store.applications.page("default") == []
+
+    asyncio.run(story())
+
+
+def test_nothing_is_measured_again_unconfined_where_that_is_required(tmp_path: Path) -> None:
+    """Prepared forms that are missing stay so; what was imported before serves from its file."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+        shutil.rmtree(tmp_path / "state" / "prepared")
+        lacking, clock = Confinement(files=False, calls=True, own_user=True).missing, SystemClock()
+        with capture_logs() as logs:
+            async with parts(tmp_path / "state", options=ImportOptions(missing_confinement=lacking)) as box:
+                assert box.builds.unmeasured()
+                async with asyncio.timeout(30):
+                    while not any("again" in line["event"] for line in logs):
+                        await clock.sleep_until_ns(clock.now_ns() + NS_PER_MS)
+                assert box.measure.profiled == []
+        assert [line["event"] for line in logs if "again" in line["event"]] == ["nothing is measured again"]
 
     asyncio.run(story())
 

@@ -22,10 +22,11 @@ import appliance
 from appliance.child import die_with_parent, run_child
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement import converting
+from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
-from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.growing import Grower
 from appliance.runtime.processors.cpu.heap import set_up, trim
@@ -107,6 +108,8 @@ class ChildMeasure:
             reason = ended.stderr.strip().splitlines()[-1:] or [f"exit status {ended.status}"]
             raise LoadFailed(build_id=build_id, reason=f"measuring failed: {reason[0][:300]}")
         answer: dict[str, Any] = json.loads(lines[-1])
+        if "not_confined" in answer:
+            raise NotConfined(missing=answer["not_confined"])
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
@@ -149,9 +152,13 @@ def main() -> None:
     """One order in, one answer out."""
     order = json.loads(sys.stdin.read())
     die_with_parent()
-    enter(ChildLimits(**order["limits"]), order["parent"])
-    confine(*_files(order))
-    converting.enter()
+    limits = ChildLimits(**order["limits"])
+    enter(limits, order["parent"])
+    is_confined = confine(*_files(order))
+    is_confined = converting.enter() and is_confined
+    if limits.must_be_confined and not is_confined:
+        print(json.dumps({"not_confined": ", ".join(available().missing) or CONFINEMENT}), flush=True)
+        return
     set_up()
     sessions = OnnxSessions(order["threads"])
     if order["do"] == "prepare":
