@@ -137,7 +137,8 @@ class GuardSettings(Section):
 class ImportSettings(Section):
     confine: str = Field("auto", pattern="^(auto|required)$")
     """`required`: no import is accepted, and nothing is measured again, where its processes could not be confined
-    (Landlock, filtered system calls), and each of them ends when it is not; `auto`: they are confined as far as the machine can, which the log and `/v1/system` say.
+    (Landlock, filtered system calls), and each of them ends when it is not; `auto`: they are confined as far as the
+    machine can, which the log and `/v1/system` say.
     """
     jobs_parallel_max: int = Field(1, ge=1, le=8)
     """Import jobs at once; the rest queue."""

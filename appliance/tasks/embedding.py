@@ -185,6 +185,11 @@ def tokenize(path: str, texts: list[str], tokens_max: int) -> TokenRows:
     return [(encoding.ids, encoding.type_ids) for encoding in encodings]
 
 
+def parsed_tokenizers() -> int:
+    """How many files were parsed so far in this process."""
+    return _tokenizer.cache_info().misses
+
+
 @lru_cache(maxsize=8)
 def _tokenizer(path: str, tokens_max: int) -> Any:
     """A parsed tokenizer; about 20 ms and a few MB each, so a few are kept.

@@ -142,6 +142,27 @@ async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor,
     assert rows == [([1], [0])]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="guards of one's own user cannot be looked into")
+async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Its builds and its base together are what the kernel says: what sessions share and tokenizers are in the base."""
+    base_bytes: list[int] = []
+    processor.on_base = base_bytes.append
+    build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
+    pid = build.guard.pid
+    loaded_bytes = _pss_bytes(pid)
+    assert base_bytes[-1] + build.resident_bytes == pytest.approx(loaded_bytes, rel=0.1)
+    words = Tokenizer(WordLevel({f"word{number}": number for number in range(50_000)}, unk_token="word0"))
+    words.save(str(tmp_path / "large.json"))
+    await processor.tokenize(TokenOrder(str(tmp_path / "large.json"), ["word7"], 8, False), "b", "t")
+    assert _pss_bytes(pid) - loaded_bytes > 3 * MIB
+    assert base_bytes[-1] + build.resident_bytes == pytest.approx(_pss_bytes(pid), rel=0.1)
+
+
+def _pss_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
 async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: Path) -> None:
     """A guard does not keep all that a tenant ever had."""
     for number in range(20):

@@ -24,13 +24,13 @@ import tokenizers  # noqa: F401 - used by `tokenize`
 
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.cpu.heap import Trimmer
+from appliance.runtime.processors.cpu.heap import Trimmer, trim
 from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import mapped
-from appliance.runtime.processors.guard.limits import DataLimit, Home, enter
-from appliance.tasks.embedding import tokenize
+from appliance.runtime.processors.guard.limits import DataLimit, Home, OwnMemory, enter
+from appliance.tasks.embedding import parsed_tokenizers, tokenize
 
 STOP = struct.Struct("<II")
 """An order to stop: the lane, and which of its requests."""
@@ -47,7 +47,7 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[s
     _close_all_but({0, 1, 2, control.fileno(), *(lane.fileno() for lane in lanes)})
     entered = enter(Home(**order["home"]))
     flush_subnormals()  # the threads of the lanes inherit it
-    guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data)
+    guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data, entered.memory)
     threads = [Lane(guard, lane) for lane in lanes]
     for thread in threads:
         thread.start()
@@ -75,13 +75,19 @@ def _close_all_but(kept: set[int]) -> None:
 class Guard:
     """What the lanes share."""
 
-    def __init__(self, sessions: OnnxSessions, root: str, data: DataLimit) -> None:
+    def __init__(self, sessions: OnnxSessions, root: str, data: DataLimit, memory: OwnMemory) -> None:
         self.sessions = sessions
         self.data = data
+        self._memory = memory
         self.root = root
         self.builds: dict[int, Loaded] = {}
         self.ran = 0
         self.trimmer = Trimmer(runs=lambda: self.ran)
+
+    def taken_bytes(self) -> int:
+        """What is really held, without what the heap keeps for later."""
+        trim()
+        return self._memory.pss_bytes()
 
 
 class Lane(threading.Thread):
@@ -138,9 +144,7 @@ class Lane(threading.Thread):
         self._guard.data.grant(int(granted_bytes))
         form = PreparedForm(str(message.number), self._guard.root + path, 0, optimised == "optimised")
         loaded = self._guard.builds[message.number] = self._guard.sessions.load(form)
-        if not form.optimised:
-            self._guard.trimmer.want()
-        return self._answers.pack(m.DONE, 0, loaded.output_names, {})
+        return self._answers.pack(m.DONE, self._guard.taken_bytes(), loaded.output_names, {})
 
     def _unload(self, message: m.Message) -> m.Packed:
         self._guard.data.grant(int(message.fields[0]))
@@ -151,13 +155,15 @@ class Lane(threading.Thread):
     def _tokenise(self, message: m.Message) -> m.Packed:
         (path,) = message.fields
         texts = m.views(message, self._request_area)["texts"].tolist()
+        known = parsed_tokenizers()
         rows = tokenize(self._guard.root + path, texts, message.number)
+        taken_bytes = 0 if parsed_tokenizers() == known else self._guard.taken_bytes()
         tensors = {
             "lengths": np.array([len(ids) for ids, _ in rows], np.int64),
             "ids": np.array([token for ids, _ in rows for token in ids], np.int64),
             "types": np.array([kind for _, kinds in rows for kind in kinds], np.int64),
         }
-        return self._answers.pack(m.DONE, 0, (), tensors)
+        return self._answers.pack(m.DONE, taken_bytes, (), tensors)
 
     def _failure(self, error: BaseException) -> m.Packed:
         reason = str(getattr(error, "reason", error)) or type(error).__name__

@@ -14,6 +14,7 @@ GROUP = 64_000
 LAST_WORDS_BYTES = 16_384
 """What it may say on standard error, which is the only file that it can write."""
 FILES_MAX = 128
+_ROLLUP_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Entered:
     """What its paths begin with: its folder, or nothing where that is its root directory."""
     maps: int
     """An open `/proc/self/maps`."""
+    memory: "OwnMemory"
     base_bytes: int
     """What the process takes by itself (Pss)."""
     data: "DataLimit"
@@ -64,7 +66,8 @@ def enter(home: Home) -> Entered:
     os.environ.clear()
     die_with_parent()
     privileges.go_first()
-    base_bytes = _pss_bytes()
+    memory = OwnMemory()
+    base_bytes = memory.pss_bytes()
     data = DataLimit(home.granted_bytes)
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -90,7 +93,7 @@ def enter(home: Home) -> Entered:
     files = landlock.confine(readable)
     calls = seccomp.restrict(seccomp.computing())
     confinement = Confinement(files, calls, has_none, has_user)
-    return Entered("" if is_root else home.folder, maps, base_bytes, data, confinement)
+    return Entered("" if is_root else home.folder, maps, memory, base_bytes, data, confinement)
 
 
 class DataLimit:
@@ -117,8 +120,15 @@ def status_bytes(process: int | str, *names: str) -> int:
     return 0
 
 
-def _pss_bytes() -> int:
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+class OwnMemory:
+    """What this process takes, read from a file that is opened while it still sees it."""
+
+    def __init__(self) -> None:
+        self._rollup = os.open("/proc/self/smaps_rollup", os.O_RDONLY | os.O_CLOEXEC)
+
+    def pss_bytes(self) -> int:
+        """Pages that several processes share count in parts. A millisecond."""
+        for line in os.pread(self._rollup, _ROLLUP_BYTES, 0).splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+        return 0

@@ -55,6 +55,8 @@ class GuardedBuild:
     path: str
     """Of its file, from the guard's folder on."""
     need_bytes: int
+    resident_bytes: int
+    """What the ledger counts for it."""
     output_names: tuple[str, ...] = ()
 
 
@@ -138,6 +140,8 @@ class GuardProcess:
         self._last_words = os.memfd_create("last words", os.MFD_CLOEXEC)
         self._threads: list[int] = []
         self.base_bytes = 0
+        """What it takes beside its builds: at first the interpreter, then also tokenizers and what sessions share."""
+        self._first_bytes = 0
         self.confinement: Mapping[str, bool] = {}
         self._watch: asyncio.TimerHandle | None = None
         self.builds: dict[int, GuardedBuild] = {}
@@ -150,6 +154,8 @@ class GuardProcess:
         self.has_ended = False
         self.on_end: Callable[[GuardProcess, list[str], str], None] = lambda guard, culprits, reason: None
         """Told once, when it has ended by itself: what was running, and why it ended."""
+        self.on_base: Callable[[], None] = lambda: None
+        """Told when `base_bytes` has changed."""
 
     @property
     def is_busy(self) -> bool:
@@ -168,7 +174,7 @@ class GuardProcess:
         home = {"folder": str(self.folder), "user": user, "granted_bytes": self._granted_bytes()}
         order = {"home": home, "threads": threads_per_run}
         report, self._forked, self._control = await asyncio.to_thread(self._fork, server, order)
-        self.base_bytes = int(report["base_bytes"])
+        self.base_bytes = self._first_bytes = int(report["base_bytes"])
         self.confinement = {str(name): bool(value) for name, value in report["confinement"].items()}
         self._threads = [int(ident) for ident in report["threads"]]
         for lane in self._lanes:
@@ -260,10 +266,12 @@ class GuardProcess:
 
     # -- what is asked of it -------------------------------------------------------------------------------------------
 
-    async def load(self, build_id: str, path: str, *, optimised: bool, need_bytes: int) -> GuardedBuild:
+    async def load(
+        self, build_id: str, path: str, *, optimised: bool, need_bytes: int, resident_bytes: int
+    ) -> GuardedBuild:
         """Raises: LoadFailed."""
         self._numbers += 1
-        build = GuardedBuild(self, self._numbers, build_id, path, need_bytes)
+        build = GuardedBuild(self, self._numbers, build_id, path, need_bytes, resident_bytes)
         self.builds[build.number] = build
 
         def settle(message: m.Message, _: Mapping[str, np.ndarray]) -> None:
@@ -420,12 +428,24 @@ class GuardProcess:
         value: Any
         if message.code == m.DONE:
             value = errand.settle(message, m.copies(message, lane.answer_area.mapping))
+            if message.number and not errand.is_run:
+                self._took(lane, message.number)
         elif message.code == m.FAILED and len(message.fields) == 2:
             value = self._stopped(errand) if errand.is_stopped else _failure(errand, *message.fields)
         else:
             raise m.BadMessage(f"an answer of the kind {message.code}")
         lane.answer_area.give_back(message.end)
         self._finish(lane, errand, value)
+
+    def _took(self, lane: Lane, count_bytes: int) -> None:
+        """It says what it takes in all. While more is under way in it, that is counted elsewhere, so it is not looked
+        at; more than it was granted it cannot have.
+        """
+        if any(one.errand is not None for one in self._lanes if one is not lane):
+            return
+        beside = count_bytes - sum(build.resident_bytes for build in self.builds.values())
+        self.base_bytes = max(self._first_bytes, min(beside, self._first_bytes + self._granted_bytes()))
+        self.on_base()
 
     def _finish(self, lane: Lane, errand: Errand, value: Any) -> None:
         """The lane is free again; the next who waits for one begins."""
@@ -490,7 +510,7 @@ class GuardProcess:
         """While it works: whether it takes more than it was granted, by whatever means."""
         self._watch = None
         taken = status_bytes(self.pid, "RssAnon", "RssShmem")
-        if taken > self.base_bytes + self._granted_bytes() + _TOLERATED_BYTES:
+        if taken > self._first_bytes + self._granted_bytes() + _TOLERATED_BYTES:
             self._ended(f"it took {taken} bytes of memory, which are more than it may")
         elif self.is_busy:
             self._watch = self._loop.call_later(_WATCH_EVERY_S, self._look)

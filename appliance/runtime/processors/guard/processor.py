@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
 from appliance.tasks.base import TokenOrder, TokenRows
 
+T = TypeVar("T")
 log = get_log("guard")
 _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
@@ -83,8 +84,14 @@ class GuardedProcessor:
             guard = await self._guard_of(form.guarded_for)
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
             async with guard.loading:
-                path = await asyncio.to_thread(link_form, form, guard.folder)
-                return await guard.load(form.build_id, path, optimised=form.optimised, need_bytes=need_bytes)
+                path = await self._linked(guard, link_form, form)
+                return await guard.load(
+                    form.build_id,
+                    path,
+                    optimised=form.optimised,
+                    need_bytes=need_bytes,
+                    resident_bytes=form.resident_bytes or form.size_bytes,
+                )
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=form.build_id, reason=f"no guard could be started: {error}") from error
 
@@ -143,7 +150,7 @@ class GuardedProcessor:
             async with guard.loading:  # a guard that is busy does not end as idle
                 shown = guard.files.get(file)
                 if shown is None:
-                    path = await asyncio.to_thread(link_file, file, guard.folder)
+                    path = await self._linked(guard, link_file, file)
                     shown = guard.files[file] = ShownFile(path)
         shown.users += 1
         try:
@@ -154,6 +161,14 @@ class GuardedProcessor:
                 if not one.users:
                     del guard.files[known]
                     await asyncio.to_thread(unlink, one.path, guard.folder)
+
+    async def _linked(self, guard: GuardProcess, link: Callable[[T, Path], str], what: T) -> str:
+        """Put something into the folder of a guard. Raises: OSError."""
+        try:
+            return await asyncio.to_thread(link, what, guard.folder)
+        finally:
+            if guard.has_ended:  # and its folder was removed meanwhile, but not what came into it after
+                await asyncio.to_thread(shutil.rmtree, guard.folder, ignore_errors=True)
 
     # -- guards --------------------------------------------------------------------------------------------------------
 
@@ -192,6 +207,7 @@ class GuardedProcessor:
             raise
         self._guards[tenant] = guard
         guard.on_end = self._has_ended
+        guard.on_base = lambda: self.on_base(self._base_bytes())
         if self._sweeping is None:
             self._sweep()
         self.on_base(self._base_bytes())
