@@ -73,11 +73,13 @@ class MediaRunner(Protocol):
 class TextReader(Protocol):
     """Where uploaded tokenizers are read and used, outside of the service."""
 
-    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+    async def tokenize(
+        self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = ...
+    ) -> TokenRows:
         """The tokens of the order's texts, made in the guard of `tenant`, who owns the tokenizer.
 
         `build_id`: whom a crash is counted against. Whoever cancels waits no longer; the tokenizer goes on to the limit
-        of all runs, for ending it ends the guard.
+        of all runs, for ending it ends the guard. `on_time` is told the nanoseconds that it took, in any case.
 
         Raises: BadMetadata for a tokenizer that cannot be used, RunFailed (RunCrashed, RunStopped).
         """

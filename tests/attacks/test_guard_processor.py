@@ -163,6 +163,19 @@ def _pss_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
+async def test_time_that_a_tokenizer_took_is_told(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Also of one that was broken off."""
+    took_ns: list[int] = []
+    honest = TokenOrder(str(_words(tmp_path / "honest.json")), ["hello"], 8, False)
+    await processor.tokenize(honest, "b", "t", took_ns.append)
+    assert len(took_ns) == 1
+    hostile = TokenOrder(str(killers.tokenizer(tmp_path / "hostile.json")), ["aa"], 8, False)
+    with pytest.raises(RunFailed):
+        await processor.tokenize(hostile, "b", "t", took_ns.append)
+    assert len(took_ns) == 2
+    assert all(took_ns)
+
+
 async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: Path) -> None:
     """A guard does not keep all that a tenant ever had."""
     for number in range(20):

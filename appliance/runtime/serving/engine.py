@@ -180,6 +180,13 @@ class Engine:
             self.count_failure(request, entry, error)
             raise
 
+    def charge(self, application: Application, tenant: str, took_ns: int) -> None:
+        """Count processor time that a tenant's call took beside its runs, as that of an inline run."""
+        self._queue.saw(tenant, self._clock.now_ns())
+        if self._queue.is_busy:
+            weights = self._catalogue.processor_weight(tenant), application.weight
+            self._queue.ran(tenant, application.id, took_ns, weights)
+
     def deadline_ns(self, application: Application, arrival_ns: int) -> int:
         """Of a request that states none."""
         return self._admission.deadline_ns(arrival_ns, application)

@@ -167,13 +167,16 @@ class Predictor:
             target = self._target(run)
             return target, task.token_order(media, run.spec, target)
 
+        def charge(took_ns: int) -> None:
+            self._engine.charge(run.application, run.call.tenant, took_ns)
+
         target, order = await self._timed(run, "decode", ordered)
         start_ns = self._clock.now_ns()
         build = self._catalogue.build_of(run.servable.variant, reader)
         left_s = None if run.drop_ns is None else max(0.0, (run.drop_ns - start_ns) / NS_PER_S)
         try:
             async with asyncio.timeout(left_s):
-                rows = await self._texts.tokenize(order, build, reader)
+                rows = await self._texts.tokenize(order, build, reader, charge)
         except TimeoutError:
             waited_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
             raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=waited_ms) from None

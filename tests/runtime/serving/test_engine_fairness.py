@@ -213,3 +213,25 @@ async def test_a_flood_leaves_places_in_the_queue() -> None:
     refused = sum(isinstance(answer, QueueFull) for answer in answers)
     assert refused >= 160 - 71
     bench.assert_quiet()
+
+
+@story
+async def test_time_beside_the_runs_is_charged() -> None:
+    """A tenant whose texts took a second of another process waits until the other one has had as much."""
+    bench = EngineBench()
+    for tenant in ("a", "b"):
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, tenant=tenant)
+    async with bench.working():
+        for tenant in ("a", "b"):
+            await bench.infer(application=f"{tenant}/app", tenant=tenant)
+        ended: list[str] = []
+
+        async def ask(tenant: str) -> None:
+            await bench.infer(application=f"{tenant}/app", tenant=tenant)
+            ended.append(tenant)
+
+        first = asyncio.create_task(ask("b"))
+        await bench.pause(1)
+        bench.engine.charge(bench.catalogue.entry("a/app").application, "a", 1_000_000_000)
+        await asyncio.gather(first, ask("a"), *(ask("b") for _ in range(3)))
+    assert ended == ["b", "b", "b", "b", "a"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ class _Desk:
             asset_path=Path,
         )
 
-    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+    async def tokenize(
+        self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = lambda took_ns: None
+    ) -> TokenRows:
         """No task here has texts."""
         raise NotImplementedError
 

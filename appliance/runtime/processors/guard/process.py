@@ -86,6 +86,9 @@ class Errand:
     is_limit_own: bool
     """Whether that is the guard's own limit, and not when the caller gives up."""
     is_stopped: bool = False
+    started_ns: int = 0
+    on_time: Callable[[int], None] | None = None
+    """Told the nanoseconds that it took, also where nobody waits for the answer."""
 
     @property
     def is_run(self) -> bool:
@@ -240,6 +243,7 @@ class GuardProcess:
         lane.request_area.close()
         lane.answer_area.close()
         if errand is not None:
+            self._tell_time(errand)
             self._refuse(errand, reason)
 
     def _refuse(self, errand: Errand, reason: str) -> None:
@@ -303,14 +307,18 @@ class GuardProcess:
             self._runs, m.RUN, build.number, names, inputs, settle, build.build_id, self._run_ns_max, deadline_ns
         )
 
-    def tokenize(self, path: str, texts: np.ndarray, tokens_max: int, build_id: str) -> asyncio.Future[TokenRows]:
+    def tokenize(
+        self, path: str, texts: np.ndarray, tokens_max: int, build_id: str, on_time: Callable[[int], None]
+    ) -> asyncio.Future[TokenRows]:
         """Port `TextReader`; `path` of the tokenizer, from the guard's folder on."""
 
         def settle(_: m.Message, tensors: Mapping[str, np.ndarray]) -> TokenRows:
             return _token_rows(tensors, len(texts), tokens_max)
 
         tensors, limit_ns = {"texts": texts}, self._run_ns_max
-        return self._ask(self._calls, m.TOKENISE, tokens_max, (path,), tensors, settle, build_id, limit_ns)
+        return self._ask(
+            self._calls, m.TOKENISE, tokens_max, (path,), tensors, settle, build_id, limit_ns, on_time=on_time
+        )
 
     async def unload(self, build: GuardedBuild) -> None:
         """Its memory is back afterwards."""
@@ -332,6 +340,7 @@ class GuardProcess:
         what: str,
         limit_ns: int,
         deadline_ns: int | None = None,
+        on_time: Callable[[int], None] | None = None,
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self.last_used_ns = self._clock.now_ns()
@@ -339,7 +348,7 @@ class GuardProcess:
         is_limit_own = deadline_ns is None or until_ns <= deadline_ns
         if deadline_ns is not None:
             until_ns = min(until_ns, deadline_ns)
-        errand = Errand(code, number, fields, tensors, answer, settle, what, until_ns, is_limit_own)
+        errand = Errand(code, number, fields, tensors, answer, settle, what, until_ns, is_limit_own, on_time=on_time)
         if not self.is_live:
             self._refuse(errand, "it has ended before")
         elif group.free:
@@ -363,6 +372,7 @@ class GuardProcess:
             errand.answer.set_exception(RunFailed(variant_id=errand.what, reason=str(error)))
             return
         lane.errand = errand
+        errand.started_ns = self._clock.now_ns()
         lane.used_bytes = message.end
         lane.sequence = (lane.sequence + 1) & 0xFFFFFFFF
         delay_s = max(0.0, (errand.until_ns - self._clock.now_ns()) / NS_PER_S)
@@ -451,6 +461,7 @@ class GuardProcess:
         """The lane is free again; the next who waits for one begins."""
         lane.request_area.give_back(lane.used_bytes)
         lane.errand = None
+        self._tell_time(errand)
         if lane.timer is not None:
             lane.timer.cancel()
             lane.timer = None
@@ -467,6 +478,10 @@ class GuardProcess:
                 self._begin(group, lane, waiting)
                 return
         group.free.append(lane)
+
+    def _tell_time(self, errand: Errand) -> None:
+        if errand.on_time is not None:
+            errand.on_time(self._clock.now_ns() - errand.started_ns)
 
     def _group_of(self, lane: Lane) -> LaneGroup:
         if lane.index < len(self._lanes) - 2:

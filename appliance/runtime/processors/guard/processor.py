@@ -121,13 +121,15 @@ class GuardedProcessor:
         else:
             await self._inner.unload(handle)
 
-    async def tokenize(self, order: TokenOrder, build_id: str, tenant: str) -> TokenRows:
+    async def tokenize(
+        self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = lambda took_ns: None
+    ) -> TokenRows:
         """Port `TextReader`."""
         try:
             guard = await self._guard_of(tenant)
             texts = np.array(order.texts, np.object_)
             async with self._shown(guard, Path(order.file)) as path:
-                return await guard.tokenize(path, texts, order.tokens_max, build_id)
+                return await guard.tokenize(path, texts, order.tokens_max, build_id, on_time)
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
