@@ -113,6 +113,8 @@ class EngineBench:
         """
         self.clock = LoopClock()
         self.budget = budget
+        self.others_bytes = 0
+        """What other programs have taken of the machine."""
         self.telemetry = Telemetry(self.clock)
         self.decisions = Decisions()
         self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
@@ -125,7 +127,7 @@ class EngineBench:
             events=self.telemetry,
             windows=self.telemetry,
             decisions=self.decisions,
-            available_bytes=lambda used: budget - used,
+            available_bytes=lambda used: budget - used - self.others_bytes,
             forecaster_of=lambda name: Renewal(),
             memory_forecaster=Trend(),
             background=_at_once,

@@ -24,4 +24,8 @@ class HandClock:
     def pass_s(self, seconds: float) -> None:
         """Let time pass."""
         self._now_ns += int(seconds * NS_PER_S)
+        self.step_s(seconds)
+
+    def step_s(self, seconds: float) -> None:
+        """Set civil time forward or back; monotonic time knows nothing of it."""
         self._wall += datetime.timedelta(seconds=seconds)

@@ -146,3 +146,25 @@ def test_replacing_a_key_forgets_its_old_secret() -> None:
     assert ask(keys, new).key_id == "k"
     with pytest.raises(WrongKey):
         ask(keys, old)
+
+
+@pytest.mark.parametrize("step_s", [-400 * 86_400, 400 * 86_400])
+def test_a_step_of_the_clock_moves_only_what_is_told_in_civil_time(step_s: int) -> None:
+    """A year forward ends a key of an hour, a year back does not; how many wrong keys an address may send is counted in
+    time that never steps.
+    """
+    clock, lasting, expiring = HandClock(), new_key(), new_key()
+    soon = clock.wall_now() + datetime.timedelta(hours=1)
+    keys = ring(record(lasting), record(expiring, expires_at=soon), clock=clock, failed_per_min=3)
+    for _ in range(3):
+        with pytest.raises(WrongKey):
+            ask(keys, "ea_wrong")
+    clock.step_s(step_s)
+    with pytest.raises(TooManyFailedKeys):
+        ask(keys, "ea_wrong")
+    assert ask(keys, lasting, address="10.0.0.8").tenant == "harbour"
+    if step_s < 0:
+        assert ask(keys, expiring, address="10.0.0.8").tenant == "harbour"
+    else:
+        with pytest.raises(WrongKey):
+            ask(keys, expiring, address="10.0.0.8")

@@ -103,3 +103,26 @@ def test_only_what_is_harmless_and_quick_at_its_size_runs_inline(
         bench.assert_quiet()
 
     run()
+
+
+@story
+async def test_memory_that_others_take_costs_no_answer() -> None:
+    """A run under way ends and is answered; what is not in use leaves, and comes back for whoever asks."""
+    mib = 2**20
+    bench = EngineBench(budget=128 * mib)
+    for name in ("busy", "idle"):
+        bench.add({"v": Cost(resident_bytes=40 * mib, load_ms=1, run_ms=100)}, name=name)
+    async with bench.working():
+        for name in ("busy", "idle"):
+            await bench.infer(application=f"t/{name}")
+        running = asyncio.create_task(bench.infer(3, application="t/busy"))
+        await bench.pause(10)
+        bench.others_bytes = 80 * mib
+        bench.core.pressure.step()
+        await bench.pause(10)
+        assert bench.memory.budget_bytes <= 48 * mib
+        assert not bench.memory.is_resident(bench.build("v", "t/idle"))
+        assert (await running).outputs["y"].tolist() == [6]
+        assert (await bench.infer(4, application="t/idle")).outputs["y"].tolist() == [8]
+        assert bench.memory.used_bytes <= bench.memory.budget_bytes
+    bench.assert_quiet()
