@@ -6,6 +6,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -309,6 +310,15 @@ async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_
             await asyncio.gather(*loads)
         assert len(lost) == 2
         assert len(psutil.Process(processor.forkserver_pid).children()) == 2
+
+        async def come_back(tenant: str) -> None:
+            for number in range(8):
+                handle = await processor.load(form_of(add, tenant, f"{tenant} {number}"))
+                with suppress(RunCrashed):  # others needed the guard meanwhile
+                    await processor.run(handle, numbers(1), None)
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(come_back(tenant) for tenant in ("one", "two", "three", "four")))
     finally:
         processor.close()
 

@@ -81,9 +81,8 @@ class GuardedProcessor:
         if form.guarded_for is None:
             return await self._inner.load(form)
         try:
-            guard = await self._guard_of(form.guarded_for)
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
-            async with guard.loading:
+            async with self._loading(form.guarded_for) as guard:
                 path = await self._linked(guard, link_form, form)
                 return await guard.load(
                     form.build_id,
@@ -127,6 +126,8 @@ class GuardedProcessor:
         """Port `TextReader`."""
         try:
             guard = await self._guard_of(tenant)
+            while guard.has_ended:  # before anything was asked of it, for others that needed one
+                guard = await self._guard_of(tenant)
             texts = np.array(order.texts, np.object_)
             async with self._shown(guard, Path(order.file)) as path:
                 return await guard.tokenize(path, texts, order.tokens_max, build_id, on_time)
@@ -163,6 +164,16 @@ class GuardedProcessor:
                 if not one.users:
                     del guard.files[known]
                     await asyncio.to_thread(unlink, one.path, guard.folder)
+
+    @asynccontextmanager
+    async def _loading(self, tenant: str) -> AsyncIterator[GuardProcess]:
+        """The guard of a tenant, which does not end as idle meanwhile. Raises: as `_guard_of`."""
+        while True:
+            guard = await self._guard_of(tenant)
+            async with guard.loading:
+                if not guard.has_ended:  # before it was held, for others that needed one
+                    yield guard
+                    return
 
     async def _linked(self, guard: GuardProcess, link: Callable[[T, Path], str], what: T) -> str:
         """Put something into the folder of a guard. Raises: OSError."""
