@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, is_domain_error
 
 PROBLEMS_PATH = "/problems/"
 RESERVED = frozenset({"type", "title", "status", "detail", "instance"})
@@ -25,7 +25,7 @@ def error_classes() -> Iterator[type[ApplianceError]]:
     waiting: list[type[ApplianceError]] = [ApplianceError]
     while waiting:
         error = waiting.pop()
-        if error.__module__ == ApplianceError.__module__:
+        if is_domain_error(error):
             yield error
             waiting.extend(error.__subclasses__())
 

@@ -17,7 +17,7 @@ FAULTS = {
     "protected": ("api/planted.py", "import appliance.runtime.processors"),
     "settings": ("runtime/serving/engine.py", "import appliance.settings"),
     "families": ("policies/residency/lru.py", "import appliance.policies.selection"),
-    "acyclic": ("domain/errors.py", "import appliance.domain.names"),
+    "acyclic": ("domain/errors/inputs.py", "import appliance.domain.names"),
     "rooms": ("runtime/memory/room.py", "import appliance.runtime.residency.groups"),
     "data-path": ("runtime/serving/queue.py", "import appliance.runtime.serving.engine"),
     "residency": ("runtime/residency/groups.py", "import appliance.runtime.residency.loop"),

@@ -37,7 +37,7 @@ from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
-from appliance.domain.errors import ApplianceError, NotConfined
+from appliance.domain.errors import ApplianceError, NotConfined, is_domain_error
 from appliance.modelstore.orders import (
     ORDERS,
     EvaluateOrder,
@@ -134,7 +134,7 @@ def _confine(order: Any) -> bool:
 
 def _domain_name(error: ApplianceError) -> str:
     """The class that the parent knows: the error's own, or the nearest above it in `domain.errors`."""
-    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ApplianceError.__module__)
+    return next(kind.__name__ for kind in type(error).__mro__ if is_domain_error(kind))
 
 
 def _private_stdout() -> IO[str]:

@@ -1,0 +1,138 @@
+"""Everything that can go wrong, as types with facts for fields.
+
+ApplianceError
+├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
+│   UnknownDecision
+├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
+├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
+├── TooLarge
+├── NotAllowed: MissingKey, WrongKey, Forbidden
+├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyFailedKeys, TooManyConnections
+├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
+│   NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
+├── DeadlineExceeded
+└── RunFailed (RunRefused, RunCrashed, RunStopped)
+
+Import them from here; one module holds one branch of the tree, or what goes wrong with one noun. No HTTP words:
+`api/http/problems.py` has the one table that maps these to answers.
+"""
+
+from appliance.domain.errors.access import Forbidden, MissingKey, NotAllowed, WrongKey
+from appliance.domain.errors.conflicts import (
+    AlreadyExists,
+    Conflict,
+    IllegalState,
+    InUse,
+    ModelUnavailable,
+    OffsetMismatch,
+    Overcommitted,
+)
+from appliance.domain.errors.inputs import (
+    BadArchive,
+    BadInput,
+    BadMedia,
+    BadMetadata,
+    BadModel,
+    BadName,
+    BadQuota,
+    BadTensor,
+    SloNotKept,
+    TooLarge,
+)
+from appliance.domain.errors.limits import (
+    LimitReached,
+    Overloaded,
+    QueueFull,
+    QuotaExceeded,
+    TooManyConnections,
+    TooManyFailedKeys,
+)
+from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory
+from appliance.domain.errors.missing import (
+    NotFound,
+    UnknownApplication,
+    UnknownDecision,
+    UnknownJob,
+    UnknownKey,
+    UnknownModel,
+    UnknownTenant,
+    UnknownUpload,
+    UnknownVariant,
+)
+from appliance.domain.errors.root import ApplianceError
+from appliance.domain.errors.runs import DeadlineExceeded, RunCrashed, RunFailed, RunRefused, RunStopped
+from appliance.domain.errors.storage import StorageBusy, StorageFailed, StorageFull
+from appliance.domain.errors.unavailable import (
+    Busy,
+    LoadFailed,
+    NotConfined,
+    ProcessorLost,
+    ShuttingDown,
+    Unavailable,
+    VariantQuarantined,
+)
+
+__all__ = [
+    "AlreadyExists",
+    "ApplianceError",
+    "BadArchive",
+    "BadInput",
+    "BadMedia",
+    "BadMetadata",
+    "BadModel",
+    "BadName",
+    "BadQuota",
+    "BadTensor",
+    "Blocker",
+    "Busy",
+    "CeilingReached",
+    "Conflict",
+    "DeadlineExceeded",
+    "Forbidden",
+    "IllegalState",
+    "InUse",
+    "LimitReached",
+    "LoadFailed",
+    "MissingKey",
+    "ModelUnavailable",
+    "NoRoomToRun",
+    "NotAllowed",
+    "NotConfined",
+    "NotFound",
+    "OffsetMismatch",
+    "OutOfMemory",
+    "Overcommitted",
+    "Overloaded",
+    "ProcessorLost",
+    "QueueFull",
+    "QuotaExceeded",
+    "RunCrashed",
+    "RunFailed",
+    "RunRefused",
+    "RunStopped",
+    "ShuttingDown",
+    "SloNotKept",
+    "StorageBusy",
+    "StorageFailed",
+    "StorageFull",
+    "TooLarge",
+    "TooManyConnections",
+    "TooManyFailedKeys",
+    "Unavailable",
+    "UnknownApplication",
+    "UnknownDecision",
+    "UnknownJob",
+    "UnknownKey",
+    "UnknownModel",
+    "UnknownTenant",
+    "UnknownUpload",
+    "UnknownVariant",
+    "VariantQuarantined",
+    "WrongKey",
+    "is_domain_error",
+]
+
+
+def is_domain_error(kind: type[BaseException]) -> bool:
+    """Whether a class is one of these; those that other parts derive from them do not travel."""
+    return kind.__module__.startswith(f"{__name__}.")

@@ -1,0 +1,75 @@
+"""Requests that are fine by themselves, but not in the state that the box is in."""
+
+from dataclasses import dataclass
+
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True)
+class Conflict(ApplianceError):
+    """The request is fine, the state of the box is not."""
+
+    name: str
+
+    def message(self) -> str:
+        return f"{self.name!r} is in no state for this"
+
+    __hash__ = Exception.__hash__
+
+
+class AlreadyExists(Conflict):
+    def message(self) -> str:
+        return f"{self.name!r} exists already; choose another name or delete it first"
+
+
+class InUse(Conflict):
+    def message(self) -> str:
+        return f"{self.name!r} is in use"
+
+
+@dataclass(kw_only=True)
+class Overcommitted(Conflict):
+    """More memory would be guaranteed to tenants than the box has; `name` is the tenant that asked."""
+
+    guarantee_bytes: int
+    others_bytes: int
+    budget_bytes: int
+
+    def message(self) -> str:
+        left = max(0, self.budget_bytes - self.others_bytes)
+        return (
+            f"{self.guarantee_bytes} bytes cannot be guaranteed to {self.name!r}: of the budget of "
+            f"{self.budget_bytes}, "
+            f"{self.others_bytes} are guaranteed to others, so at most {left} are left"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class IllegalState(Conflict):
+    state: str
+
+    def message(self) -> str:
+        return f"{self.name!r} is {self.state}; this is not possible now"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class OffsetMismatch(Conflict):
+    """A resumed upload must go on exactly where the box stopped."""
+
+    expected_offset: int
+
+    def message(self) -> str:
+        return f"upload {self.name!r} goes on at offset {self.expected_offset}"
+
+    __hash__ = Exception.__hash__
+
+
+class ModelUnavailable(Conflict):
+    """Known, but explicitly unloaded, or no variant is servable yet."""
+
+    def message(self) -> str:
+        return f"model {self.name!r} is not available: load it, or wait until its import has a first variant"

@@ -1,0 +1,76 @@
+"""What a caller sent and cannot be used."""
+
+from dataclasses import dataclass
+
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True)
+class BadInput(ApplianceError):
+    """What the caller sent cannot be used; `reason` says why, in words for them."""
+
+    reason: str = ""
+
+    def message(self) -> str:
+        return self.reason or "what was sent cannot be used"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class BadName(BadInput):
+    what: str
+    name: str
+    rule: str = "use 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
+
+    def message(self) -> str:
+        return f"{self.name!r} is no name for a {self.what}: {self.rule}"
+
+    __hash__ = Exception.__hash__
+
+
+class BadTensor(BadInput):
+    """Wrong name, type, shape or byte count of a tensor."""
+
+
+class BadMedia(BadInput):
+    """The picture, sound or text cannot be decoded."""
+
+
+class BadMetadata(BadInput):
+    """The metadata of an upload contradicts itself or the model."""
+
+
+class BadQuota(BadInput):
+    """The parts of a quota contradict one another."""
+
+
+class BadModel(BadInput):
+    """The ONNX file is refused."""
+
+
+class BadArchive(BadInput):
+    """The tar or zip is refused."""
+
+
+@dataclass(kw_only=True)
+class SloNotKept(BadInput):
+    """No variant keeps the latency that an application promises, and the caller wanted to be strict about it."""
+
+    variant: str
+    """The fastest."""
+    p99_ms: float
+    latency_slo_ms: float
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class TooLarge(ApplianceError):
+    what: str
+    limit_bytes: int
+
+    def message(self) -> str:
+        return f"{self.what} is larger than the limit of {self.limit_bytes} bytes"
+
+    __hash__ = Exception.__hash__

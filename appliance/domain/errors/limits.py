@@ -1,0 +1,75 @@
+"""Bounds of a tenant, an application or an address that are reached; waiting helps."""
+
+from dataclasses import dataclass
+
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True)
+class LimitReached(ApplianceError):
+    """Try again after `retry_after_s`."""
+
+    retry_after_s: float = 1.0
+
+    def message(self) -> str:
+        return f"a limit of the box is reached; try again in {self.retry_after_s:.0f} s"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class QuotaExceeded(LimitReached):
+    tenant: str
+    quota: str
+
+    def message(self) -> str:
+        return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class QueueFull(LimitReached):
+    application_id: str
+    queue_len_max: int
+
+    def message(self) -> str:
+        return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class Overloaded(LimitReached):
+    """It would be too late by what waits already: refused before it costs anything."""
+
+    application_id: str
+    expected_ms: float
+    """Until it would be answered."""
+    allowed_ms: float
+
+    def message(self) -> str:
+        return (
+            f"so much waits that an answer of {self.application_id!r} is expected in {self.expected_ms:.0f} ms, and "
+            f"may take {self.allowed_ms:.0f}; try again in {self.retry_after_s:.1f} s"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+class TooManyFailedKeys(LimitReached):
+    def message(self) -> str:
+        return "too many wrong keys from this address"
+
+
+@dataclass(kw_only=True)
+class TooManyConnections(LimitReached):
+    """The tenant holds as many connections as one tenant may, and none of them is idle."""
+
+    tenant: str
+    connections_max: int
+
+    def message(self) -> str:
+        return f"tenant {self.tenant!r} has {self.connections_max} connections under way, as many as one tenant may"
+
+    __hash__ = Exception.__hash__

@@ -1,0 +1,52 @@
+"""What is not there, or not visible to the caller: the answer is the same."""
+
+from dataclasses import dataclass
+
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True)
+class NotFound(ApplianceError):
+    """Nothing of this name is visible to the caller (it may exist for another tenant: the answer is the same)."""
+
+    name: str
+    what = "thing"
+
+    def message(self) -> str:
+        return f"there is no {self.what} {self.name!r}"
+
+    __hash__ = Exception.__hash__
+
+
+class UnknownTenant(NotFound):
+    what = "tenant"
+
+
+class UnknownModel(NotFound):
+    what = "model"
+
+
+class UnknownApplication(NotFound):
+    what = "application"
+
+
+class UnknownVariant(NotFound):
+    what = "variant"
+
+
+class UnknownJob(NotFound):
+    what = "job"
+
+
+class UnknownUpload(NotFound):
+    what = "upload"
+
+
+class UnknownKey(NotFound):
+    what = "key"
+
+
+class UnknownDecision(NotFound):
+    """Never made, of others only, or older than those that are kept."""
+
+    what = "decision"

@@ -1,0 +1,83 @@
+"""What the box cannot do now, through no fault of the caller."""
+
+from dataclasses import dataclass
+
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True)
+class Unavailable(ApplianceError):
+    """The box cannot do this now, and it is not the caller's fault.
+
+    `retry_after_s` None: to try again later is of no use, or nobody can say when.
+    """
+
+    retry_after_s: float | None = 1.0
+
+    def message(self) -> str:
+        return "the box cannot do this now; try again"
+
+    __hash__ = Exception.__hash__
+
+
+class Busy(Unavailable):
+    """The bodies of the requests under way fill the memory that is set aside for them."""
+
+    def message(self) -> str:
+        return "the box is handling as many requests as it can hold; try again"
+
+
+@dataclass(kw_only=True)
+class LoadFailed(Unavailable):
+    build_id: str
+    reason: str
+
+    def message(self) -> str:
+        return f"the variant could not be loaded: {self.reason}"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class ProcessorLost(Unavailable):
+    processor: str
+
+    def message(self) -> str:
+        return f"processor {self.processor!r} is lost"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class VariantQuarantined(Unavailable):
+    """It crashed again and again, and is not run until its owner releases it."""
+
+    retry_after_s: float | None = None
+    name: str
+    reason: str
+
+    def message(self) -> str:
+        return f"variant {self.name!r} is quarantined: {self.reason}; release it, or name another variant"
+
+    __hash__ = Exception.__hash__
+
+
+@dataclass(kw_only=True)
+class NotConfined(Unavailable):
+    """Imports are refused: their processes would not be confined as the settings require."""
+
+    retry_after_s: float | None = None
+    missing: str
+
+    def message(self) -> str:
+        return (
+            f"imports are refused because this machine lacks {self.missing}; have it provided, or set imports.confine "
+            "to 'auto' to import without"
+        )
+
+    __hash__ = Exception.__hash__
+
+
+class ShuttingDown(Unavailable):
+    def message(self) -> str:
+        return "the box is shutting down"
