@@ -67,7 +67,7 @@ class ForkServer:
                 [sys.executable, "-P", "-s", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # guards have last words
+                stderr=subprocess.DEVNULL,  # guards have one of their own
                 env=_environment(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -145,12 +145,12 @@ def main(descriptor: int, parent: int) -> None:
         pid = os.fork()
         if pid == 0:
             connection.close()
-            control, errors, *lanes = descriptors
+            control, errors, *channels = descriptors
             try:
                 be_guard(
                     json.loads(data),
                     socket.socket(fileno=control),
-                    [socket.socket(fileno=one) for one in lanes],
+                    [socket.socket(fileno=one) for one in channels],
                     errors,
                 )
             except BaseException:

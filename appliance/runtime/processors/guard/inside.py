@@ -1,8 +1,8 @@
-"""A guard, from within: builds of one tenant, and a thread for each lane that waits for what to do with them.
+"""A guard, from within: builds of one tenant, and a thread for each channel that waits for what to do with them.
 
 The main thread listens for orders to stop a run, and ends the process when the service has gone.
 
-Whatever a lane may need is imported before: a guard sees no libraries any more.
+Whatever a thread may need is imported before: a guard sees no libraries any more.
 """
 
 import encodings.ascii
@@ -33,22 +33,22 @@ from appliance.runtime.processors.guard.limits import DataLimit, Home, OwnMemory
 from appliance.tasks.embedding import parsed_tokenizers, tokenize
 
 STOP = struct.Struct("<II")
-"""An order to stop: the lane, and which of its requests."""
+"""An order to stop: the channel, and which of its requests."""
 SEQUENCE = struct.Struct("<I")
-"""Stands before each request: its number in the lane."""
+"""Stands before each request: its number in the channel."""
 _REASON_CHARACTERS_MAX = 500
 _RECEIVE_BYTES = SEQUENCE.size + m.HEADER_BYTES_MAX
 _FD_BYTES = socket.CMSG_SPACE(4)
 
 
-def be_guard(order: Mapping[str, Any], control: socket.socket, lanes: Sequence[socket.socket], errors: int) -> None:
-    """Never returns. `errors`: where last words go."""
+def be_guard(order: Mapping[str, Any], control: socket.socket, channels: Sequence[socket.socket], errors: int) -> None:
+    """Never returns. `errors`: its standard error from now on."""
     os.dup2(errors, 2)
-    _close_all_but({0, 1, 2, control.fileno(), *(lane.fileno() for lane in lanes)})
+    _close_all_but({0, 1, 2, control.fileno(), *(channel.fileno() for channel in channels)})
     entered = enter(Home(**order["home"]))
     flush_subnormals()  # the threads of the lanes inherit it
     guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data, entered.memory)
-    threads = [Lane(guard, lane) for lane in lanes]
+    threads = [ChannelThread(guard, channel) for channel in channels]
     for thread in threads:
         thread.start()
     faulthandler.enable(2)  # says which thread it was
@@ -73,7 +73,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 class Guard:
-    """What the lanes share."""
+    """What the threads share."""
 
     def __init__(self, sessions: OnnxSessions, root: str, data: DataLimit, memory: OwnMemory) -> None:
         self.sessions = sessions
@@ -90,7 +90,7 @@ class Guard:
         return self._memory.pss_bytes()
 
 
-class Lane(threading.Thread):
+class ChannelThread(threading.Thread):
     """Takes one request after the other, and answers each."""
 
     def __init__(self, guard: Guard, connection: socket.socket) -> None:

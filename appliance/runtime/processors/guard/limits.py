@@ -11,7 +11,7 @@ from appliance.confinement import landlock, privileges, seccomp
 
 GROUP = 64_000
 """Of all guards where the box is root: it may read their forms. Their users follow it, one each."""
-LAST_WORDS_BYTES = 16_384
+STDERR_BYTES = 16_384
 """What it may say on standard error, which is the only file that it can write."""
 FILES_MAX = 128
 _ROLLUP_BYTES = 4096
@@ -71,7 +71,7 @@ def enter(home: Home) -> Entered:
     data = DataLimit(home.granted_bytes)
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LAST_WORDS_BYTES, LAST_WORDS_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (STDERR_BYTES, STDERR_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
     privileges.gain_no_rights()
     maps = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)

@@ -66,7 +66,7 @@ Packed = tuple[bytes, Message, list[Any]]
 
 
 class Layouts:
-    """Headers that were written or read before. Belongs to one direction of one lane."""
+    """Headers that were written or read before. Belongs to one direction of one channel."""
 
     def __init__(self) -> None:
         self._written: dict[Any, tuple[bytes, Message]] = {}

@@ -204,7 +204,7 @@ class GuardedProcessor:
             self._clock,
             tenant,
             folder,
-            run_lanes=described.workers,
+            run_channels=described.workers,
             run_s_max=options.run_s_max,
             run_bytes_max=options.run_bytes_max,
         )

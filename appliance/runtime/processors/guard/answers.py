@@ -1,0 +1,32 @@
+"""What of a guard's answer is believed: tensors are checked against what was asked."""
+
+from collections.abc import Mapping
+from itertools import accumulate
+
+import numpy as np
+
+from appliance.runtime.processors.guard import messages as m
+from appliance.tasks.base import TokenRows
+
+
+def outputs(tensors: Mapping[str, np.ndarray], names: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+    """Of a run that was asked for these outputs. Raises: m.BadMessage."""
+    if tuple(tensors) != names:
+        raise m.BadMessage("it answered with other outputs")
+    return tensors
+
+
+def token_rows(tensors: Mapping[str, np.ndarray], texts: int, tokens_max: int) -> TokenRows:
+    """Of so many texts, each cut at `tokens_max`. Raises: m.BadMessage."""
+    lengths, ids, types = (tensors.get(name) for name in ("lengths", "ids", "types"))
+    if any(one is None or one.dtype != np.int64 or one.ndim != 1 for one in (lengths, ids, types)):
+        raise m.BadMessage("it answered with other tensors")
+    assert lengths is not None and ids is not None and types is not None
+    counts = lengths.tolist()
+    if len(counts) != texts or not all(0 <= count <= tokens_max for count in counts):
+        raise m.BadMessage("it answered for other texts")
+    if not sum(counts) == len(ids) == len(types):
+        raise m.BadMessage("its tokens do not add up")
+    ends = list(accumulate(counts))
+    spans = list(zip([0, *ends], ends, strict=False))
+    return [(ids[start:end].tolist(), types[start:end].tolist()) for start, end in spans]
