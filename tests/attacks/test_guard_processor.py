@@ -264,6 +264,25 @@ async def test_a_deadline_stops_a_run(processor: GuardedProcessor, tmp_path: Pat
     assert (await processor.run(slow, {"N": np.array([3])}, None))["Y"].tolist() == 3.0
 
 
+async def test_outputs_that_are_too_large_cost_the_next_nothing(tmp_path: Path) -> None:
+    """Of two runs on one channel, the first's outputs do not fit its answer area at its largest: the second, that has
+    waited for the channel, is answered all the same.
+    """
+    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=5.0, run_bytes_max=64 * MIB)
+    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
+    try:
+        form = replace(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"), peak_bytes=512 * MIB)
+        handle = await processor.load(form)
+        large = {name: np.ones((5 * MIB, 4), np.float32) for name in "AB"}
+        runs = [processor.run(handle, inputs, None) for inputs in (large, numbers(1), numbers(2))]
+        first, *others = await asyncio.gather(*runs, return_exceptions=True)
+        assert isinstance(first, RunFailed)
+        sums = [value["SUM"].tolist() for value in others if not isinstance(value, BaseException)]
+        assert sums == [[[2.0] * 4], [[3.0] * 4]]
+    finally:
+        processor.close()
+
+
 @pytest.mark.parametrize("limit", ["count", "idle"])
 async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
     """For one more than there may be, the one unused longest ends and its builds are gone; one that holds nothing ends

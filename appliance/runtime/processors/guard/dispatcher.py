@@ -144,8 +144,9 @@ class Dispatcher:
         if need_bytes <= self._answer_bytes_max:
             channel.enlarge_answer(need_bytes)
             return
-        self._finish(channel, call, RunRefused(variant_id=call.about, reason=f"outputs of {need_bytes} bytes"))
-        channel.send()
+        channel.send()  # before the channel is another call's
+        reason = f"its outputs take {need_bytes} bytes, more than the {self._answer_bytes_max} that a run may take"
+        self._finish(channel, call, RunRefused(variant_id=call.about, reason=reason))
 
     def _settle(self, channel: Channel, call: Call, message: m.Message) -> None:
         value: Any
