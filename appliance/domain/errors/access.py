@@ -22,11 +22,9 @@ class WrongKey(NotAllowed):
         return "the key is unknown, expired or revoked"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Forbidden(NotAllowed):
     action: str
 
     def message(self) -> str:
         return f"this key may not {self.action}"
-
-    __hash__ = Exception.__hash__

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Conflict(ApplianceError):
     """The request is fine, the state of the box is not."""
 
@@ -13,8 +13,6 @@ class Conflict(ApplianceError):
 
     def message(self) -> str:
         return f"{self.name!r} is in no state for this"
-
-    __hash__ = Exception.__hash__
 
 
 class AlreadyExists(Conflict):
@@ -27,7 +25,7 @@ class InUse(Conflict):
         return f"{self.name!r} is in use"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Overcommitted(Conflict):
     """More memory would be guaranteed to tenants than the box has; `name` is the tenant that asked."""
 
@@ -43,20 +41,16 @@ class Overcommitted(Conflict):
             f"{self.others_bytes} are guaranteed to others, so at most {left} are left"
         )
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class IllegalState(Conflict):
     state: str
 
     def message(self) -> str:
         return f"{self.name!r} is {self.state}; this is not possible now"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class OffsetMismatch(Conflict):
     """A resumed upload must go on exactly where the box stopped."""
 
@@ -64,8 +58,6 @@ class OffsetMismatch(Conflict):
 
     def message(self) -> str:
         return f"upload {self.name!r} goes on at offset {self.expected_offset}"
-
-    __hash__ = Exception.__hash__
 
 
 class ModelUnavailable(Conflict):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BadInput(ApplianceError):
     """What the caller sent cannot be used; `reason` says why, in words for them."""
 
@@ -14,10 +14,8 @@ class BadInput(ApplianceError):
     def message(self) -> str:
         return self.reason or "what was sent cannot be used"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class BadName(BadInput):
     what: str
     name: str
@@ -25,8 +23,6 @@ class BadName(BadInput):
 
     def message(self) -> str:
         return f"{self.name!r} is no name for a {self.what}: {self.rule}"
-
-    __hash__ = Exception.__hash__
 
 
 class BadTensor(BadInput):
@@ -53,7 +49,7 @@ class BadArchive(BadInput):
     """The tar or zip is refused."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class SloNotKept(BadInput):
     """No variant keeps the latency that an application promises, and the caller wanted to be strict about it."""
 
@@ -62,15 +58,11 @@ class SloNotKept(BadInput):
     p99_ms: float
     latency_slo_ms: float
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class TooLarge(ApplianceError):
     what: str
     limit_bytes: int
 
     def message(self) -> str:
         return f"{self.what} is larger than the limit of {self.limit_bytes} bytes"
-
-    __hash__ = Exception.__hash__

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class LimitReached(ApplianceError):
     """Try again after `retry_after_s`."""
 
@@ -14,10 +14,8 @@ class LimitReached(ApplianceError):
     def message(self) -> str:
         return f"a limit of the box is reached; try again in {self.retry_after_s:.0f} s"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class QuotaExceeded(LimitReached):
     tenant: str
     quota: str
@@ -25,18 +23,14 @@ class QuotaExceeded(LimitReached):
     def message(self) -> str:
         return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class QueueFull(LimitReached):
     application_id: str
     queue_len_max: int
 
     def message(self) -> str:
         return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"
-
-    __hash__ = Exception.__hash__
 
 
 @dataclass(kw_only=True)
@@ -62,7 +56,7 @@ class TooManyFailedKeys(LimitReached):
         return "too many wrong keys from this address"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class TooManyConnections(LimitReached):
     """The tenant holds as many connections as one tenant may, and none of them is idle."""
 
@@ -71,5 +65,3 @@ class TooManyConnections(LimitReached):
 
     def message(self) -> str:
         return f"tenant {self.tenant!r} has {self.connections_max} connections under way, as many as one tenant may"
-
-    __hash__ = Exception.__hash__

@@ -20,7 +20,7 @@ class Blocker(TypedDict):
     """In so many seconds that will be over; None where nobody can say."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class OutOfMemory(Unavailable):
     """The least that would have answered found no room.
 
@@ -61,8 +61,6 @@ class OutOfMemory(Unavailable):
             return "nobody can say until when: unload a model, or upload a smaller variant"
         return f"try again in {max(1, ceil(self.retry_after_s))} s"
 
-    __hash__ = Exception.__hash__
-
 
 class NoRoomToRun(OutOfMemory):
     """The model is there, but a run of inputs as large as these does not fit beside it."""
@@ -94,7 +92,7 @@ def _held_by(blocker: Blocker) -> str:
     return f"{who} {blocker['mb']:.6g} MB ({blocker['why']}{'' if until is None else f', {until:.3g} s more'})"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class CeilingReached(OutOfMemory):
     """There may be room in the budget, but not below the ceiling of the tenant that owns the model."""
 
@@ -118,5 +116,3 @@ class CeilingReached(OutOfMemory):
             return self
         known = {f.name: getattr(self, f.name) for f in fields(OutOfMemory)}
         return OutOfMemory(**known)
-
-    __hash__ = Exception.__hash__

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class NotFound(ApplianceError):
     """Nothing of this name is visible to the caller (it may exist for another tenant: the answer is the same)."""
 
@@ -14,8 +14,6 @@ class NotFound(ApplianceError):
 
     def message(self) -> str:
         return f"there is no {self.what} {self.name!r}"
-
-    __hash__ = Exception.__hash__
 
 
 class UnknownTenant(NotFound):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ApplianceError(Exception):
     """Root of the tree; `str()` is one sentence for a person that says what to do where something can be done."""
 
@@ -17,5 +17,3 @@ class ApplianceError(Exception):
     def facts(self) -> dict[str, object]:
         """The fields, for logs and for the problem document."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    __hash__ = Exception.__hash__

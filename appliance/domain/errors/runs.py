@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class DeadlineExceeded(ApplianceError):
     """Answered without being run: it could no longer be in time.
 
@@ -23,10 +23,8 @@ class DeadlineExceeded(ApplianceError):
         run = "" if self.expected_ms is None else f", and a run is expected to take {self.expected_ms:.1f} ms"
         return f"{waited}{run}; allow more time, or take a faster variant"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RunFailed(ApplianceError):
     """The processor broke off the run; `reason` is its own word."""
 
@@ -36,19 +34,15 @@ class RunFailed(ApplianceError):
     def message(self) -> str:
         return f"the model failed on this input: {self.reason}"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RunRefused(RunFailed):
     """The network cannot compute these values, for example an index beyond a table, or only with more memory than a
     run may take. The same again fails again; other values may not.
     """
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RunCrashed(RunFailed):
     """The run ended the process that it was in, or another run did; the box and other tenants go on."""
 
@@ -57,14 +51,10 @@ class RunCrashed(RunFailed):
             f"the model's process ended during this run ({self.reason}); the model is loaded anew at the next request"
         )
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RunStopped(RunFailed):
     """The run took longer than it may, and was stopped."""
 
     def message(self) -> str:
         return f"the run was stopped: {self.reason}"
-
-    __hash__ = Exception.__hash__

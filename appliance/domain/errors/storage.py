@@ -17,7 +17,7 @@ class StorageBusy(Unavailable):
         return "another program holds the box's database; end it, or try again"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class StorageFailed(Unavailable):
     """The state folder or its database cannot be used as it is; waiting is of no use."""
 
@@ -29,5 +29,3 @@ class StorageFailed(Unavailable):
             f"the box's state folder cannot be used ({self.reason}); see that the box may write to it and that its "
             f"disk is sound, or restore a backup into a new folder with 'appliance restore'"
         )
-
-    __hash__ = Exception.__hash__

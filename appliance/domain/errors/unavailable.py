@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Unavailable(ApplianceError):
     """The box cannot do this now, and it is not the caller's fault.
 
@@ -17,8 +17,6 @@ class Unavailable(ApplianceError):
     def message(self) -> str:
         return "the box cannot do this now; try again"
 
-    __hash__ = Exception.__hash__
-
 
 class Busy(Unavailable):
     """The bodies of the requests under way fill the memory that is set aside for them."""
@@ -27,7 +25,7 @@ class Busy(Unavailable):
         return "the box is handling as many requests as it can hold; try again"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class LoadFailed(Unavailable):
     build_id: str
     reason: str
@@ -35,20 +33,16 @@ class LoadFailed(Unavailable):
     def message(self) -> str:
         return f"the variant could not be loaded: {self.reason}"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ProcessorLost(Unavailable):
     processor: str
 
     def message(self) -> str:
         return f"processor {self.processor!r} is lost"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class VariantQuarantined(Unavailable):
     """It crashed again and again, and is not run until its owner releases it."""
 
@@ -59,10 +53,8 @@ class VariantQuarantined(Unavailable):
     def message(self) -> str:
         return f"variant {self.name!r} is quarantined: {self.reason}; release it, or name another variant"
 
-    __hash__ = Exception.__hash__
 
-
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class NotConfined(Unavailable):
     """Imports are refused: their processes would not be confined as the settings require."""
 
@@ -74,8 +66,6 @@ class NotConfined(Unavailable):
             f"imports are refused because this machine lacks {self.missing}; have it provided, or set imports.confine "
             "to 'auto' to import without"
         )
-
-    __hash__ = Exception.__hash__
 
 
 class ShuttingDown(Unavailable):
