@@ -69,8 +69,9 @@ def duration(ms: float | None) -> str:
 
 
 def _summary(memory: MemoryShape) -> str:
+    guards = f", of them {size(memory.overhead_bytes)} of guards" if memory.overhead_bytes else ""
     return (
-        f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}, {count(len(memory.builds), 'build')}; "
+        f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}{guards}, {count(len(memory.builds), 'build')}; "
         f"since the start "
         f"{count(memory.loads, 'load')} ({memory.load_failures} failed), {count(memory.evictions, 'eviction')}, "
         f"of them {count(memory.replacements, 'replacement')}"

@@ -5,11 +5,22 @@ from typing import Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.isolation import Isolation
 from appliance.terminal import screen
 
 app = typer.Typer(no_args_is_help=True, help="Tenants: who owns models, applications and keys.")
 
-_HEADS = ("tenant", "requests/s>", "concurrent>", "stored>", "guarantee>", "ceiling>", "in memory>", "weight>")
+_HEADS = (
+    "tenant",
+    "requests/s>",
+    "concurrent>",
+    "stored>",
+    "guarantee>",
+    "ceiling>",
+    "in memory>",
+    "weight>",
+    "isolation",
+)
 Rate = Annotated[float | None, typer.Option("--requests-per-s", help="Most requests a second.", min=0.001)]
 Concurrent = Annotated[int | None, typer.Option("--concurrent", help="Most requests under way at once.", min=1)]
 Guarantee = Annotated[
@@ -25,6 +36,13 @@ Share = Annotated[
 Weight = Annotated[
     float | None,
     typer.Option("--processor-weight", help="Part of the processor's time beside other tenants; 1.", min=0.001),
+]
+Isolated = Annotated[
+    Isolation | None,
+    typer.Option(
+        "--isolation",
+        help="Which of its models run in a process of their own: those not shown to be harmless, all, or none.",
+    ),
 ]
 Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabytes of models on disk.", min=0)]
 
@@ -49,7 +67,8 @@ def list_tenants(box: Connection) -> None:
         memory: tuple[int | None, ...] = (None, None, None)
         if holding is not None:
             memory = (holding.guarantee_bytes or None, holding.ceiling_bytes, holding.held_bytes)
-        rows.append((tenant.name, *limits, *map(screen.size, memory), f"{quota.processor_weight:g}"))
+        processing = (f"{quota.processor_weight:g}", quota.isolation or "–")
+        rows.append((tenant.name, *limits, *map(screen.size, memory), *processing))
     screen.show_table(_HEADS, rows, "There is no tenant.")
 
 
@@ -65,6 +84,7 @@ def create_tenant(
     memory_share: Share = None,
     stored_mb: Stored = None,
     processor_weight: Weight = None,
+    isolation: Isolated = None,
 ) -> None:
     """Make a tenant; without limits unless you name some. Needs an admin key.
 
@@ -76,7 +96,14 @@ def create_tenant(
     from appliance.wire.access import QuotaShape
 
     named = _named(
-        requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb, processor_weight
+        requests_per_s,
+        concurrent,
+        memory_guarantee_mb,
+        memory_ceiling_mb,
+        memory_share,
+        stored_mb,
+        processor_weight,
+        isolation,
     )
     quota = QuotaShape.model_validate(named)
     with box.client() as client:
@@ -99,19 +126,31 @@ def change_tenant(
     memory_share: Share = None,
     stored_mb: Stored = None,
     processor_weight: Weight = None,
-    unlimited: Annotated[bool, typer.Option("--unlimited", help="Begin with no limit and no guarantee.")] = False,
+    isolation: Isolated = None,
+    unlimited: Annotated[
+        bool,
+        typer.Option("--unlimited", help="Begin with no limit, no guarantee, and weight and isolation of the box."),
+    ] = False,
 ) -> None:
     """Change limits of a running box's tenant at once; those that are not named stay. Needs an admin key.
 
     Below a lowered memory ceiling its models leave, those in use with their last running request.
 
     [dim]$[/dim] appliance tenants change harbour --memory-ceiling-mb 400
+    [dim]$[/dim] appliance tenants change harbour --processor-weight 3 --isolation process
     [dim]$[/dim] appliance tenants change harbour --unlimited
     """
     from appliance.wire.access import QuotaShape
 
     named = _named(
-        requests_per_s, concurrent, memory_guarantee_mb, memory_ceiling_mb, memory_share, stored_mb, processor_weight
+        requests_per_s,
+        concurrent,
+        memory_guarantee_mb,
+        memory_ceiling_mb,
+        memory_share,
+        stored_mb,
+        processor_weight,
+        isolation,
     )
     with box.client() as client:
         before = QuotaShape() if unlimited else client.tenant(name).quota
@@ -142,7 +181,8 @@ def _named(
     memory_share: float | None,
     stored_mb: float | None,
     processor_weight: float | None,
-) -> dict[str, float | int]:
+    isolation: Isolation | None,
+) -> dict[str, float | str]:
     """The fields of a quota that were named."""
     fields = {
         "requests_per_s": requests_per_s,
@@ -152,6 +192,7 @@ def _named(
         "memory_share": memory_share,
         "stored_bytes": _bytes(stored_mb),
         "processor_weight": processor_weight,
+        "isolation": isolation,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

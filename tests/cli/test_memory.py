@@ -81,6 +81,14 @@ def test_a_row_says_why_it_is_there() -> None:
     assert ["harbour", "50.0", "MB", "50%", "–", "60.0", "MB"] in rows
 
 
+def test_what_guards_take_is_told_where_there_are_any() -> None:
+    """It counts against the budget and is no build."""
+    memory = _memory(_build(50_000_000))
+    assert _shown(memory)[0].startswith("50.0 MB of 100.0 MB, 1 build;")
+    guarded = memory.model_copy(update={"used_bytes": 68_000_000, "overhead_bytes": 18_000_000})
+    assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB of guards, 1 build;")
+
+
 def test_it_fits_in_eighty_columns() -> None:
     long = "a-tenant-with-a-long-name/an-application-with-a-longer-name"
     memory = _memory(*(_build(1_000_000 + n, f"{long}{n}", pins=9) for n in range(60)))

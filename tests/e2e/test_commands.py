@@ -26,12 +26,16 @@ def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:
     """Tenant, keys, lists and their end; what exists cannot be made twice."""
     assert "tenant harbour is made" in appliance("tenants", "create", "harbour", "--requests-per-s", "50")
     assert "is changed" in appliance("tenants", "change", "harbour", "--memory-guarantee-mb", "2.5")
+    assert "is changed" in appliance("tenants", "change", "harbour", "--isolation", "process")
     assert "more than the ceiling" in appliance("tenants", "change", "harbour", "--memory-ceiling-mb", "1", status=1)
     assert "'harbour' exists already" in appliance("tenants", "create", "harbour", status=1)
     [_, harbour] = json.loads(appliance("tenants", "list", "--json"))
     assert (harbour["name"], harbour["quota"]["requests_per_s"]) == ("harbour", 50)
     assert harbour["quota"]["memory_guarantee_bytes"] == 2_500_000
-    assert "2.5 MB" in appliance("tenants", "list")
+    assert harbour["quota"]["isolation"] == "process"
+    [_, _, shown] = appliance("tenants", "list").splitlines()
+    assert "2.5 MB" in shown
+    assert shown.split()[-1] == "process"
     key = appliance("keys", "create", "harbour", "--label", "developers").strip()
     assert key.startswith("ea_")
     [made] = json.loads(appliance("keys", "list", "harbour", "--json"))
