@@ -6,6 +6,7 @@ import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.domain.accuracy import SAMPLES_MIN
+from appliance.domain.states import VariantState
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def _explain(model: "ModelShape") -> None:
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
+        if variant.state is VariantState.QUARANTINED:
+            print(f"  {variant.name}: is not run until: appliance models release {model.name} {variant.name}")
     for variant in model.variants:
         if variant.shape_max:
             shapes = ", ".join(f"{name} {list(shape)}" for name, shape in variant.shape_max.items())

@@ -132,7 +132,9 @@ class ModelShape(Shape):
     shared: bool
     task: TaskShape
     state: str = Field(examples=["ready"])
-    """importing: no variant yet; ready: at least one is servable; failed: none could be made."""
+    """importing: no variant yet; ready: at least one is servable; quarantined: none is until one is released; failed:
+    none could be made.
+    """
     variants: list[VariantShape]
 
 

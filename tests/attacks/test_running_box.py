@@ -62,7 +62,12 @@ def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     assert unnamed.status_code == 503
     assert "within 10 minutes" in unnamed.text
     assert "release it" in unnamed.text
+    assert hostile.get("/v1/models/division").json()["state"] == "quarantined"
     assert hostile.post("/v1/models/division/variants/fp32/release").json()["state"] == "ready"
+    assert hostile.get("/v1/models/division").json()["state"] == "ready"
+    again = hostile.post("/v1/models/division/variants/fp32/release")
+    assert again.status_code == 409
+    assert "'fp32' is ready, and only what is quarantined is released" in again.json()["detail"]
     assert hostile.post(where, json=good).json()["outputs"][0]["data"] == [1]
 
 

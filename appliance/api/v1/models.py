@@ -232,7 +232,7 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
     found = own_model(box.catalogue, principal, model)
     for one in found.variants:
         if one.name == variant and one.state is not VariantState.QUARANTINED:
-            raise IllegalState(name=variant, state=one.state.value)
+            raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:
             released = await box.store.models.set_variant_state(one.id, VariantState.READY)
             return variant_shape(released, box.memory.snapshot())

@@ -12,11 +12,13 @@ DIGEST_CHARS = 24
 
 
 def model_state(model: Model) -> str:
-    """importing, ready or failed: whether there is something to serve, or hope for it."""
+    """importing, ready, quarantined or failed: whether there is something to serve, or hope for it."""
     if any(variant.servable for variant in model.variants):
         return "ready"
-    failed = model.variants and all(variant.state is VariantState.FAILED for variant in model.variants)
-    return "failed" if failed else "importing"
+    states = {variant.state for variant in model.variants}
+    if VariantState.QUARANTINED in states and VariantState.MAKING not in states:
+        return "quarantined"
+    return "failed" if states == {VariantState.FAILED} else "importing"
 
 
 def model_summary(model: Model) -> ModelSummary:

@@ -51,7 +51,10 @@ class VariantQuarantined(Unavailable):
     reason: str
 
     def message(self) -> str:
-        return f"variant {self.name!r} is quarantined: {self.reason}; release it, or name another variant"
+        return (
+            f"variant {self.name!r} is quarantined: {self.reason}; release it (POST "
+            f"/v1/models/MODEL/variants/{self.name}/release), or name another variant"
+        )
 
 
 @dataclass(kw_only=True, eq=False)
