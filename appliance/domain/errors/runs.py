@@ -7,20 +7,27 @@ from appliance.domain.errors.root import ApplianceError
 
 @dataclass(kw_only=True, eq=False)
 class DeadlineExceeded(ApplianceError):
-    """Answered without being run: it could no longer be in time.
+    """It could no longer be in time, or was not: its run had not ended at the deadline.
 
     `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took,
-    `expected_ms` the run time that it went by; None where it did not come so far.
+    `expected_ms` the run time that it went by; None where it did not come so far. `ran_ms` is how long its run had been
+    under way at the deadline; None where it had not begun, and does not.
     """
 
     waited_ms: float
     expected_ms: float | None = None
     decoded_ms: float | None = None
+    ran_ms: float | None = None
 
     def message(self) -> str:
         decoded = "" if self.decoded_ms is None else f" ({self.decoded_ms:.1f} ms of them to read and decode the input)"
-        waited = f"the deadline cannot be kept: {self.waited_ms:.1f} ms have passed{decoded}"
-        run = "" if self.expected_ms is None else f", and a run is expected to take {self.expected_ms:.1f} ms"
+        expected = "" if self.expected_ms is None else f"a run is expected to take {self.expected_ms:.1f} ms"
+        if self.ran_ms is None:
+            waited = f"the deadline cannot be kept: {self.waited_ms:.1f} ms have passed{decoded}"
+            run = expected and f", and {expected}"
+        else:
+            waited = f"the run was not over at the deadline: {self.waited_ms:.1f} ms have passed{decoded}"
+            run = f", {self.ran_ms:.1f} ms of them in the run{expected and f'; {expected}'}"
         return f"{waited}{run}; allow more time, or take a faster variant"
 
 

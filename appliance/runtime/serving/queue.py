@@ -280,7 +280,11 @@ class Queue:
         if job.state is RequestState.QUEUED:
             self._remove(job)
             job.to(RequestState.EXPIRED)
-        job.answer.set_exception(too_late(job.request, job.expected_ns, self._clock.now_ns()))
+        now_ns = self._clock.now_ns()
+        error = too_late(job.request, job.expected_ns, now_ns)
+        if job.state is RequestState.RUNNING:
+            error.ran_ms = (now_ns - job.started_ns) / NS_PER_MS
+        job.answer.set_exception(error)
 
     def leave(self, job: Job) -> None:
         """The caller of a waiting job went away."""

@@ -45,6 +45,7 @@ FACTS = {
     "expected_ms": 2.5,
     "allowed_ms": 2.0,
     "decoded_ms": 0.5,
+    "ran_ms": 0.25,
     "missing": "Landlock",
 }
 

@@ -15,11 +15,13 @@ from tests.fakes.processor import Cost
 STATE = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
 
 
-async def refused_after(bench: EngineBench, **facts: Any) -> float:
-    """Milliseconds until a request is told that its deadline has passed."""
+async def refused_after(bench: EngineBench, *, ran_ms: float | None = None, **facts: Any) -> float:
+    """Milliseconds until a request is told that its deadline has passed, and how long its run had taken by then."""
     start_ns = bench.clock.now_ns()
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(DeadlineExceeded) as raised:
         await bench.infer(**facts)
+    assert raised.value.ran_ms == (None if ran_ms is None else pytest.approx(ran_ms, abs=0.01))
+    assert ("not over at the deadline" in str(raised.value)) == (ran_ms is not None)
     return ms(bench.clock.now_ns() - start_ns)
 
 
@@ -47,7 +49,7 @@ async def test_while_it_runs() -> None:
     bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, measured=False)
     async with bench.working():
         start_ns = bench.clock.now_ns()
-        assert await refused_after(bench, within_ms=1000) == pytest.approx(1000, abs=0.01)
+        assert await refused_after(bench, within_ms=1000, ran_ms=1000) == pytest.approx(1000, abs=0.01)
         assert [build["pins"] for build in bench.memory.snapshot()["builds"]] == [1]
         assert (await bench.infer(within_ms=60_000)).queue_ns == pytest.approx(9e9, abs=1e6)
         assert ms(bench.clock.now_ns() - start_ns) == pytest.approx(20_000, abs=1)
