@@ -32,7 +32,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A planner asks that a variant be kept (or brought) until a time; higher priorities are heard first (X-04)."""
+    """A planner asks that a variant be kept (or brought) until a time; higher priorities are heard first."""
 
     variant: str
     until_ns: int

@@ -64,7 +64,7 @@ class EvictionArbiter:
         self._changing.discard(name)
 
     def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for a group (X-04)."""
+        """Replace what planners wish for a group."""
         self._wishes[name] = wishes
 
     def forget(self, name: str) -> None:

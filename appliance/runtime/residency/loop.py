@@ -130,7 +130,7 @@ class ResidencyLoop:
     # -- requests of other planners ------------------------------------------------------------------------------------
 
     def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for an application (X-04): variants to bring and to keep, with priorities."""
+        """Replace what planners wish for an application: variants to bring and to keep, with priorities."""
         group = self._groups.of_application(application_id)
         if group is None:
             return

@@ -58,7 +58,7 @@ class Admission:
         self._running[tenant] -= 1
 
     def set_deadline(self, request: Request, application: Application) -> None:
-        """The request's own deadline, else that of its application; set once, here (X-02).
+        """The request's own deadline, else that of its application; set once, here.
 
         What has passed since its arrival went into reading and decoding it.
         """

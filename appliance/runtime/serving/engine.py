@@ -36,8 +36,9 @@ from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.eager import in_task
+from appliance.runtime.serving.job import BuildGone, Job
 from appliance.runtime.serving.placement import Placed, Placement
-from appliance.runtime.serving.queue import BuildGone, Job, Queue
+from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry

@@ -17,7 +17,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.serving.admission import check_outputs, check_tensors
-from appliance.runtime.serving.queue import too_late
+from appliance.runtime.serving.job import too_late
 
 Placed = tuple[Servable, LoadedBuild, bool, int]
 """A pinned build for a request: (servable, build, warm, nanoseconds of loading)."""
@@ -100,7 +100,7 @@ class Placement:
         raise failure
 
     def _in_time(self, request: Request, candidates: list[Servable]) -> list[Servable]:
-        """Those whose run alone could end before the deadline: for the others no load is begun (X-03).
+        """Those whose run alone could end before the deadline: for the others no load is begun.
 
         Raises: DeadlineExceeded when there are none.
         """

@@ -2,10 +2,9 @@
 applications by weight, and inside an application to the most urgent request.
 
 Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is
-dropped here, before it costs a processor anything (X-03).
+dropped here, before it costs a processor anything.
 """
 
-import asyncio
 import heapq
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -14,18 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import DeadlineExceeded, Overloaded, QueueFull, ShuttingDown
+from appliance.domain.errors import Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
-from appliance.domain.states import REQUEST_MOVES, RequestState, move
-from appliance.runtime.catalogue import Servable
+from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.serving.backlog import Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
 
-LONG_NS = 50 * NS_PER_MS
-"""A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
-worker to others."""
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
 _FOREVER = 1 << 62
@@ -34,47 +30,6 @@ _HASTE = 0.9
 expected."""
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request with its pinned build and the future that its caller awaits."""
-
-    request: Request
-    servable: Servable
-    build: LoadedBuild
-    answer: asyncio.Future[dict[str, Any]]
-    state: RequestState = RequestState.ADMITTED
-    expected_ns: int | None = None
-    """Run time to expect for this request's batch; None until the variant is profiled."""
-    run_bytes: int = 0
-    """Memory to expect for its run; 0 where that is not worth counting."""
-    weights: tuple[float, float] = (1.0, 1.0)
-    """The tenant's on the box, the application's in the tenant."""
-    is_abandoned: bool = False
-    """The caller went away during the run: the worker releases the build after it."""
-    started_ns: int = 0
-    finished_ns: int = 0
-    charged_ns: int = 0
-    """What its tenant was charged with when it was taken."""
-    place: list[Any] | None = None
-    """Where it waits."""
-    waiting_ns: int = 0
-    """What it adds to the backlog while it waits."""
-
-    @property
-    def likely_ns(self) -> int:
-        """How long its run may hold a worker: by the profile, or because the build's runs did so of late. Of a guarded
-        build the profile says little: its time may depend on values.
-        """
-        recent_ns = self.build.recent_run_ns
-        if self.expected_ns is None or (self.servable.is_guarded and not recent_ns):
-            return max(LONG_NS + 1, recent_ns)
-        return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
-
-    def to(self, state: RequestState) -> None:
-        """Move along the table of request states."""
-        self.state = move(REQUEST_MOVES, self.state, state)
 
 
 @dataclass(slots=True, eq=False)
@@ -116,19 +71,6 @@ class _Tenant(Flow):
                 return job
             self.line.drop(application)
         return None
-
-
-class BuildGone(Exception):
-    """The build of a waiting request went with its process: nothing has run, so the request can have another."""
-
-
-def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
-    """The refusal of a request that a run of `expected_ns` would end too late."""
-    return DeadlineExceeded(
-        waited_ms=(now_ns - request.arrival_ns) / NS_PER_MS,
-        expected_ms=None if expected_ns is None else expected_ns / NS_PER_MS,
-        decoded_ms=request.decoded_ns / NS_PER_MS,
-    )
 
 
 class Queue:

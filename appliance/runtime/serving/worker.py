@@ -14,7 +14,8 @@ from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import Processor
-from appliance.runtime.serving.queue import BuildGone, Job, Queue
+from appliance.runtime.serving.job import BuildGone, Job
+from appliance.runtime.serving.queue import Queue
 
 
 class Worker:

@@ -15,7 +15,8 @@ from appliance.domain.states import RequestState
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.memory.build import LoadedBuild
-from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.queue import Queue
 from tests.fakes.clock import run_virtual
 from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock

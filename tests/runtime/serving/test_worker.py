@@ -11,7 +11,8 @@ from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
-from appliance.runtime.serving.queue import Job, Queue
+from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.processor import Cost, FakeProcessor, Handle

@@ -1,0 +1,70 @@
+"""A request on its way from the queue to its answer, and the refusal of one that is too late."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import DeadlineExceeded
+from appliance.domain.request import Request
+from appliance.domain.states import REQUEST_MOVES, RequestState, move
+from appliance.runtime.catalogue import Servable
+from appliance.runtime.memory.build import LoadedBuild
+
+LONG_NS = 50 * NS_PER_MS
+"""A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
+worker to others."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request with its pinned build and the future that its caller awaits."""
+
+    request: Request
+    servable: Servable
+    build: LoadedBuild
+    answer: asyncio.Future[dict[str, Any]]
+    state: RequestState = RequestState.ADMITTED
+    expected_ns: int | None = None
+    """Run time to expect for this request's batch; None until the variant is profiled."""
+    run_bytes: int = 0
+    """Memory to expect for its run; 0 where that is not worth counting."""
+    weights: tuple[float, float] = (1.0, 1.0)
+    """The tenant's on the box, the application's in the tenant."""
+    is_abandoned: bool = False
+    """The caller went away during the run: the worker releases the build after it."""
+    started_ns: int = 0
+    finished_ns: int = 0
+    charged_ns: int = 0
+    """What its tenant was charged with when it was taken."""
+    place: list[Any] | None = None
+    """Where it waits."""
+    waiting_ns: int = 0
+    """What it adds to the backlog while it waits."""
+
+    @property
+    def likely_ns(self) -> int:
+        """How long its run may hold a worker: by the profile, or because the build's runs did so of late. Of a guarded
+        build the profile says little: its time may depend on values.
+        """
+        recent_ns = self.build.recent_run_ns
+        if self.expected_ns is None or (self.servable.is_guarded and not recent_ns):
+            return max(LONG_NS + 1, recent_ns)
+        return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
+
+    def to(self, state: RequestState) -> None:
+        """Move along the table of request states."""
+        self.state = move(REQUEST_MOVES, self.state, state)
+
+
+class BuildGone(Exception):
+    """The build of a waiting request went with its process: nothing has run, so the request can have another."""
+
+
+def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
+    """The refusal of a request that a run of `expected_ns` would end too late."""
+    return DeadlineExceeded(
+        waited_ms=(now_ns - request.arrival_ns) / NS_PER_MS,
+        expected_ms=None if expected_ns is None else expected_ns / NS_PER_MS,
+        decoded_ms=request.decoded_ns / NS_PER_MS,
+    )
