@@ -27,8 +27,8 @@ class SystemShape(Shape):
     disk_free_bytes: int
     """Free in the state folder."""
     confinement: dict[str, bool] = Field(examples=[{"files": True, "calls": True, "own_user": False}])
-    """What holds back the processes that touch uploaded files: their own files only, filtered system calls, and for
-    guards a user of their own.
+    """What holds back the processes that touch uploaded files, true where this machine has it: `files`: they see their
+    own only (Landlock); `calls`: system calls are filtered; `own_user`: each guard has a user of its own.
     """
     policies: dict[str, str]
     settings: dict[str, dict[str, int | float | None]]

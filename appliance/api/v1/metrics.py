@@ -97,6 +97,7 @@ def _memory(box: RunningBox) -> Iterator[Metric]:
     for name, text in (
         ("budget_bytes", "Bytes that loaded builds may take."),
         ("used_bytes", "Bytes counted as taken."),
+        ("overhead_bytes", "Bytes of them that the processes of guarded builds take by themselves."),
     ):
         yield GaugeMetricFamily(f"appliance_memory_{name}", text, value=snapshot[name])
     for name in ("loads", "load_failures", "loads_skipped", "evictions"):

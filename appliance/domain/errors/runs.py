@@ -51,7 +51,11 @@ class RunRefused(RunFailed):
 
 @dataclass(kw_only=True, eq=False)
 class RunCrashed(RunFailed):
-    """The run ended the process that it was in, or another run did; the box and other tenants go on."""
+    """The run ended the process that it was in, or another run of the same owner did; the box and other tenants go on.
+
+    The model is loaded anew at the next request. A variant whose runs do so three times within ten minutes is
+    quarantined. Try other inputs, or another variant.
+    """
 
     def message(self) -> str:
         return (
@@ -61,7 +65,7 @@ class RunCrashed(RunFailed):
 
 @dataclass(kw_only=True, eq=False)
 class RunStopped(RunFailed):
-    """The run took longer than it may, and was stopped."""
+    """The run took longer than it may (`guard.run_s_max`), and was stopped: send less, or take a faster variant."""
 
     def message(self) -> str:
         return f"the run was stopped: {self.reason}"

@@ -44,7 +44,10 @@ class ProcessorLost(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class VariantQuarantined(Unavailable):
-    """It crashed again and again, and is not run until its owner releases it."""
+    """It crashed again and again, and is not run until its owner releases it.
+
+    That is `POST /v1/models/{model}/variants/{variant}/release`; the model's other variants serve on.
+    """
 
     retry_after_s: float | None = None
     name: str

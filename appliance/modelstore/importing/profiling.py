@@ -95,7 +95,7 @@ async def _profile(
     form: PreparedForm,
 ) -> Profile:
     """Raises: LoadFailed; RunFailed when it runs at no length worth trying; BadMetadata."""
-    failure: ApplianceError = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
+    failure = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
     lists = case_lists(variant, axes, task)
     while (cases := await asyncio.to_thread(next, lists, None)) is not None:
         base = {name: array.shape for name, array in cases[0].inputs.items()}
@@ -114,7 +114,7 @@ async def _profile(
         except RunFailed as error:
             failure = error
     if task.shape_max:
-        raise BadMetadata(reason=f"'shape_max': {failure}")
+        raise BadMetadata(reason=f"'shape_max' cannot be measured: {failure.reason}; ask for less")
     raise failure
 
 

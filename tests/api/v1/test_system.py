@@ -87,6 +87,7 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
     assert value("appliance_request_seconds_sum", ("part", "load")) > 0
     assert found["appliance_loads_total", ()] == 1
     assert found["appliance_memory_used_bytes", ()] > 0
+    assert found["appliance_memory_overhead_bytes", ()] == 0
     assert found["appliance_ready", ()] == 1
 
 

@@ -145,7 +145,8 @@ class Grower:
         share = (_elements(shapes) / _elements(last.shapes)) ** EXPONENT
         bytes_max = min(TRIED_BYTES_MAX, available() // 2)
         if last.peak_bytes * share > bytes_max or sum(self._bytes(shapes)) > bytes_max:
-            reason = f"a run of {_words(shapes)} would take more memory than is tried"
+            tried = f"the {bytes_max / BYTES_PER_MB:.0f} MB that are tried"
+            reason = f"a run of {_words(shapes)} would take more memory than {tried}"
         elif last.run_ms * share > TRIED_MS_MAX:
             reason = f"a run of {_words(shapes)} would take longer than {TRIED_MS_MAX / 1000:g} s"
         else:
