@@ -1,6 +1,7 @@
 """kill -9 at random instants amid uploads, imports, deletions and restores: what was acknowledged and is lost (0).
 
-`--instants N` (300): every third one kills a restore, the others a box at work; `--seed N` gives others.
+`--instants N` (300): every third one kills a restore, every fifth a box whose models run in guards, or a guard, the
+others a box at work; `--seed N` gives others.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from appliance import log
+from tests.attacks.killed_box import guarded_box, killed
 from tests.modelstore.test_crashes import archived, check_restored, killed_again_and_again, killed_restore
 
 LIVES = 20
@@ -28,9 +30,12 @@ def main() -> None:
     while done < options.instants:
         with tempfile.TemporaryDirectory() as folder:
             count = min(LIVES, options.instants - done)
-            restores = count // 3
+            restores, guarded = count // 3, count // 5
             _restores(Path(folder), chance, restores)
-            seeds = (chance.randrange(2**31) for _ in range(count - restores))
+            with guarded_box(Path(folder) / "guarded") as (server, keys):
+                for _ in range(guarded):
+                    killed(server, keys, chance)
+            seeds = (chance.randrange(2**31) for _ in range(count - restores - guarded))
             killed_again_and_again(Path(folder), seeds, chance)
             done += count
         print(f"{done} of {options.instants} instants, nothing lost", flush=True)
