@@ -38,6 +38,10 @@ class BuildCost:
     """Runs of one item as a box has seen them, beside whatever ran at the time; one of them at random goes before
     `run_ns`.
     """
+    asleep_bytes: int | None = None
+    """None: it cannot sleep."""
+    sleep_ns: int = 0
+    wake_ns: int = 0
 
     def run_ns_of(self, batch: int, concurrency: int) -> int:
         """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond
@@ -69,6 +73,7 @@ class Handle:
     build_id: str
     cost: BuildCost
     is_live: bool = True
+    is_asleep: bool = False
     running: int = 0
 
 
@@ -142,8 +147,8 @@ class EmulatedProcessor:
     async def run(
         self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> dict[str, Any]:
-        if not handle.is_live:
-            raise Broken(f"{handle.build_id} runs but is not loaded")
+        if not handle.is_live or handle.is_asleep:
+            raise Broken(f"{handle.build_id} runs but is {'asleep' if handle.is_asleep else 'not loaded'}")
         if self.running >= self._description.workers:
             raise Broken("more runs at once than workers")
         batch = next((int(tensor.shape[0]) for tensor in inputs.values()), 1)
@@ -176,6 +181,37 @@ class EmulatedProcessor:
             await self._clock.sleep_until_ns(self._clock.now_ns() + handle.cost.unload_ns)
         self._hold(handle.build_id, 0)
         self._present.discard(handle.build_id)
+
+    def can_sleep(self, handle: Handle) -> bool:
+        return handle.cost.asleep_bytes is not None
+
+    async def sleep(self, handle: Handle) -> int:
+        if not handle.is_live or handle.running or handle.cost.asleep_bytes is None:
+            raise Broken(f"{handle.build_id} is sent to sleep {'while it runs' if handle.running else 'and cannot'}")
+        if not handle.is_asleep:
+            handle.is_asleep = True
+            async with self._unloads:
+                await self._clock.sleep_until_ns(self._clock.now_ns() + handle.cost.sleep_ns)
+            self._hold(handle.build_id, handle.cost.asleep_bytes)
+        return handle.cost.asleep_bytes
+
+    async def wake(self, handle: Handle) -> None:
+        if not handle.is_live:
+            raise Broken(f"{handle.build_id} is woken but not loaded")
+        if handle.is_asleep:
+            self._hold(handle.build_id, handle.cost.resident_bytes)
+            try:
+                await self._spend(handle.cost.wake_ns)
+            except BaseException:
+                self._hold(handle.build_id, handle.cost.asleep_bytes or 0)
+                raise
+            handle.is_asleep = False
+
+    async def read_ahead(self, handle: Handle) -> None:
+        """Files are in the page cache here."""
+
+    def wake_ns(self, handle: Handle) -> int:
+        return handle.cost.wake_ns
 
     def lose(self) -> None:
         """Break off every load and run under way; more of them fail until `restore`."""

@@ -55,7 +55,39 @@ class Processor(Protocol):
         ...
 
     async def unload(self, handle: Any) -> None:
-        """Drop the build and give its memory back to the operating system."""
+        """Drop the build, awake or asleep, and give its memory back to the operating system."""
+        ...
+
+    def can_sleep(self, handle: Any) -> bool:
+        """Whether most of the build's memory is mapped from a file of its own, so that `sleep` gives it back and `wake`
+        brings it again; constant over the handle's life.
+        """
+        ...
+
+    async def sleep(self, handle: Any) -> int:
+        """Give the pages of the build's weights back and keep all else; returns the bytes that stay.
+
+        Only where it can, and while nobody runs it. Asleep already: does nothing.
+
+        Raises: RunFailed when the build has gone (with its guard); then it is lost.
+        """
+        ...
+
+    async def wake(self, handle: Any) -> None:
+        """Bring the pages of a sleeping build back, so that the next run is as quick as the last one was.
+
+        Awake already: does nothing.
+
+        Raises: LoadFailed when its file cannot be read, or when it has gone; it is of no use then, but to be unloaded.
+        """
+        ...
+
+    async def read_ahead(self, handle: Any) -> None:
+        """Have a sleeping build's file read into the page cache, without mapping it; in the background."""
+        ...
+
+    def wake_ns(self, handle: Any) -> int:
+        """How long `wake` would take now, by how much of the file is in the page cache; asked in under 1 ms."""
         ...
 
 

@@ -22,7 +22,13 @@ class Cost:
     load_ms: float = 100
     run_ms: float = 10
     unload_ms: float = 5
+    asleep_bytes: int | None = None
+    """None: it cannot sleep."""
+    sleep_ms: float = 2
+    wake_ms: float = 3
     failures: list[Exception] = field(default_factory=list)
+    wake_failures: list[Exception] = field(default_factory=list)
+    """Raised by its next wakes, one each."""
 
     def __post_init__(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
@@ -34,6 +40,7 @@ class Handle:
 
     build_id: str
     is_live: bool = True
+    is_asleep: bool = False
     running: int = 0
 
 
@@ -63,6 +70,10 @@ class FakeProcessor:
         """Bytes in use by build."""
         self.loads: Counter[str] = Counter()
         self.unloads: Counter[str] = Counter()
+        self.sleeps: Counter[str] = Counter()
+        self.wakes: Counter[str] = Counter()
+        self.read: Counter[str] = Counter()
+        """Files read ahead, by build."""
         self.ran: list[Tensors] = []
         """Inputs of every run, in the order of starting."""
         self.ran_at_ns: list[int] = []
@@ -115,6 +126,7 @@ class FakeProcessor:
 
     def _begin(self, handle: Handle, inputs: Tensors) -> None:
         assert handle.is_live, f"{handle.build_id} runs after its unload"
+        assert not handle.is_asleep, f"{handle.build_id} runs asleep"
         self.ran.append(inputs)
         self.ran_at_ns.append(self._clock.now_ns())
 
@@ -131,6 +143,42 @@ class FakeProcessor:
     def lose(self, build_id: str) -> None:
         """Its process has ended."""
         self._drop(build_id)
+
+    def can_sleep(self, handle: Handle) -> bool:
+        return self._cost(handle.build_id).asleep_bytes is not None
+
+    async def sleep(self, handle: Handle) -> int:
+        cost = self._cost(handle.build_id)
+        assert handle.is_live, f"{handle.build_id} is sent to sleep after its unload"
+        assert not handle.running, f"{handle.build_id} is sent to sleep while it runs"
+        assert cost.asleep_bytes is not None, f"{handle.build_id} cannot sleep"
+        if not handle.is_asleep:
+            handle.is_asleep = True
+            self.sleeps[handle.build_id] += 1
+            await self._sleep(cost.sleep_ms)
+            self._hold(handle.build_id, cost.asleep_bytes)
+        return cost.asleep_bytes
+
+    async def wake(self, handle: Handle) -> None:
+        cost = self._cost(handle.build_id)
+        assert handle.is_live, f"{handle.build_id} is woken after its unload"
+        if handle.is_asleep:
+            self.wakes[handle.build_id] += 1
+            self._hold(handle.build_id, cost.resident_bytes)
+            try:
+                await self._sleep(cost.wake_ms)
+                if cost.wake_failures:
+                    raise cost.wake_failures.pop(0)
+            except BaseException:
+                self._hold(handle.build_id, cost.asleep_bytes or 0)
+                raise
+            handle.is_asleep = False
+
+    async def read_ahead(self, handle: Handle) -> None:
+        self.read[handle.build_id] += 1
+
+    def wake_ns(self, handle: Handle) -> int:
+        return int(self._cost(handle.build_id).wake_ms * NS_PER_MS)
 
     def _cost(self, build_id: str) -> Cost:
         return self.costs.setdefault(build_id, Cost())

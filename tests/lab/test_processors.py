@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,16 @@ COST = BuildCost(("door",), 60, 80, 100 * NS_PER_MS, 6, {(1, 1): 10, (4, 1): 30,
 ONE = {"x": np.zeros(1, np.float32)}
 
 
+SLEEPY = replace(COST, asleep_bytes=5, sleep_ns=2, wake_ns=7)
+
+
 def _run(
     story: Callable[[EmulatedProcessor, VirtualClock], Coroutine[Any, Any, None]], memory_bytes: int = 140
 ) -> None:
     async def told() -> None:
         clock = VirtualClock()
         description = ProcessorDescription("dev", "dev", 1, 1, "host", "emulated")
-        costs = {name: COST for name in "abc"}
+        costs = {name: COST for name in "abc"} | {"sleepy": SLEEPY}
         await story(EmulatedProcessor(clock, description, costs, memory_bytes, loads_parallel_max=2), clock)
 
     run_virtual(told)
@@ -171,5 +175,53 @@ def test_a_failed_load_takes_its_time_and_gives_its_memory_back() -> None:
         with pytest.raises(LoadFailed):
             await processor.load(_form("a"))
         assert (clock.now_ns() - START_NS, processor.used_bytes) == (100 * NS_PER_MS, 0)
+
+    _run(story)
+
+
+def test_sleep_and_wake_take_time_and_memory() -> None:
+    """Asleep it takes what it keeps, a wake takes all of it from the first moment, and twice is once."""
+
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        handle = await processor.load(_form("sleepy"))
+        assert processor.can_sleep(handle)
+        assert not processor.can_sleep(await processor.load(_form("a")))
+        start_ns = clock.now_ns()
+        assert [await processor.sleep(handle) for _ in range(2)] == [5, 5]
+        assert clock.now_ns() - start_ns == 2
+        assert processor.used_bytes == 65
+        with pytest.raises(Broken, match="asleep"):
+            await processor.run(handle, ONE, None)
+        waking = asyncio.create_task(processor.wake(handle))
+        await clock.sleep_until_ns(clock.now_ns() + 1)
+        assert processor.used_bytes == 120
+        await waking
+        await processor.wake(handle)
+        assert clock.now_ns() - start_ns == 9 == 2 + processor.wake_ns(handle)
+        await processor.run(handle, ONE, None)
+        await processor.sleep(handle)
+        await processor.unload(handle)
+        assert processor.used_bytes == 60
+
+    _run(story)
+
+
+def test_sleep_of_what_cannot_and_a_wake_that_is_lost() -> None:
+    """The first is a mistake of the engine; after the second it is asleep still."""
+
+    async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
+        with pytest.raises(Broken, match="cannot"):
+            await processor.sleep(await processor.load(_form("a")))
+        handle = await processor.load(_form("sleepy"))
+        await processor.sleep(handle)
+        waking = asyncio.create_task(processor.wake(handle))
+        await clock.sleep_until_ns(clock.now_ns() + 1)
+        processor.lose()
+        with pytest.raises(ProcessorLost):
+            await waking
+        assert processor.used_bytes == 65
+        processor.restore()
+        await processor.wake(handle)
+        await processor.run(handle, ONE, None)
 
     _run(story)

@@ -11,29 +11,41 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import onnxruntime as ort
 
 from appliance.clock import NS_PER_S, SystemClock
-from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
+from appliance.domain.errors import LoadFailed, RunFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.align import align
 from appliance.runtime.processors.cpu.heap import Trimmer, set_up
-from appliance.runtime.processors.cpu.mapped import populate
+from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, OwnMemory, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
+from appliance.runtime.processors.cpu.waking import WakeRates
 
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
 _ERROR_ONLY = 3
 _CLOCK = SystemClock()
+_OWN = OwnMemory()
 _LOAD_NICE = 5
 """Where cores are short, loading gets a quarter of one that a run wants, too.
 
 Dropping a session is not that patient: it holds the interpreter's
 lock, and whoever holds that and does not get a core stops everybody."""
+
+
+class Sleeper(Protocol):
+    """A handle of whatever home whose weights may come from a file."""
+
+    file: CachedFile | None
+
+
+_MAPPED_SHARE_MIN = 0.5
+"""Of a build's memory; below, little would be won by giving the mapped part back."""
 
 
 @dataclass(slots=True)
@@ -43,15 +55,20 @@ class Loaded:
     session: ort.InferenceSession
     build_id: str
     output_names: tuple[str, ...]
+    weights: Weights | None = None
+    """What it has mapped; None where that is nothing, or cannot be brought back in one call."""
+    file: CachedFile | None = None
+    """Where they come from; None where giving them back is not worth it."""
+    kept_bytes: int = 0
+    """What stays of it when its weights are given back."""
 
 
 class OnnxSessions:
     """Blocking half: make, use and drop sessions. Holds no state but its options."""
 
-    def __init__(self, threads_per_run: int, maps: str | int = "/proc/self/maps") -> None:
-        """`maps`: see `mapped.populate`."""
+    def __init__(self, threads_per_run: int, own: OwnMemory = _OWN, advise: Advise = advise) -> None:
         self.threads_per_run = threads_per_run
-        self._maps = maps
+        self._mappings = Mappings(own, advise)
 
     def options(self, *, optimised: bool) -> ort.SessionOptions:
         """Session options of serving.
@@ -78,15 +95,44 @@ class OnnxSessions:
 
         Raises: LoadFailed.
         """
+        if not form.optimised:
+            return _loaded(self._session(form), form)
+        session, weights = self._mappings.watch(Path(form.path).with_name(_WEIGHTS), lambda: self._session(form))
+        loaded = _loaded(session, form)
         try:
-            session = ort.InferenceSession(
+            weights.populate()
+        except Damaged as error:
+            raise LoadFailed(build_id=form.build_id, reason=f"its weights cannot be read: {error.strerror}") from error
+        except OSError:  # a kernel that cannot: the first run takes the page faults
+            return loaded
+        if weights.size_bytes and weights.are_the_files():
+            loaded.weights = weights
+        return loaded
+
+    def _session(self, form: PreparedForm) -> ort.InferenceSession:
+        try:
+            return ort.InferenceSession(
                 form.path, self.options(optimised=form.optimised), providers=["CPUExecutionProvider"]
             )
         except Exception as error:
             raise LoadFailed(build_id=form.build_id, reason=str(error)[:500]) from error
-        if form.optimised:
-            populate(Path(form.path).with_name(_WEIGHTS), self._maps)
-        return Loaded(session, form.build_id, tuple(output.name for output in session.get_outputs()))
+
+    def sleep(self, loaded: Loaded) -> None:
+        """Give the pages of its weights back. Raises: RunFailed where they cannot be told any more."""
+        assert loaded.weights is not None
+        try:
+            loaded.weights.give_back()
+        except OSError as error:
+            raise RunFailed(variant_id=loaded.build_id, reason=f"its weights stay: {error.strerror}") from error
+
+    def wake(self, loaded: Loaded) -> None:
+        """Bring them back. Raises: LoadFailed."""
+        assert loaded.weights is not None
+        try:
+            loaded.weights.populate()
+        except OSError as error:
+            reason = f"its weights cannot be read: {error.strerror}"
+            raise LoadFailed(build_id=loaded.build_id, reason=reason) from error
 
     def run(
         self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, options: ort.RunOptions | None = None
@@ -105,6 +151,8 @@ class OnnxSessions:
 
     def unload(self, loaded: Loaded) -> None:
         """Drop the session; the C heap keeps what it frees until it is trimmed."""
+        if loaded.weights is not None:
+            loaded.weights.forget()
         del loaded.session
 
     def prepare(self, source: Path, target_dir: Path) -> bool:
@@ -131,16 +179,23 @@ class OnnxSessions:
         return True
 
 
+def _loaded(session: ort.InferenceSession, form: PreparedForm) -> Loaded:
+    return Loaded(session, form.build_id, tuple(output.name for output in session.get_outputs()))
+
+
 class OnnxProcessor:
     """Port `Processor` over ONNX Runtime's CPU provider: worker threads for runs, others for loads, so that neither
     waits for the other.
 
     Unloads have one of their own: a load often waits for the memory that one gives back, and would wait for the loads
-    before it, too.
+    before it, too. So do wakes, which are much shorter than loads.
     """
 
-    def __init__(self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int) -> None:
-        self.sessions = OnnxSessions(threads_per_run)
+    def __init__(
+        self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int, advise: Advise = advise
+    ) -> None:
+        """`advise`: the system call `madvise`."""
+        self.sessions = OnnxSessions(threads_per_run, advise=advise)
         self._description = ProcessorDescription(
             name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run)
         )
@@ -148,6 +203,9 @@ class OnnxProcessor:
         self._runs = WorkerThreads(f"{name}-run", workers, begin=flush_subnormals)
         self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE)
         self._unloads = WorkerThreads(f"{name}-unload", 1)
+        self._wakes = WorkerThreads(f"{name}-wake", loads_parallel_max)
+        self._reads = WorkerThreads(f"{name}-read-ahead", 1, nice=_LOAD_NICE)
+        self._rates = WakeRates()
         self._ran = 0
         self._trimmer = Trimmer(runs=lambda: self._ran)
 
@@ -156,6 +214,9 @@ class OnnxProcessor:
 
     async def load(self, form: PreparedForm) -> Loaded:
         loaded: Loaded = await self._loads.submit(self.sessions.load, form)
+        if loaded.weights is not None:
+            loaded.file = sleeping_file(form, loaded.weights.size_bytes)
+            loaded.kept_bytes = kept_bytes(form, loaded.weights.size_bytes)
         if not form.optimised:  # optimising leaves up to 1.5 times the model as garbage in the heap
             self._trimmer.want()
         return loaded
@@ -186,10 +247,31 @@ class OnnxProcessor:
         await self._unloads.submit(self.sessions.unload, handle)
         self._trimmer.want()
 
+    def can_sleep(self, handle: Loaded) -> bool:
+        return handle.file is not None
+
+    async def sleep(self, handle: Loaded) -> int:
+        await self._unloads.submit(self.sessions.sleep, handle)
+        self._trimmer.want()
+        return handle.kept_bytes
+
+    async def wake(self, handle: Loaded) -> None:
+        with self._rates.timed(handle.file):
+            await self._wakes.submit(self.sessions.wake, handle)
+
+    async def read_ahead(self, handle: Sleeper) -> None:
+        if handle.file is not None:
+            await self._reads.submit(handle.file.read_ahead)
+
+    def wake_ns(self, handle: Loaded) -> int:
+        return self._rates.expected_ns(handle.file)
+
     def close(self) -> None:
         self._runs.close()
         self._loads.close()
         self._unloads.close()
+        self._wakes.close()
+        self._reads.close()
         self._trimmer.close()
 
 
@@ -204,6 +286,19 @@ def fingerprint(threads_per_run: int) -> str:
                 break
     text = f"{ort.__version__}|{platform.machine()}|{flags}|{threads_per_run}"
     return f"cpu-{ort.__version__}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def kept_bytes(form: PreparedForm, mapped_bytes: int) -> int:
+    """What a build takes beside its mapped weights: as much of what was measured, or nothing where nothing was."""
+    return max(0, (form.resident_bytes or 0) - mapped_bytes)
+
+
+def sleeping_file(form: PreparedForm, mapped_bytes: int) -> CachedFile | None:
+    """The file that a form's weights are mapped from; None where they are too little of it to be given back."""
+    if form.optimised and mapped_bytes >= _MAPPED_SHARE_MIN * max(form.size_bytes, form.resident_bytes or 0, 1):
+        with suppress(OSError, ValueError):
+            return CachedFile(Path(form.path).with_name(_WEIGHTS))
+    return None
 
 
 def prepared_form(build_id: str, target_dir: Path) -> PreparedForm | None:

@@ -8,6 +8,15 @@ import numpy as np
 from appliance.runtime.processors.guard import messages as m
 from appliance.tasks.base import TokenRows
 
+_DIGITS_MAX = 18
+
+
+def loaded(fields: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """Bytes of weights that are mapped, and names of the outputs. Raises: m.BadMessage."""
+    if not fields or not (fields[0].isascii() and fields[0].isdigit()) or len(fields[0]) > _DIGITS_MAX:
+        raise m.BadMessage("it does not say how much it has mapped")
+    return int(fields[0]), fields[1:]
+
 
 def outputs(tensors: Mapping[str, np.ndarray], names: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Of a run that was asked for these outputs. Raises: m.BadMessage."""

@@ -20,7 +20,7 @@ class Call:
     """From when it is wanted to its result."""
 
     code: int
-    """Of `messages`: RUN, LOAD, UNLOAD or TOKENISE."""
+    """Of `messages`: RUN, LOAD, UNLOAD, TOKENISE, SLEEP or WAKE."""
     number: int
     fields: tuple[str, ...]
     tensors: Tensors
@@ -40,6 +40,11 @@ class Call:
     def is_run(self) -> bool:
         return self.code == m.RUN
 
+    @property
+    def runs_theirs(self) -> bool:
+        """Whether the tenant's graph is read or run; giving memory back and bringing it again runs nobody's code."""
+        return self.code not in (m.UNLOAD, m.SLEEP, m.WAKE)
+
     def finish(self, value: Any) -> None:
         """With a result or an exception; nothing where the caller has gone."""
         if self.result.done():
@@ -58,7 +63,7 @@ class Call:
         """Its guard has ended."""
         if self.is_stopped:
             self.finish(self.stopped())
-        elif self.code == m.LOAD:
+        elif self.code in (m.LOAD, m.WAKE):
             self.finish(LoadFailed(build_id=self.about, reason=f"its process ended: {reason}"))
         else:
             self.finish(RunCrashed(variant_id=self.about, reason=reason))
@@ -66,7 +71,7 @@ class Call:
     def stopped(self) -> ApplianceError:
         """What its caller is told when it was stopped at its limit."""
         reason = "it took longer than it may"
-        if self.code == m.LOAD:
+        if self.code in (m.LOAD, m.WAKE):
             return LoadFailed(build_id=self.about, reason=reason)
         return RunStopped(variant_id=self.about, reason=reason)
 

@@ -18,14 +18,16 @@ STOP_GRACE_S = 0.15
 
 
 class Dispatcher:
-    """Calls to one guard. The last connection is for texts, the one before for loads, all others for runs."""
+    """Calls to one guard. The last connection is for going to sleep and waking, which do not wait for loads; the two
+    before it are for loads and for texts, all others for runs.
+    """
 
     def __init__(self, clock: Clock, connections: Sequence[socket.socket], answer_bytes_max: int) -> None:
         self._clock = clock
         self._answer_bytes_max = min(LARGEST_BYTES, answer_bytes_max)
         self._loop = asyncio.get_running_loop()
-        self.runs, self.loads, self.texts = ChannelGroup(), ChannelGroup(), ChannelGroup()
-        groups = [self.runs] * (len(connections) - 2) + [self.loads, self.texts]
+        self.runs, self.loads, self.texts, self.pages = (ChannelGroup() for _ in range(4))
+        groups = [self.runs] * (len(connections) - 3) + [self.loads, self.texts, self.pages]
         pairs = zip(groups, connections, strict=True)
         self._channels = [Channel(index, group, one) for index, (group, one) in enumerate(pairs)]
         self._is_reading = False
@@ -69,7 +71,7 @@ class Dispatcher:
             if call is not None:
                 call.ended(self._clock.now_ns())
                 call.lose(reason)
-        for group in (self.runs, self.loads, self.texts):
+        for group in (self.runs, self.loads, self.texts, self.pages):
             while group.waiting:
                 group.waiting.popleft().lose(reason)
 

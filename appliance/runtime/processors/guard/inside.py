@@ -47,7 +47,7 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, channels: Sequenc
     _close_all_but({0, 1, 2, control.fileno(), *(channel.fileno() for channel in channels)})
     entered = enter(Home(**order["home"]))
     flush_subnormals()  # the threads of the lanes inherit it
-    guard = Guard(OnnxSessions(order["threads"], entered.maps), entered.root, entered.data, entered.memory)
+    guard = Guard(OnnxSessions(order["threads"], entered.mappings), entered.root, entered.data, entered.memory)
     threads = [ChannelThread(guard, channel) for channel in channels]
     for thread in threads:
         thread.start()
@@ -109,6 +109,8 @@ class ChannelThread(threading.Thread):
             m.RUN: self._run,
             m.LOAD: self._load,
             m.UNLOAD: self._unload,
+            m.SLEEP: self._sleep,
+            m.WAKE: self._wake,
             m.TOKENISE: self._tokenise,
         }
 
@@ -144,12 +146,25 @@ class ChannelThread(threading.Thread):
         self._guard.data.grant(int(granted_bytes))
         form = PreparedForm(str(message.number), self._guard.root + path, 0, optimised == "optimised")
         loaded = self._guard.builds[message.number] = self._guard.sessions.load(form)
-        return self._answers.pack(m.DONE, self._guard.taken_bytes(), loaded.output_names, {})
+        mapped_bytes = 0 if loaded.weights is None else loaded.weights.size_bytes
+        fields = (str(mapped_bytes), *loaded.output_names)
+        return self._answers.pack(m.DONE, self._guard.taken_bytes(), fields, {})
 
     def _unload(self, message: m.Message) -> m.Packed:
         self._guard.data.grant(int(message.fields[0]))
         self._guard.sessions.unload(self._guard.builds.pop(message.number))
         self._guard.trimmer.want()
+        return self._answers.pack(m.DONE, 0, (), {})
+
+    def _sleep(self, message: m.Message) -> m.Packed:
+        self._guard.sessions.sleep(self._guard.builds[message.number])
+        self._guard.trimmer.want()
+        self._guard.data.grant(int(message.fields[0]))
+        return self._answers.pack(m.DONE, 0, (), {})
+
+    def _wake(self, message: m.Message) -> m.Packed:
+        self._guard.data.grant(int(message.fields[0]))
+        self._guard.sessions.wake(self._guard.builds[message.number])
         return self._answers.pack(m.DONE, 0, (), {})
 
     def _tokenise(self, message: m.Message) -> m.Packed:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from appliance.child import die_with_parent
 from appliance.confinement import landlock, privileges, seccomp
+from appliance.runtime.processors.cpu import mapped
 
 GROUP = 64_000
 """Of all guards where the box is root: it may read their forms. Their users follow it, one each."""
@@ -49,8 +50,8 @@ class Entered:
 
     root: str
     """What its paths begin with: its folder, or nothing where that is its root directory."""
-    maps: int
-    """An open `/proc/self/maps`."""
+    mappings: mapped.OwnMemory
+    """Opened before."""
     memory: "OwnMemory"
     base_bytes: int
     """What the process takes by itself (Pss)."""
@@ -77,6 +78,8 @@ def enter(home: Home) -> Entered:
     maps = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
     status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
     is_root = os.geteuid() == 0
+    # Opened by root, the page map says where in the machine's memory a page is, and goes on to say it.
+    pages = None if is_root else os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     if is_root:
         os.chroot(home.folder)
         os.chdir("/")
@@ -93,7 +96,7 @@ def enter(home: Home) -> Entered:
     files = landlock.confine(readable)
     calls = seccomp.restrict(seccomp.computing())
     confinement = Confinement(files, calls, has_none, has_user)
-    return Entered("" if is_root else home.folder, maps, memory, base_bytes, data, confinement)
+    return Entered("" if is_root else home.folder, mapped.OwnMemory(maps, pages), memory, base_bytes, data, confinement)
 
 
 class DataLimit:

@@ -16,6 +16,7 @@ import numpy as np
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.request import Tensors
+from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.guard import answers
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.dispatcher import Dispatcher
@@ -45,8 +46,25 @@ class GuardedBuild:
     """Of its file, from the guard's folder on."""
     need_bytes: int
     resident_bytes: int
-    """What the ledger counts for it."""
+    """What the ledger counts for it while it is awake."""
     output_names: tuple[str, ...] = ()
+    mapped_bytes: int = 0
+    """Of its weights, as the guard says; 0: it cannot give them back."""
+    file: CachedFile | None = None
+    """Where they come from; None where giving them back is not worth it."""
+    kept_bytes: int = 0
+    """What stays of it when its weights are given back."""
+    is_asleep: bool = False
+
+    @property
+    def granted_bytes(self) -> int:
+        """What the guard may have allocated for it."""
+        return self.kept_bytes if self.is_asleep else self.need_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        """What the ledger counts for it now."""
+        return self.kept_bytes if self.is_asleep else self.resident_bytes
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +88,7 @@ class GuardProcess:
         self._run_ns_max = int(run_s_max * NS_PER_S)
         self._run_bytes_max = run_bytes_max
         self._loop = asyncio.get_running_loop()
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(run_channels + 2)]
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(run_channels + 3)]
         self._theirs = [theirs for _, theirs in pairs]
         self._dispatcher = Dispatcher(clock, [ours for ours, _ in pairs], run_bytes_max)
         self._dispatcher.on_broken = lambda reason, blamed: self._ended(reason, blamed=blamed)
@@ -165,8 +183,8 @@ class GuardProcess:
             self.on_end(self, culprits, reason)
 
     def _culprits(self, text: str) -> list[str]:
-        """The build that the thread that crashed was for, else all for which anything was under way."""
-        running = self._dispatcher.under_way
+        """The build that the thread that crashed was for, else all for which anything of theirs was under way."""
+        running = {index: call for index, call in self._dispatcher.under_way.items() if call.runs_theirs}
         crashed = crashed_thread(text, self._threads)
         calls = [running[crashed]] if crashed is not None and crashed in running else list(running.values())
         return [call.about for call in calls]
@@ -182,7 +200,7 @@ class GuardProcess:
         self.builds[build.number] = build
 
         def settle(message: m.Message, _: Mapping[str, np.ndarray]) -> None:
-            build.output_names = message.fields
+            build.mapped_bytes, build.output_names = answers.loaded(message.fields)
 
         fields = (path, "optimised" if optimised else "plain", str(self._granted_bytes()))
         limit_ns = int(_LOAD_S_MAX * NS_PER_S)
@@ -234,6 +252,24 @@ class GuardProcess:
             ask = self._dispatcher.ask
             await ask(loads, m.UNLOAD, build.number, fields, {}, lambda *_: None, build.build_id, limit_ns)
 
+    async def sleep(self, build: GuardedBuild) -> None:
+        """Its weights' memory is back afterwards. Raises: RunFailed."""
+        build.is_asleep = True
+        await self._page(m.SLEEP, build, self._run_ns_max)
+
+    async def wake(self, build: GuardedBuild) -> None:
+        """Raises: LoadFailed."""
+        build.is_asleep = False
+        try:
+            await self._page(m.WAKE, build, int(_LOAD_S_MAX * NS_PER_S))
+        except RunFailed as error:
+            raise LoadFailed(build_id=build.build_id, reason=error.reason) from None
+
+    async def _page(self, code: int, build: GuardedBuild, limit_ns: int) -> None:
+        pages, fields = self._dispatcher.pages, (str(self._granted_bytes()),)
+        ask = self._dispatcher.ask
+        await ask(pages, code, build.number, fields, {}, lambda *_: None, build.build_id, limit_ns)
+
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def _stop_run(self, channel: int, sequence: int) -> None:
@@ -243,13 +279,13 @@ class GuardProcess:
 
     def _took(self, count_bytes: int) -> None:
         """More than it was granted it cannot have."""
-        beside = count_bytes - sum(build.resident_bytes for build in self.builds.values())
+        beside = count_bytes - sum(build.counted_bytes for build in self.builds.values())
         self.base_bytes = max(self._first_bytes, min(beside, self._first_bytes + self._granted_bytes()))
         self.on_base()
 
     def _granted_bytes(self) -> int:
         """What the process may allocate beyond what it has by itself: for its builds, and for their runs."""
-        return self._run_bytes_max + sum(build.need_bytes for build in self.builds.values())
+        return self._run_bytes_max + sum(build.granted_bytes for build in self.builds.values())
 
     def _watch(self) -> None:
         """While it works."""

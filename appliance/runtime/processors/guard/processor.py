@@ -18,7 +18,8 @@ from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
-from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor
+from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, kept_bytes, sleeping_file
+from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.guard.folder import link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
@@ -62,6 +63,8 @@ class GuardedProcessor:
         self._room = asyncio.Lock()
         """Held while a guard that is wanted looks for room: one that finds some takes it before another looks."""
         self._sweeping: asyncio.TimerHandle | None = None
+        self._rates = WakeRates()
+        """Of guards: there is a message each way."""
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with its guard, by id."""
         self.on_crash: Callable[[str, str], None] = lambda build_id, reason: None
@@ -84,7 +87,7 @@ class GuardedProcessor:
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
             async with self._loading(form.guarded_for) as guard:
                 path = await self._linked(guard, link_form, form)
-                return await guard.load(
+                build = await guard.load(
                     form.build_id,
                     path,
                     optimised=form.optimised,
@@ -93,6 +96,10 @@ class GuardedProcessor:
                 )
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=form.build_id, reason=f"no guard could be started: {error}") from error
+        mapped_bytes = min(build.mapped_bytes, form.size_bytes)  # that is what it says, and it may lie
+        build.file = sleeping_file(form, mapped_bytes)
+        build.kept_bytes = kept_bytes(form, mapped_bytes)
+        return build
 
     def run(
         self,
@@ -119,6 +126,30 @@ class GuardedProcessor:
             await asyncio.to_thread(unlink, handle.path, handle.guard.folder)
         else:
             await self._inner.unload(handle)
+
+    def can_sleep(self, handle: Loaded | GuardedBuild) -> bool:
+        return handle.file is not None
+
+    async def sleep(self, handle: Loaded | GuardedBuild) -> int:
+        if not isinstance(handle, GuardedBuild):
+            return await self._inner.sleep(handle)
+        await handle.guard.sleep(handle)
+        return handle.kept_bytes
+
+    async def wake(self, handle: Loaded | GuardedBuild) -> None:
+        if not isinstance(handle, GuardedBuild):
+            await self._inner.wake(handle)
+            return
+        with self._rates.timed(handle.file):
+            await handle.guard.wake(handle)
+
+    async def read_ahead(self, handle: Loaded | GuardedBuild) -> None:
+        await self._inner.read_ahead(handle)  # the page cache is everybody's
+
+    def wake_ns(self, handle: Loaded | GuardedBuild) -> int:
+        if isinstance(handle, GuardedBuild):
+            return self._rates.expected_ns(handle.file)
+        return self._inner.wake_ns(handle)
 
     async def tokenize(
         self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = lambda took_ns: None

@@ -1,0 +1,227 @@
+"""Every kind of processor lets builds sleep and wakes them, in the service and in a guard, as the port says."""
+
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors import PROCESSORS
+from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+
+MEGABYTES = 12
+CLOCK = SystemClock()
+IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
+
+
+@pytest.fixture(params=[f"{kind}{home}" for kind in sorted(PROCESSORS) for home in ("", " in a guard")])
+def home(request: pytest.FixtureRequest) -> str:
+    """The kind, and where the builds live."""
+    return str(request.param)
+
+
+@pytest.fixture
+def processor(home: str, tmp_path: Path) -> Iterator[Any]:
+    made = PROCESSORS[home.split(maxsplit=1)[0]](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    if "guard" in home:
+        made = GuardedProcessor(made, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toys.conv_net(tmp_path_factory.mktemp("net") / "net.onnx", MEGABYTES)
+
+
+@pytest.fixture(scope="module")
+def prepared(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    assert OnnxSessions(1).prepare(plain, folder)
+    return folder
+
+
+@pytest.fixture
+def form(prepared: Path, tmp_path: Path, home: str) -> PreparedForm:
+    """A prepared form of the test's own."""
+    folder = tmp_path / "form"
+    shutil.copytree(prepared, folder)
+    found = prepared_form("net", folder)
+    assert found is not None
+    return replace(found, guarded_for="harbour" if "guard" in home else None)
+
+
+def weights(form: PreparedForm) -> Path:
+    return max(Path(form.path).parent.iterdir(), key=lambda file: file.stat().st_size)
+
+
+def leave_cache(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def mapped_kb(handle: Any) -> int:
+    """Pages of files that the process has in memory in which the build lives."""
+    pid = handle.guard.pid if hasattr(handle, "guard") else os.getpid()
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile:"))
+
+
+@pytest.mark.anyio
+async def test_sleeping_gives_memory_back_and_changes_no_answer(processor: Any, form: PreparedForm) -> None:
+    """Asleep and awake again, any number of times: the same numbers; asleep, the mapped weights are out of memory."""
+    handle = await processor.load(form)
+    assert processor.can_sleep(handle)
+    expected = (await processor.run(handle, IMAGE, None))["probabilities"]
+    for _ in range(3):
+        awake_kb = mapped_kb(handle)
+        assert 0 <= await processor.sleep(handle) < 3 << 20
+        assert awake_kb - mapped_kb(handle) > 0.9 * MEGABYTES * 1000
+        await processor.wake(handle)
+        assert mapped_kb(handle) > awake_kb - 1000
+        np.testing.assert_array_equal((await processor.run(handle, IMAGE, None))["probabilities"], expected)
+    assert processor.can_sleep(handle)
+    await processor.unload(handle)
+
+
+@pytest.mark.anyio
+async def test_twice_is_once(processor: Any, form: PreparedForm) -> None:
+    """Who sleeps may be sent to sleep, who is awake may be woken."""
+    handle = await processor.load(form)
+    await processor.wake(handle)
+    kept = [await processor.sleep(handle) for _ in range(2)]
+    assert kept[0] == kept[1]
+    for _ in range(2):
+        await processor.wake(handle)
+    assert (await processor.run(handle, IMAGE, None))["probabilities"].shape[0] == 1
+
+
+@pytest.mark.anyio
+async def test_a_sleeper_is_unloaded(processor: Any, form: PreparedForm) -> None:
+    """And its build may be loaded anew."""
+    handle = await processor.load(form)
+    await processor.sleep(handle)
+    await processor.unload(handle)
+    again = await processor.load(form)
+    await processor.sleep(again)
+    await processor.wake(again)
+    assert (await processor.run(again, IMAGE, None))["probabilities"].shape[0] == 1
+
+
+@pytest.mark.anyio
+async def test_others_over_the_same_file_stay_awake(processor: Any, form: PreparedForm) -> None:
+    """Two loads of one file: each sleeps for itself, and the end of one leaves the other its memory."""
+    one, other = [await processor.load(form) for _ in range(2)]
+    expected = (await processor.run(one, IMAGE, None))["probabilities"]
+    await processor.sleep(one)
+    np.testing.assert_array_equal((await processor.run(other, IMAGE, None))["probabilities"], expected)
+    await processor.unload(other)
+    await processor.wake(one)
+    np.testing.assert_array_equal((await processor.run(one, IMAGE, None))["probabilities"], expected)
+
+
+@pytest.mark.anyio
+async def test_deleted_while_asleep(processor: Any, form: PreparedForm) -> None:
+    """The mapping of a file that was deleted lives on: the build wakes and answers as before."""
+    handle = await processor.load(form)
+    expected = (await processor.run(handle, IMAGE, None))["probabilities"]
+    await processor.sleep(handle)
+    shutil.rmtree(Path(form.path).parent)
+    await processor.read_ahead(handle)
+    assert processor.wake_ns(handle) > 0
+    await processor.wake(handle)
+    np.testing.assert_array_equal((await processor.run(handle, IMAGE, None))["probabilities"], expected)
+
+
+@pytest.mark.anyio
+async def test_file_that_is_not_in_the_page_cache(processor: Any, form: PreparedForm) -> None:
+    """Waking is expected to take longer then, reading ahead mends that, and the answer is the same."""
+    handle = await processor.load(form)
+    expected = (await processor.run(handle, IMAGE, None))["probabilities"]
+    for reads_ahead in (False, True):
+        await processor.sleep(handle)
+        in_cache_ns = processor.wake_ns(handle)
+        leave_cache(weights(form))
+        from_disk_ns = processor.wake_ns(handle)
+        if from_disk_ns == in_cache_ns:
+            pytest.skip("this file system keeps its pages")
+        assert from_disk_ns > in_cache_ns
+        if reads_ahead:
+            await processor.read_ahead(handle)
+            while processor.wake_ns(handle) > in_cache_ns:
+                await CLOCK.sleep_until_ns(CLOCK.now_ns() + NS_PER_MS)
+        await processor.wake(handle)
+        np.testing.assert_array_equal((await processor.run(handle, IMAGE, None))["probabilities"], expected)
+
+
+@pytest.mark.anyio
+async def test_damaged_while_asleep(processor: Any, form: PreparedForm) -> None:
+    """Pages that cannot be read any more are a failed load, and end no process."""
+    handle = await processor.load(form)
+    other = await processor.load(replace(form, build_id="other"))
+    await processor.sleep(handle)
+    os.truncate(weights(form), weights(form).stat().st_size // 2)
+    with pytest.raises(LoadFailed, match="cannot be read"):
+        await processor.wake(handle)
+    await processor.unload(handle)
+    await processor.unload(other)
+    with pytest.raises(LoadFailed):
+        await processor.load(form)
+
+
+@pytest.mark.anyio
+async def test_plain_files_cannot_sleep(processor: Any, plain: Path, form: PreparedForm) -> None:
+    """Their weights are copies."""
+    copied = replace(form, build_id="plain", path=str(plain), optimised=False)
+    handle = await processor.load(copied)
+    assert not processor.can_sleep(handle)
+    await processor.unload(handle)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", sorted(PROCESSORS))
+async def test_kernel_without_the_calls(kind: str, prepared: Path) -> None:
+    """Nothing can sleep there, and all else is as ever."""
+    processor = PROCESSORS[kind](
+        name="p", workers=1, threads_per_run=1, loads_parallel_max=1, advise=lambda *_: errno.EINVAL
+    )
+    form = prepared_form("net", prepared)
+    handle = await processor.load(form)
+    assert not processor.can_sleep(handle)
+    assert (await processor.run(handle, IMAGE, None))["probabilities"].shape[0] == 1
+    await processor.unload(handle)
+    processor.close()
+
+
+@pytest.mark.anyio
+async def test_a_guard_that_dies_takes_its_sleepers_along(form: PreparedForm, tmp_path: Path) -> None:
+    """They are lost as if they had been awake; nobody is blamed, and what is asked of them fails by its name."""
+    inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    processor = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+    lost: list[str] = []
+    blamed: list[str] = []
+    processor.on_lost = lost.append
+    processor.on_crash = lambda build_id, reason: blamed.append(build_id)
+    handle: Any = await processor.load(replace(form, guarded_for="harbour"))
+    await processor.sleep(handle)
+    os.kill(handle.guard.pid, signal.SIGKILL)
+    with pytest.raises(LoadFailed):
+        await processor.wake(handle)
+    assert lost == ["net"]
+    assert not blamed
+    with pytest.raises(RunFailed):
+        await processor.sleep(handle)
+    await processor.unload(handle)
+    processor.close()
