@@ -1,6 +1,7 @@
 """Prepared forms serve only when they have run here, and are made anew when the machine's libraries change."""
 
 import asyncio
+import mmap
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,15 @@ async def prepared(box: Parts, variant: Variant) -> PreparedForm:
 
 def body_of(form: PreparedForm) -> bytes:
     return Path(form.path).read_bytes()
+
+
+def mapped(form: PreparedForm) -> mmap.mmap:
+    with Path(form.path).open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def is_gone(form: PreparedForm) -> bool:
+    return not Path(form.path).exists()
 
 
 def damage(form: PreparedForm) -> None:
@@ -128,6 +138,27 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
             assert not (await box.builds.open_build(id_of(variant))).optimised
             await asyncio.wait_for(box.builds.wait_unmeasured(), 1)
             assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_form_that_is_mapped_is_never_written_to(tmp_path: Path, is_made_anew: bool) -> None:
+    """A mapping lives on while its form is made anew or deleted: it is another file from then on, or none."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            kept = await box.builds.open_build(id_of(variant))
+            mapping = mapped(kept)
+            if is_made_anew:
+                await box.builds.reject(kept, "as a test says so")
+            else:
+                await box.builds.forget([variant.content_sha256])
+            assert is_gone(kept)
+            assert mapping[:] == b"weights"
 
     asyncio.run(story())
 
