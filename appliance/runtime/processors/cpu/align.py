@@ -1,4 +1,4 @@
-"""Moves the weights of a prepared form to addresses that the kernels can read.
+"""Moves the weights of a prepared form to addresses that the kernels can read, and drops what cannot be read again.
 
 ONNX Runtime (1.31) saves prepacked weights one after the other, at any offset of the file. The file is mapped when it
 is loaded, so an offset that is no multiple of 64 is an address that is none either, and matrix kernels that load whole
@@ -64,7 +64,17 @@ def _move(tensor: "TensorProto", source: mmap.mmap, new: BinaryIO) -> None:
         raise ValueError(f"{tensor.name} has no offset to change")
     for key, entry in entries.items():
         if key.startswith(_PREPACKED):
-            entry.value = _moved_prepacked(entry.value, source, new)
+            if _has_empty_buffer(entry.value):
+                tensor.external_data.remove(entry)
+            else:
+                entry.value = _moved_prepacked(entry.value, source, new)
+
+
+def _has_empty_buffer(value: str) -> bool:
+    """Whether ONNX Runtime (1.31) has saved what it cannot read again, as it does for quantized depthwise convolutions:
+    it takes a length of 0 for that of the whole file. Without the entry such weights are ordered anew at each load.
+    """
+    return any(buffer.split(";")[1] == "0" for buffer in value.split("|")[1:])
 
 
 def _moved_prepacked(value: str, source: mmap.mmap, new: BinaryIO) -> str:

@@ -28,6 +28,9 @@ from appliance.runtime.processors.cpu.waking import WakeRates
 
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
+_WRITTEN = 2
+"""Counts the ways in which forms were written, so that those of an earlier one are made anew; 2: also with quantized
+depthwise convolutions."""
 _ERROR_ONLY = 3
 _CLOCK = SystemClock()
 _OWN = OwnMemory()
@@ -276,7 +279,9 @@ class OnnxProcessor:
 
 
 def fingerprint(threads_per_run: int) -> str:
-    """What a prepared form depends on: runtime version, processor model and instruction set, threads."""
+    """What a prepared form depends on: how it is written, runtime version, processor model and instruction set,
+    threads.
+    """
     flags = ""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -284,7 +289,7 @@ def fingerprint(threads_per_run: int) -> str:
                 flags += line
             elif not line:
                 break
-    text = f"{ort.__version__}|{platform.machine()}|{flags}|{threads_per_run}"
+    text = f"{_WRITTEN}|{ort.__version__}|{platform.machine()}|{flags}|{threads_per_run}"
     return f"cpu-{ort.__version__}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

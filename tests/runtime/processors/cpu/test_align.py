@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
+from appliance.modelstore.stages.quantise import Ranges, static_int8
 from appliance.runtime.processors.cpu.align import ALIGNMENT_BYTES, align
 from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
 
@@ -36,6 +37,34 @@ def dense_net(path: Path, widths: tuple[int, ...] = (33, 65, 47, 10)) -> Path:
     return path
 
 
+def quantized_net(path: Path, channels: int = 136) -> Path:
+    """A depthwise convolution in eight bits between others; `x` FP32[1, 3, 16, 16] to `y`."""
+    random = np.random.default_rng(6)
+    shapes = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (64, channels, 1, 1)}
+    weights = [
+        numpy_helper.from_array((random.standard_normal(shape) / 5).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["h0"], "c0", pads=[1] * 4),
+        helper.make_node("Conv", ["h0", "w1"], ["h1"], "c1", pads=[1] * 4, group=channels),
+        helper.make_node("Conv", ["h1", "w2"], ["y"], "c2"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "quantized",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64, 16, 16])],
+        weights,
+    )
+    plain = path.with_name("plain.onnx")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(onnx.shape_inference.infer_shapes(model), plain)
+    feeds = [{"x": random.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(2)]
+    static_int8(plain, path, Ranges(plain, feeds), is_clipped=False, exclude=[])
+    return path
+
+
 def starts_of(model: Path) -> list[int]:
     """Every offset into the weights file that the model names, those of packed kernels too."""
     found = []
@@ -53,8 +82,9 @@ def starts_of(model: Path) -> list[int]:
     [
         (dense_net, {"x": (3, 33)}),
         (lambda path: toys.conv_net(path, 1.0), {"image": (2, 3, 40, 48)}),
+        (quantized_net, {"x": (1, 3, 16, 16)}),
     ],
-    ids=["dense", "conv"],
+    ids=["dense", "conv", "quantized"],
 )  # fmt: skip
 def test_everything_starts_aligned_and_answers_the_same(
     tmp_path: Path, make: Callable[[Path], Path], inputs: dict[str, tuple[int, ...]]
@@ -105,6 +135,19 @@ def test_weights_move_with_their_bytes(tmp_path: Path) -> None:
         assert start % ALIGNMENT_BYTES == 0
         assert moved[start : start + len(old)] == old
     assert sorted(f.name for f in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
+
+
+def test_empty_buffers_are_dropped(tmp_path: Path) -> None:
+    """The runtime would take one for the whole file: the weights stay, their packed form goes, and that of others does
+    not.
+    """
+    (tmp_path / "model.bin").write_bytes(bytes(range(100)))
+    external(tmp_path / "model.onnx", offset="0", length="16", prepacked_0="Q|16;0;0|16;30;7", prepacked_1="K|50;20;9")
+    align(tmp_path / "model.onnx", tmp_path / "model.bin")
+    [tensor] = onnx.load(str(tmp_path / "model.onnx"), load_external_data=False).graph.initializer
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    assert entries == {"location": "model.bin", "offset": "0", "length": "16", "prepacked_1": "K|64;20;9"}
+    assert (tmp_path / "model.bin").read_bytes()[64:84] == bytes(range(50, 70))
 
 
 @pytest.mark.parametrize(
