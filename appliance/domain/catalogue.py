@@ -181,6 +181,14 @@ class Profile:
     """Why it must not run inside the service (`domain.isolation`); empty = harmless, None = never reviewed."""
     runs: tuple[RunBound, ...] = ()
     """From the smallest shapes to the largest, each within the next; empty = measured by an earlier version."""
+    asleep_bytes: int | None = None
+    """What stays of it when it sleeps; None = it cannot sleep, or was measured by an earlier version."""
+    wake_ns: int | None = None
+    """To wake it while its file is in the page cache; None as above."""
+
+    @property
+    def wake_ms(self) -> float | None:
+        return None if self.wake_ns is None else self.wake_ns / 1e6
 
     def p50_ms(self, batch: int = 1) -> float:
         """Median latency of the smallest profiled batch ≥ `batch`, else of the largest."""

@@ -34,6 +34,8 @@ class PreparedForm:
     """True when the graph was optimised for this machine at import and must not be optimised again."""
     resident_bytes: int | None = None
     peak_bytes: int | None = None
+    asleep_bytes: int | None = None
+    """What stays of it when it sleeps; None until measured."""
     guarded_for: str | None = None
     """The tenant in whose guard it runs; None = in the service."""
 

@@ -82,6 +82,10 @@ class ProfileShape(Shape):
     latencies: list[LatencyShape]
     hazards: list[str] | None = None
     """Why it runs in a guard and not inside the service; empty: it is harmless; null: never reviewed."""
+    asleep_bytes: int | None = Field(None, examples=[900_000])
+    """What stays in memory when it sleeps; null: it cannot sleep, or was never asked to."""
+    wake_ms: float | None = Field(None, examples=[3.2])
+    """To wake it while its file is in the page cache; null as above."""
 
 
 class VariantShape(Shape):

@@ -45,6 +45,7 @@ class Build:
     is_tried: bool = False
     resident_bytes: int | None = None
     peak_bytes: int | None = None
+    asleep_bytes: int | None = None
     unreviewed: frozenset[str] = frozenset()
     """Variants on it whose profile does not say whether they are harmless: an earlier version measured them."""
 
@@ -84,6 +85,7 @@ class Builds:
                     unreviewed=build.unreviewed - {variant.id} | ({variant.id} if profile.hazards is None else set()),
                     resident_bytes=max(profile.resident_bytes, build.resident_bytes or 0),
                     peak_bytes=max(profile.peak_bytes, build.peak_bytes or 0),
+                    asleep_bytes=_larger(profile.asleep_bytes, build.asleep_bytes),
                 )
                 if is_new:
                     self._has_changed.set()
@@ -195,7 +197,12 @@ class Builds:
         return replace(build, is_tried=True, form=form)
 
     def _measured(self, build: Build, form: PreparedForm) -> PreparedForm:
-        return replace(form, resident_bytes=build.resident_bytes, peak_bytes=build.peak_bytes)
+        return replace(
+            form,
+            resident_bytes=build.resident_bytes,
+            peak_bytes=build.peak_bytes,
+            asleep_bytes=build.asleep_bytes,
+        )
 
     def _home(self, build: Build) -> Path:
         return self._folder / fingerprint_folder(build.processor.fingerprint) / build.id
@@ -209,6 +216,10 @@ class Builds:
             for home in folder.iterdir():
                 if home.name not in self._builds:
                     remove(home)
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return max(one, other) if one is not None and other is not None else one if other is None else other
 
 
 def fingerprint_folder(fingerprint: str) -> str:

@@ -5,12 +5,15 @@ import json
 import os
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.demo.zoo import toys
+from appliance.domain.catalogue import Latency, Profile
+from appliance.wire.catalogue import ProfileShape
 from tests.api.stand import Stand, job_end, model_form
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +25,15 @@ def zipped(folder: Path, target: Path) -> bytes:
         for path in folder.rglob("*"):
             archive.write(path, Path("top") / path.relative_to(folder))
     return target.read_bytes()
+
+
+def test_profile_of_a_build_that_can_sleep() -> None:
+    """The wake in milliseconds, as all times; of one that an earlier version measured neither is known."""
+    profile = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
+    shown = ProfileShape.model_validate(replace(profile, asleep_bytes=70, wake_ns=3_200_000))
+    assert (shown.asleep_bytes, shown.wake_ms) == (70, 3.2)
+    shown = ProfileShape.model_validate(profile)
+    assert (shown.asleep_bytes, shown.wake_ms) == (None, None)
 
 
 async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:

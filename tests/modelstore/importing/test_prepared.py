@@ -192,7 +192,11 @@ def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> No
             for resident in (1000, 3000, 2000):
                 box.builds.put(replace(variant, profile=replace(PROFILE, resident_bytes=resident)))
             box.builds.put(replace(variant, profile=replace(PROFILE, processor="gpu", resident_bytes=9000)))
-            assert (await box.builds.open_build(id_of(variant))).resident_bytes == 3000
+            form = await box.builds.open_build(id_of(variant))
+            assert (form.resident_bytes, form.asleep_bytes) == (3000, None)
+            for asleep in (70, None, 50):
+                box.builds.put(replace(variant, profile=replace(PROFILE, asleep_bytes=asleep)))
+            assert (await box.builds.open_build(id_of(variant))).asleep_bytes == 70
 
     asyncio.run(story())
 

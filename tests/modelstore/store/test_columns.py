@@ -55,6 +55,8 @@ DOCUMENTS = {
         latencies=st.lists(st.builds(Latency, batch=st.integers(1), p50_ms=numbers, p99_ms=numbers), max_size=3).map(
             tuple
         ),
+        asleep_bytes=st.none() | st.integers(0, 2**50),
+        wake_ns=st.none() | st.integers(0, 2**50),
     ),
     ImportRequest: st.builds(
         ImportRequest,

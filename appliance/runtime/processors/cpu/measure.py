@@ -31,7 +31,7 @@ from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Process
 from appliance.runtime.processors.cpu.growing import Grower
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
-from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping, prepared_form
 
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
@@ -186,7 +186,8 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
     load_cold_ms = _timed_load(sessions, form, cold=True)
     load_ms = min(_timed_load(sessions, form, cold=False) for _ in range(2))
     sizes = [_size(sessions, form, cases[0][1]) for _ in range(_SIZES)]
-    resident, peak = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
+    resident, peak, asleep, wake_ns = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
+    can_sleep = is_worth_sleeping(resident, resident - asleep)
     loaded = sessions.load(form)
     latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
     grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
@@ -198,11 +199,14 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
         "load_ms": load_ms,
         "load_cold_ms": load_cold_ms,
         "latencies": latencies,
+        "asleep_bytes": asleep if can_sleep else None,
+        "wake_ns": wake_ns if can_sleep else None,
     }
 
 
-def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap.
+def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
+    """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
+    bytes that stay when it sleeps, and how long it takes to wake.
 
     Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before
     other inputs are dropped or made.
@@ -216,8 +220,15 @@ def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.nd
     sessions.run(loaded, inputs, None)
     trim()
     resident = max(memory_of("Pss") - base, 0)
+    asleep, wake_ns = resident, 0
+    if loaded.weights is not None:
+        sessions.sleep(loaded)
+        asleep = max(memory_of("Pss") - base, 0)
+        start_ns = _CLOCK.now_ns()
+        sessions.wake(loaded)
+        wake_ns = _CLOCK.now_ns() - start_ns
     sessions.unload(loaded)
-    return resident, peak
+    return resident, peak, asleep, wake_ns
 
 
 def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> float:

@@ -294,13 +294,20 @@ def fingerprint(threads_per_run: int) -> str:
 
 
 def kept_bytes(form: PreparedForm, mapped_bytes: int) -> int:
-    """What a build takes beside its mapped weights: as much of what was measured, or nothing where nothing was."""
+    """What stays of a build that sleeps: as measured, else what it takes beside its mapped weights."""
+    if form.asleep_bytes is not None:
+        return form.asleep_bytes
     return max(0, (form.resident_bytes or 0) - mapped_bytes)
+
+
+def is_worth_sleeping(resident_bytes: int, mapped_bytes: int) -> bool:
+    """Whether most of a build's memory can be given back."""
+    return mapped_bytes > 0 and mapped_bytes >= _MAPPED_SHARE_MIN * resident_bytes
 
 
 def sleeping_file(form: PreparedForm, mapped_bytes: int) -> CachedFile | None:
     """The file that a form's weights are mapped from; None where they are too little of it to be given back."""
-    if form.optimised and mapped_bytes >= _MAPPED_SHARE_MIN * max(form.size_bytes, form.resident_bytes or 0, 1):
+    if form.optimised and is_worth_sleeping(form.resident_bytes or form.size_bytes, mapped_bytes):
         with suppress(OSError, ValueError):
             return CachedFile(Path(form.path).with_name(_WEIGHTS))
     return None

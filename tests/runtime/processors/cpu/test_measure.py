@@ -83,6 +83,11 @@ async def test_prepared_form_is_made_and_measured(measure: ChildMeasure, net: Pa
     prepared = await measure.profile(form, "cpu", [images(1)])
     plain = await measure.profile(form_of(net), "cpu", [images(1)])
     assert prepared.load_ms < plain.load_ms
+    assert prepared.asleep_bytes is not None
+    assert prepared.asleep_bytes < 0.2 * prepared.resident_bytes
+    assert prepared.wake_ns is not None
+    assert prepared.wake_ns > 0
+    assert (plain.asleep_bytes, plain.wake_ns) == (None, None)  # its weights are copies
 
 
 @pytest.mark.anyio
