@@ -83,7 +83,9 @@ class Processor(Protocol):
         ...
 
     async def read_ahead(self, handle: Any) -> None:
-        """Have a sleeping build's file read into the page cache, without mapping it; in the background."""
+        """Have a sleeping build's file read into the page cache, where it takes no memory of the build's; returns when
+        that is done.
+        """
         ...
 
     def wake_ns(self, handle: Any) -> int:

@@ -20,22 +20,25 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-_MADV_WILLNEED, _MADV_DONTNEED, _MADV_POPULATE_READ = 3, 4, 22
+_MADV_SEQUENTIAL, _MADV_DONTNEED, _MADV_POPULATE_READ = 2, 4, 22
 """The last since Linux 5.14."""
 _DAMAGED = (errno.EFAULT, 133)
 """What populating says of pages that reading would end the process for: the disk gave an error, the file is shorter
 than it was, or the memory is broken (EHWPOISON, which Python has no name for)."""
-_READ_AHEAD_BYTES = 128 << 10
-"""The kernel reads no more than a device's window at once, and this is the usual one."""
+_PIECE_BYTES = 8 << 20
+"""That are mapped at once while a file is read."""
 _ENTRY = np.dtype(np.uint64)
 _PRESENT, _SWAPPED, _IS_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 """Of `/proc/self/pagemap`."""
-_WINDOW_BYTES, _WINDOWS_MAX = 1 << 20, 64
+_WINDOW_BYTES, _WINDOWS_MAX = 1 << 20, 16
 """Parts of a file that are looked at."""
 
+_MAPPED = rb"^([0-9a-f]+)-([0-9a-f]+) r[-w]-p ([0-9a-f]+) .* "
+"""A line of `/proc/self/maps` up to the path: addresses, a private mapping that can be read, and where in the file."""
+
 T = TypeVar("T")
-Span = tuple[int, int]
-"""The first address of a mapping, and the one behind it."""
+Span = tuple[int, int, int]
+"""Where in its file a mapping begins; its first address, and the one behind it."""
 Advise = Callable[[int, int, int], int]
 """`madvise`: address, length, advice; returns 0 or an error number."""
 
@@ -67,22 +70,22 @@ class Weights:
         self._spans = sorted(spans)
         self._own = own
         self._advise = advise
-        self.size_bytes = sum(end - start for start, end in spans)
+        self.size_bytes = sum(end - start for _, start, end in spans)
 
     def populate(self) -> None:
         """Map in every page, in a system call for each span instead of thousands of page faults; blocks while the disk
-        is read.
+        is read, in the order of the file.
 
         Raises: Damaged; OSError for a kernel that cannot.
         """
-        for start, end in self._spans:
+        for _, start, end in self._spans:
             failed = self._advise(start, end - start, _MADV_POPULATE_READ)
             if failed:
                 raise (Damaged if failed in _DAMAGED else OSError)(failed, os.strerror(failed))
 
     def give_back(self) -> None:
         """Let every page go; whoever reads one gets it back. Raises: OSError."""
-        for start, end in self._spans:
+        for _, start, end in self._spans:
             failed = self._advise(start, end - start, _MADV_DONTNEED)
             if failed:
                 raise OSError(failed, os.strerror(failed))
@@ -93,7 +96,7 @@ class Weights:
         if pages is None:
             return True
         with suppress(OSError), open(pages, "rb", buffering=0, closefd=isinstance(pages, str)) as file:
-            return all(_are_unchanged(file.fileno(), *span) for span in self._spans)
+            return all(_are_unchanged(file.fileno(), start, end) for _, start, end in self._spans)
         return False
 
     def forget(self) -> None:
@@ -127,10 +130,8 @@ class Mappings:
             with open(maps, "rb", closefd=isinstance(maps, str)) as file:
                 file.seek(0)
                 lines = file.read()
-            found = re.findall(
-                rb"^([0-9a-f]+)-([0-9a-f]+) r[-w]-p .* " + re.escape(bytes(path)) + rb"$", lines, re.MULTILINE
-            )
-            return {(int(start, 16), int(end, 16)) for start, end in found}
+            found = re.findall(_MAPPED + re.escape(bytes(path)) + rb"$", lines, re.MULTILINE)
+            return {(int(offset, 16), int(start, 16), int(end, 16)) for start, end, offset in found}
         return set()
 
 
@@ -151,7 +152,7 @@ def _are_unchanged(page_map: int, start: int, end: int) -> bool:
 
 
 def _overlap(one: Span, other: Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+    return one[1] < other[2] and other[1] < one[2]
 
 
 class CachedFile:
@@ -165,12 +166,13 @@ class CachedFile:
             self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._view = np.frombuffer(self._mapping, np.uint8)
         self._address = self._view.ctypes.data
+        advise(self._address, len(self._mapping), _MADV_SEQUENTIAL)
         self.size_bytes = len(self._mapping)
 
     def cached_bytes(self) -> int:
         """About how much of it is in the page cache; all of it where the kernel does not tell.
 
-        Of a large file parts are looked at, evenly spread: never more than 0.2 ms.
+        Of a large file parts are looked at, evenly spread: never more than 0.3 ms.
         """
         windows = -(-self.size_bytes // _WINDOW_BYTES)
         step = -(-windows // _WINDOWS_MAX)
@@ -185,9 +187,14 @@ class CachedFile:
         return self.size_bytes * cached // seen
 
     def read_ahead(self) -> None:
-        """Ask the kernel to read what is not in the page cache. Blocks for as long as asking takes."""
-        for start in range(0, self.size_bytes, _READ_AHEAD_BYTES):
-            advise(self._address + start, min(_READ_AHEAD_BYTES, self.size_bytes - start), _MADV_WILLNEED)
+        """Have the kernel read what is not in the page cache; blocks meanwhile, and does not mind what cannot be.
+
+        By page faults from the front to the end: half the processor time of `read`, which copies.
+        """
+        for start in range(0, self.size_bytes, _PIECE_BYTES):
+            length = min(_PIECE_BYTES, self.size_bytes - start)
+            advise(self._address + start, length, _MADV_POPULATE_READ)
+            advise(self._address + start, length, _MADV_DONTNEED)
 
 
 def _function(name: str, *types: type) -> Callable[..., int] | None:
