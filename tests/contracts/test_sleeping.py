@@ -1,5 +1,6 @@
 """Every kind of processor lets builds sleep and wakes them, in the service and in a guard, as the port says."""
 
+import asyncio
 import errno
 import os
 import shutil
@@ -7,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -203,6 +205,38 @@ async def test_kernel_without_the_calls(kind: str, prepared: Path) -> None:
     assert (await processor.run(handle, IMAGE, None))["probabilities"].shape[0] == 1
     await processor.unload(handle)
     processor.close()
+
+
+@pytest.mark.anyio
+async def test_a_guard_is_killed_at_any_moment(form: PreparedForm, tmp_path: Path) -> None:
+    """While its build goes to sleep, wakes or does neither: whoever asked gets an answer or an error of ours, the build
+    is lost once, nobody is blamed, and the next load finds another guard.
+    """
+    inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    processor = GuardedProcessor(inner, CLOCK, GuardOptions(scratch=tmp_path / "scratch"))
+    lost: list[str] = []
+    blamed: list[str] = []
+    processor.on_lost = lost.append
+    processor.on_crash = lambda build_id, reason: blamed.append(build_id)
+    random = Random(4)
+    for killed in range(1, 13):
+        handle: Any = await processor.load(replace(form, guarded_for="harbour"))
+        turns = asyncio.create_task(take_turns(processor, handle))
+        await CLOCK.sleep_until_ns(CLOCK.now_ns() + random.randrange(30 * NS_PER_MS))
+        os.kill(handle.guard.pid, signal.SIGKILL)
+        with pytest.raises((LoadFailed, RunFailed)):
+            await turns
+        assert len(lost) == killed
+        await processor.unload(handle)
+    assert not blamed
+    processor.close()
+
+
+async def take_turns(processor: GuardedProcessor, handle: Any) -> None:
+    while True:
+        await processor.sleep(handle)
+        await processor.read_ahead(handle)
+        await processor.wake(handle)
 
 
 @pytest.mark.anyio

@@ -9,9 +9,8 @@ import ctypes
 import errno
 import mmap
 import os
-import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +31,6 @@ _PRESENT, _SWAPPED, _IS_FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 """Of `/proc/self/pagemap`."""
 _WINDOW_BYTES, _WINDOWS_MAX = 1 << 20, 16
 """Parts of a file that are looked at."""
-
-_MAPPED = rb"^([0-9a-f]+)-([0-9a-f]+) r[-w]-p ([0-9a-f]+) .* "
-"""A line of `/proc/self/maps` up to the path: addresses, a private mapping that can be read, and where in the file."""
 
 T = TypeVar("T")
 Span = tuple[int, int, int]
@@ -130,9 +126,26 @@ class Mappings:
             with open(maps, "rb", closefd=isinstance(maps, str)) as file:
                 file.seek(0)
                 lines = file.read()
-            found = re.findall(_MAPPED + re.escape(bytes(path)) + rb"$", lines, re.MULTILINE)
-            return {(int(offset, 16), int(start, 16), int(end, 16)) for start, end, offset in found}
+            return {span for span in map(_span, _lines_of(path, lines)) if span is not None}
         return set()
+
+
+def _lines_of(path: Path, lines: bytes) -> Iterator[bytes]:
+    """Lines that end in the path. Of the thousands of a process with many builds only those are looked at closely."""
+    end = b" " + bytes(path) + b"\n"
+    at = lines.find(end)
+    while at >= 0:
+        yield lines[lines.rfind(b"\n", 0, at) + 1 : at]
+        at = lines.find(end, at + len(end))
+
+
+def _span(line: bytes) -> Span | None:
+    """What a line of `/proc/self/maps` says of a private mapping that can be read; None of any other."""
+    addresses, rights, offset, *_ = line.split()
+    if rights[:1] != b"r" or rights[3:] != b"p":
+        return None
+    start, end = addresses.split(b"-")
+    return int(offset, 16), int(start, 16), int(end, 16)
 
 
 class _Turn:

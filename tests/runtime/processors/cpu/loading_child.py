@@ -28,7 +28,9 @@ def pss_mb() -> float:
 
 
 async def measure(plain: PreparedForm, prepared: PreparedForm) -> dict[str, list[float]]:
-    """MB at rest, and for each form: loaded, and unloaded with the outputs still held, five times."""
+    """MB at rest, and for each form: loaded, asleep where it can sleep, and unloaded with the outputs still held, five
+    times.
+    """
     processor = OnnxProcessor("cpu", 2, 1, 1)
     warm = await processor.load(plain)  # what the runtime allocates once per process is no part of a build
     await processor.run(warm, IMAGE, None)
@@ -37,11 +39,14 @@ async def measure(plain: PreparedForm, prepared: PreparedForm) -> dict[str, list
     story: dict[str, list[float]] = {"rest": [pss_mb()]}
     kept = []
     for name, form in (("plain", plain), ("prepared", prepared)):
-        story[f"{name} loaded"], story[f"{name} unloaded"] = [], []
+        story |= {f"{name} {state}": [] for state in ("loaded", "asleep", "unloaded")}
         for _ in range(5):
             handle = await processor.load(form)
             kept.append(await processor.run(handle, IMAGE, None))
             story[f"{name} loaded"].append(pss_mb())
+            if processor.can_sleep(handle):
+                await processor.sleep(handle)
+                story[f"{name} asleep"].append(pss_mb())
             await processor.unload(handle)
             del handle
             story[f"{name} unloaded"].append(pss_mb())

@@ -150,6 +150,9 @@ def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> No
     assert min(story["plain loaded"]) > rest + 0.8 * MEGABYTES  # it was really there
     assert max(story["plain unloaded"]) < rest + 2
     assert min(story["prepared loaded"]) > rest + 0.5 * MEGABYTES
+    assert not story["plain asleep"]
+    assert len(story["prepared asleep"]) == len(story["prepared loaded"])
+    assert max(story["prepared asleep"]) < rest + 2 + 1.5  # what an unload leaves, and the session
     assert max(story["prepared unloaded"]) < rest + 2
     assert story["prepared unloaded"][-1] < story["prepared unloaded"][0] + 2  # and it does not creep
 
