@@ -51,7 +51,7 @@ class Damaged(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMemory:
+class ProcFiles:
     """What the kernel says of this process's memory: paths, or descriptors where they cannot be opened any more."""
 
     maps: str | int = "/proc/self/maps"
@@ -62,7 +62,7 @@ class OwnMemory:
 class Weights:
     """The mapping of one session, until that ends."""
 
-    def __init__(self, spans: Collection[Span], own: OwnMemory, advise: Advise) -> None:
+    def __init__(self, spans: Collection[Span], own: ProcFiles, advise: Advise) -> None:
         self._spans = sorted(spans)
         self._own = own
         self._advise = advise
@@ -103,7 +103,7 @@ class Weights:
 class Mappings:
     """Finds out which session has mapped what: sessions over one file begin one after the other."""
 
-    def __init__(self, own: OwnMemory, advise: Advise) -> None:
+    def __init__(self, own: ProcFiles, advise: Advise) -> None:
         self._own = own
         self._advise = advise
         self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()

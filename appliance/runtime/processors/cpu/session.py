@@ -21,7 +21,7 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.align import align
 from appliance.runtime.processors.cpu.heap import Trimmer, set_up
-from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, OwnMemory, Weights, advise
+from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, ProcFiles, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
 from appliance.runtime.processors.cpu.waking import WakeRates
@@ -33,7 +33,7 @@ _WRITTEN = 2
 depthwise convolutions."""
 _ERROR_ONLY = 3
 _CLOCK = SystemClock()
-_OWN = OwnMemory()
+_PROC = ProcFiles()
 _LOAD_NICE = 5
 """Where cores are short, loading gets a quarter of one that a run wants, too.
 
@@ -69,7 +69,7 @@ class Loaded:
 class OnnxSessions:
     """Blocking half: make, use and drop sessions. Holds no state but its options."""
 
-    def __init__(self, threads_per_run: int, own: OwnMemory = _OWN, advise: Advise = advise) -> None:
+    def __init__(self, threads_per_run: int, own: ProcFiles = _PROC, advise: Advise = advise) -> None:
         self.threads_per_run = threads_per_run
         self._mappings = Mappings(own, advise)
 

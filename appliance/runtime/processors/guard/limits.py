@@ -50,7 +50,7 @@ class Entered:
 
     root: str
     """What its paths begin with: its folder, or nothing where that is its root directory."""
-    mappings: mapped.OwnMemory
+    mappings: mapped.ProcFiles
     """Opened before."""
     memory: "OwnMemory"
     base_bytes: int
@@ -96,7 +96,7 @@ def enter(home: Home) -> Entered:
     files = landlock.confine(readable)
     calls = seccomp.restrict(seccomp.computing())
     confinement = Confinement(files, calls, has_none, has_user)
-    return Entered("" if is_root else home.folder, mapped.OwnMemory(maps, pages), memory, base_bytes, data, confinement)
+    return Entered("" if is_root else home.folder, mapped.ProcFiles(maps, pages), memory, base_bytes, data, confinement)
 
 
 class DataLimit:

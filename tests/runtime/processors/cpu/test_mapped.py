@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.runtime.processors.cpu.mapped import CachedFile, Damaged, Mappings, OwnMemory, advise
+from appliance.runtime.processors.cpu.mapped import CachedFile, Damaged, Mappings, ProcFiles, advise
 
 PAGE = mmap.PAGESIZE
 
@@ -39,7 +39,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mappings() -> Mappings:
-    return Mappings(OwnMemory(), advise)
+    return Mappings(ProcFiles(), advise)
 
 
 def test_pages_come_and_go(path: Path, mappings: Mappings) -> None:
@@ -106,7 +106,7 @@ def test_nothing_mapped(tmp_path: Path, mappings: Mappings) -> None:
 
 def test_maps_that_cannot_be_read(path: Path) -> None:
     """Then nothing is known to be mapped."""
-    mappings = Mappings(OwnMemory(maps="/proc/self/none"), advise)
+    mappings = Mappings(ProcFiles(maps="/proc/self/none"), advise)
     _mapping, weights = mappings.watch(path, lambda: private(path))
     assert weights.size_bytes == 0
 
