@@ -324,3 +324,5 @@ class BoxProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self.cycle.body:  # of a request that was refused unread: not to be kept until the next one
+            self.cycle.body = bytearray()

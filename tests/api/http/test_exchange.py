@@ -152,6 +152,21 @@ async def test_a_caller_that_goes_away() -> None:
 
 
 @pytest.mark.anyio
+async def test_what_came_of_a_refused_body_is_not_kept() -> None:
+    """Not on a connection that may be idle for long: neither what came before the answer nor what comes after it."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope.pop(EXCHANGE).answer(429, OK, b"no")
+
+    protocol, transport = connect(app)
+    protocol.data_received(head(500_000, "inference-header-content-length: 9") + bytes(200_000))
+    await settle()
+    protocol.data_received(bytes(300_000))
+    assert transport.written == [b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\nno"]
+    assert len(protocol.cycle.body) == 0
+
+
+@pytest.mark.anyio
 async def test_the_last_request_of_a_connection() -> None:
     """`Connection: close` is answered in kind, and obeyed; a body that waits for leave gets it first."""
     seen = Seen()

@@ -12,6 +12,8 @@ _KEPT_BYTES = 128 << 20
 
 With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md.
 """
+_FREE_BYTES_MAX = 32 << 20
+"""Free bytes anywhere in the heap that an idle process keeps."""
 _REST_S, _QUIET_S, _PATIENCE_S = 10.0, 0.5, 60.0
 """Between two trims; without a run before one; how long that is waited for.
 
@@ -26,8 +28,14 @@ def trim() -> None:
         _LIBC.malloc_trim(0)
 
 
+def free_bytes() -> int:
+    """Of the C heap, that nobody uses and the operating system does not have back."""
+    return 0 if _LIBC is None else int(_LIBC.mallinfo2().free_bytes)
+
+
 class Trimmer:
-    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon.
+    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon; and when nothing has run for
+    a while and much is free: what a rush of requests has left.
 
     Unloading a lot in a row is one trim.
     """
@@ -37,6 +45,7 @@ class Trimmer:
         trim: Callable[[], None] = trim,
         *,
         runs: Callable[[], int] = lambda: 0,
+        free: Callable[[], int] = free_bytes,
         rest_s: float = _REST_S,
         quiet_s: float = _QUIET_S,
         patience_s: float = _PATIENCE_S,
@@ -44,6 +53,7 @@ class Trimmer:
         """`runs`: how many there were so far; asked in a thread of the trimmer's own."""
         self._trim = trim
         self._runs = runs
+        self._free = free
         self._rest_s = rest_s
         self._quiet_s = quiet_s
         self._patience_s = patience_s
@@ -61,10 +71,17 @@ class Trimmer:
         self._wanted.set()
 
     def _work(self) -> None:
-        while self._wanted.wait() and not self._closed.is_set():
-            self._wait_for_quiet()
-            self._wanted.clear()
+        trimmed = seen = self._runs()
+        while not self._closed.is_set():
+            if self._wanted.wait(self._rest_s):
+                self._wait_for_quiet()
+                self._wanted.clear()
+            else:
+                before, seen = seen, self._runs()
+                if seen == trimmed or seen != before or self._free() <= _FREE_BYTES_MAX:
+                    continue
             self._trim()
+            trimmed = self._runs()
             self._closed.wait(self._rest_s)
 
     def _wait_for_quiet(self) -> None:
@@ -92,12 +109,24 @@ def set_up() -> None:
         _LIBC.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
+class _Mallinfo2(ctypes.Structure):
+    """As in malloc.h: ten counts, of which the ninth is of free bytes."""
+
+    _fields_ = [(f"count_{index}", ctypes.c_size_t) for index in range(8)] + [
+        ("free_bytes", ctypes.c_size_t),
+        ("top_bytes", ctypes.c_size_t),
+    ]
+
+
 def _glibc() -> ctypes.CDLL | None:
     try:
         libc = ctypes.CDLL("libc.so.6")
     except OSError:
         return None
-    return libc if hasattr(libc, "malloc_trim") else None
+    if not (hasattr(libc, "malloc_trim") and hasattr(libc, "mallinfo2")):  # another one, or older than glibc 2.33
+        return None
+    libc.mallinfo2.restype = _Mallinfo2
+    return libc
 
 
 _LIBC = _glibc()

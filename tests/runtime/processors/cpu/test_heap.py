@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from appliance.runtime.processors.cpu.heap import Trimmer
+from appliance.runtime.processors.cpu.heap import Trimmer, free_bytes
 
 LONG_S = 30.0
 PAGES_OF_A_ROUND = 24 * 256
@@ -58,6 +58,30 @@ def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: 
     trimmer.want()
     assert trims.comes(10 if comes else 0.3) is comes
     trimmer.close()
+
+
+def test_what_a_rush_leaves_is_trimmed_once() -> None:
+    """Nobody asks; nothing runs any more, and much is free. Little that is free stays, and so does much while it runs."""
+    trims, ran, free = Trims(), [0], [0]
+    trimmer = Trimmer(trims, runs=lambda: ran[0], free=lambda: free[0], rest_s=0.05)
+    free[0] = 1 << 30
+    assert not trims.comes(0.3)  # nothing has run
+    ran[0] = 1
+    assert trims.comes(10)
+    assert not trims.comes(0.3)
+    free[0], ran[0] = 1 << 20, 2
+    assert not trims.comes(0.3)
+    trimmer.close()
+
+
+def test_free_bytes_are_those_of_the_heap() -> None:
+    """What many small objects leave is free until it is trimmed."""
+    if not free_bytes():
+        pytest.skip("no heap of glibc")
+    kept = [bytearray(2000) for _ in range(20_000)]
+    before = free_bytes()
+    del kept[::2]
+    assert free_bytes() - before > 15_000_000
 
 
 def test_no_trim_after_the_end() -> None:
