@@ -72,14 +72,16 @@ class Trimmer:
 
     def _work(self) -> None:
         trimmed = seen = self._runs()
-        while not self._closed.is_set():
-            if self._wanted.wait(self._rest_s):
+        while True:
+            is_wanted = self._wanted.wait(self._rest_s)
+            if self._closed.is_set():
+                return
+            before, seen = seen, self._runs()
+            if is_wanted:
                 self._wait_for_quiet()
                 self._wanted.clear()
-            else:
-                before, seen = seen, self._runs()
-                if seen == trimmed or seen != before or self._free() <= _FREE_BYTES_MAX:
-                    continue
+            elif seen == trimmed or seen != before or self._free() <= _FREE_BYTES_MAX:
+                continue
             self._trim()
             trimmed = self._runs()
             self._closed.wait(self._rest_s)
