@@ -61,7 +61,7 @@ def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: 
 
 
 def test_what_a_rush_leaves_is_trimmed_once() -> None:
-    """Nobody asks; nothing runs any more, and much is free. Little that is free stays, and so does much while it runs."""
+    """Nobody asks; nothing runs any more, and much is free. Little that is free stays."""
     trims, ran, free = Trims(), [0], [0]
     trimmer = Trimmer(trims, runs=lambda: ran[0], free=lambda: free[0], rest_s=0.05)
     free[0] = 1 << 30
