@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
+REVIEW = 2
+"""Of graphs at import; another number when it sees more, so that what an earlier one let pass is reviewed again."""
+
 
 class Isolation(StrEnum):
     """Which builds run in a guard."""

@@ -8,7 +8,8 @@ from sqlalchemy import JSON, Dialect, Float, Text
 from sqlalchemy.types import TypeDecorator
 
 from appliance.domain.accuracy import points, share
-from appliance.domain.catalogue import Accuracy
+from appliance.domain.catalogue import Accuracy, Profile
+from appliance.domain.isolation import REVIEW
 
 
 class Moment(TypeDecorator[datetime.datetime]):
@@ -78,3 +79,23 @@ class MeasuredAccuracy(Document):
             return None
         others = {key: one for key, one in value.items() if key != "value"}
         return super().process_result_value({"points": points(value["value"]), **others}, dialect)
+
+
+class ReviewedProfile(Document):
+    """A `Profile` as JSON, with the review that its hazards come from. Those of another review are forgotten: what it
+    took for harmless is guarded until it is reviewed again.
+    """
+
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(Profile)
+
+    def process_bind_param(self, value: Profile | None, dialect: Dialect) -> Any:
+        document = super().process_bind_param(value, dialect)
+        return None if document is None else {"review": REVIEW, **document}
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
+        if value is not None and value.get("review") != REVIEW:
+            value = {**value, "hazards": None}
+        return super().process_result_value(value, dialect)

@@ -26,7 +26,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
-from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points
+from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
 
 Axes = dict[str, tuple[str, ...]]
 
@@ -129,7 +129,7 @@ class VariantRow(Row, table=True):
     height: int | None = None
     width: int | None = None
     accuracy: Accuracy | None = Field(default=None, sa_column=Column(MeasuredAccuracy))
-    profile: Profile | None = Field(default=None, sa_column=Column(Document(Profile)))
+    profile: Profile | None = Field(default=None, sa_column=Column(ReviewedProfile()))
     reason: str = ""
     batch_max: int = 1
     shape_max: dict[str, tuple[int, ...]] | None = Field(

@@ -23,7 +23,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
 )
 from appliance.domain.jobs import ImportRequest
-from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points
+from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
 from tests.modelstore.boxes import parts
 
 DIALECT = sqlite.dialect()
@@ -78,6 +78,16 @@ def test_documents_come_back(data: st.DataObject) -> None:
     value = data.draw(values)
     column = Document(shape)
     assert column.process_result_value(column.process_bind_param(value, DIALECT), DIALECT) == value
+
+
+def test_what_another_review_found_is_forgotten() -> None:
+    """A build that an earlier review let pass counts as never reviewed; the rest of its profile stays."""
+    profile = Profile("cpu", 1, 2, 3.0, 4.0, (), hazards=())
+    column = ReviewedProfile()
+    stored = column.process_bind_param(profile, DIALECT)
+    assert column.process_result_value(stored, DIALECT) == profile
+    for other in ({**stored, "review": 1}, {key: value for key, value in stored.items() if key != "review"}):
+        assert column.process_result_value(other, DIALECT) == replace(profile, hazards=None)
 
 
 def test_a_newer_boxs_fields_are_passed_by() -> None:
