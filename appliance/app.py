@@ -321,7 +321,7 @@ class Follower:
         """Builds that nobody refers to any more, for example because they run in a guard from now on, or no longer."""
         for build_id in self._memory.known_builds():
             if not self._catalogue.users_of(build_id):
-                self._memory.release(build_id)
+                self._memory.dismiss(build_id)
 
 
 def memory_budget(settings: Settings) -> int:
@@ -345,6 +345,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         budget_bytes=memory_budget(settings),
         reserve_bytes=settings.memory.reserve_bytes,
         wait_ms_max=settings.memory.wait_ms_max,
+        asleep_share=settings.memory.asleep_share,
         timeout_ms=queues.timeout_ms,
         queue_len_max=queues.len_max,
         queue_total_max=queues.total_max,

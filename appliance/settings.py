@@ -76,6 +76,10 @@ class MemorySettings(Section):
     """
     loads_parallel_max: int = Field(2, ge=1, le=16)
     """Loads at once; each reserves its measured peak."""
+    asleep_share: float = Field(0.25, ge=0, le=0.9)
+    """Share of the budget that sleeping builds may take together: sessions whose weights were given back, in memory
+    again in milliseconds. When it is full the one asked longest ago is unloaded. 0 = nothing sleeps.
+    """
     wait_ms_max: float = Field(30_000.0, gt=0)
     """Longest wait of a request without a deadline for pinned memory to become free."""
 

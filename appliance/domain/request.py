@@ -53,3 +53,5 @@ class Result:
     queue_ns: int = 0
     load_ns: int = 0
     compute_ns: int = 0
+    wake_ns: int = 0
+    """Until a build that slept was awake; `load_ns` is 0 then."""

@@ -34,13 +34,15 @@ class ResidencyState(StrEnum):
     ABSENT = "absent"
     """Not in memory."""
     LOADING = "loading"
-    """Memory is reserved (peak) and a loader thread works."""
+    """Memory is reserved and a loader thread works; of a build that was asleep: it wakes."""
     RESIDENT = "resident"
     """Loaded; may be pinned by requests."""
     DRAINING = "draining"
     """No new pins; unloaded when the last pin goes."""
     UNLOADING = "unloading"
-    """Its memory is being returned; still counted."""
+    """Its memory is being returned; still counted. It may keep its session, and is asleep then."""
+    ASLEEP = "asleep"
+    """Its session is there, the pages of its weights are not: in memory again in milliseconds."""
     FAILED = "failed"
     """The last load failed; the next request tries again."""
 
@@ -90,10 +92,11 @@ REQUEST_MOVES: Mapping[RequestState, frozenset[RequestState]] = {
 }
 RESIDENCY_MOVES: Mapping[ResidencyState, frozenset[ResidencyState]] = {
     B.ABSENT: frozenset({B.LOADING}),
-    B.LOADING: frozenset({B.RESIDENT, B.FAILED, B.ABSENT}),
+    B.LOADING: frozenset({B.RESIDENT, B.FAILED, B.ABSENT, B.ASLEEP}),
     B.RESIDENT: frozenset({B.DRAINING, B.UNLOADING}),
     B.DRAINING: frozenset({B.UNLOADING}),
-    B.UNLOADING: frozenset({B.ABSENT}),
+    B.UNLOADING: frozenset({B.ABSENT, B.ASLEEP}),
+    B.ASLEEP: frozenset({B.LOADING, B.UNLOADING}),
     B.FAILED: frozenset({B.LOADING, B.ABSENT}),
 }
 VARIANT_MOVES: Mapping[VariantState, frozenset[VariantState]] = {

@@ -125,6 +125,7 @@ def _config(scenario: Scenario) -> RuntimeConfig:
     return RuntimeConfig(
         budget_bytes=scenario.memory_bytes,
         wait_ms_max=box.wait_ms_max,
+        asleep_share=box.asleep_share,
         timeout_ms=box.timeout_ms,
         queue_len_max=box.queue_len_max,
         queue_total_max=box.queue_total_max,
@@ -233,6 +234,8 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         shape.load_ms,
         shape.load_ms,
         tuple(Latency(batch, ms, ms if p99_ms is None or batch > 1 else p99_ms) for batch, ms in rows),
+        asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
+        wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
     )
     return Variant(
         variant_id(model, shape.name),
@@ -281,5 +284,8 @@ def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
                 round(shape.unloads_in_ms * NS_PER_MS),
                 {key: round(ms * NS_PER_MS) for key, ms in latencies.items()},
                 tuple(round(ms * NS_PER_MS) for ms in served_of(shape, scenario.processor)),
+                asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
+                sleep_ns=round(shape.wakes_in_ms * NS_PER_MS),
+                wake_ns=round(shape.wakes_in_ms * NS_PER_MS),
             )
     return costs

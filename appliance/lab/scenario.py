@@ -25,6 +25,10 @@ UNLOAD_SHARE = 0.05
 """Unloading takes this share of loading where nothing is said: 5 % of a plain file's load, up to 14 % of a prepared
 one's (`scripts/bench loads`).
 """
+WAKE_SHARE = 0.1
+"""Waking takes this share of loading where nothing is said: 3.2 ms of 33 of a prepared ResNet-50 (`scripts/bench
+sleepers`).
+"""
 NOT_BUILT = ("sessions", "pipelines")
 """Sections of the format that the engine cannot serve yet."""
 
@@ -60,6 +64,7 @@ class Box(Shape):
     queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
     timeout_ms: Positive = 30_000
     wait_ms_max: Positive = 30_000
+    asleep_share: Annotated[float, Field(ge=0, le=0.9)] = 0.25
     loads_parallel_max: Annotated[int, Field(ge=1, le=16)] = 2
     residency: Residency = Field(Residency())
 
@@ -71,6 +76,9 @@ class VariantShape(Shape):
     accuracy: Annotated[float, Field(ge=0, le=1e6)]
     load_ms: NotNegative
     unload_ms: NotNegative | None = None
+    asleep_mb: Positive | None = None
+    """What it takes asleep; None: it cannot sleep, and is unloaded."""
+    wake_ms: NotNegative | None = None
     input_bytes: NotNegative = 0
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
@@ -86,6 +94,11 @@ class VariantShape(Shape):
     def unloads_in_ms(self) -> float:
         """As given, else as a share of the load."""
         return self.load_ms * UNLOAD_SHARE if self.unload_ms is None else self.unload_ms
+
+    @property
+    def wakes_in_ms(self) -> float:
+        """As given, else as a share of the load."""
+        return self.load_ms * WAKE_SHARE if self.wake_ms is None else self.wake_ms
 
 
 class ModelShape(Shape):
@@ -190,6 +203,10 @@ def _check_models(scenario: Scenario) -> None:
             key = f"models[{i}].variants[{j}]"
             if variant.peak_mb is not None and variant.peak_mb < variant.size_mb:
                 raise Malformed(f"{key}.peak_mb", "must be >= size_mb")
+            if variant.asleep_mb is not None and variant.asleep_mb > variant.size_mb:
+                raise Malformed(f"{key}.asleep_mb", "must be <= size_mb")
+            if variant.asleep_mb is None and variant.wake_ms is not None:
+                raise Malformed(f"{key}.wake_ms", "is of no use without asleep_mb")
             if latency_of(variant, scenario.processor) is None:
                 raise Malformed(f"{key}.latency_ms", f"has nothing for processor {scenario.processor.name!r}")
 

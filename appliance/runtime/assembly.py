@@ -46,6 +46,7 @@ class RuntimeConfig:
     budget_bytes: int
     reserve_bytes: int = 0
     wait_ms_max: float
+    asleep_share: float = 0.25
     timeout_ms: float
     queue_len_max: int
     queue_total_max: int
@@ -141,6 +142,8 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         wait_ms_max=config.wait_ms_max,
         events=events,
         users_of=catalogue.users_of,
+        asleep_share=config.asleep_share,
+        asleep_of=catalogue.asleep_bytes_of,
     )
     residency = ResidencyLoop(
         clock=clock,

@@ -331,6 +331,15 @@ class Catalogue:
                     self._users.setdefault(each, []).append(entry.application.id)
         return tuple(self._users.get(build, ()))
 
+    def asleep_bytes_of(self, build: str) -> int | None:
+        """What a build takes asleep, as measured at import; None where it was not, or cannot sleep."""
+        for user in self.users_of(build):
+            for servable in self._entries[user].servables.values():
+                profile = servable.variant.profile
+                if servable.build_id == build and profile is not None and profile.asleep_bytes is not None:
+                    return profile.asleep_bytes
+        return None
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _guarded_for(self, variant: Variant, model: Model) -> str | None:

@@ -70,6 +70,9 @@ class BuildShape(Shape):
     variant: str = Field("", examples=["int8"])
     """Its name in the model of the first of `applications`; empty where no application uses it any more."""
     state: str = Field(examples=["resident"])
+    """`loading`, `resident`, `draining`, `unloading`, `asleep` (its session without its weights, in memory again in
+    milliseconds) or `failed`.
+    """
     bytes: int
     """What it takes now: its peak while it loads."""
     resident_bytes: int
@@ -80,6 +83,10 @@ class BuildShape(Shape):
     loads: int
     load_ms: float
     """Duration of the last load."""
+    wakes: int = 0
+    """Times that it came into memory by waking."""
+    wake_ms: float = 0.0
+    """Duration of the last wake."""
     applications: list[str] = Field(examples=[["harbour/door"]])
 
 
@@ -128,10 +135,14 @@ class MemoryShape(Shape):
     used_bytes: int
     overhead_bytes: int = 0
     """What the processes of guarded builds take by themselves; it is in `used_bytes`."""
+    asleep_bytes: int = 0
+    """What sleeping builds keep; it is in `used_bytes`."""
     loads: int
     load_failures: int
     loads_skipped: int
     """Loads ahead of a request that found no room."""
+    wakes: int = 0
+    """Builds that were asleep and came into memory again."""
     evictions: int
     replacements: int
     """Evictions that left a smaller variant in the place of the one that went."""

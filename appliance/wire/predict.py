@@ -14,7 +14,9 @@ class TimingsShape(Shape):
     """Media to tensors, waiting for a thread included."""
     queue: float
     load: float
-    """Bringing a variant into memory; 0 when it was warm."""
+    """Bringing a variant into memory; 0 when it was warm, or asleep."""
+    wake: float = 0.0
+    """Bringing the weights of a variant that slept back; 0 when it was warm."""
     compute: float
     encode: float
     """Outputs to the answer."""

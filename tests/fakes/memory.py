@@ -41,6 +41,7 @@ class MemoryBench:
         arbiter: Arbiter | None = None,
         wait_ms_max: float = 1000,
         watched: bool = True,
+        asleep_share: float = 0.25,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -56,6 +57,8 @@ class MemoryBench:
             wait_ms_max=wait_ms_max,
             events=self.events,
             users_of=lambda build: (f"t/{build}",),
+            asleep_share=asleep_share,
+            asleep_of=lambda build: costs[build].asleep_bytes if build in costs else None,
         )
 
     def elapsed_ms(self, start_ns: int) -> float:
@@ -77,8 +80,10 @@ class MemoryBench:
         """Pin a build, hold it, release it."""
         residency = await self.pin(build_id, deadline_ms)
         try:
+            assert not residency.handle.is_asleep
             assert residency.handle.is_live
             await self.clock.sleep_until_ns(self.clock.now_ns() + int(hold_ms * 1e6))
+            assert not residency.handle.is_asleep, "a pinned build went to sleep"
             assert residency.handle.is_live, "a pinned build was unloaded"
         finally:
             self.memory.unpin(residency)
@@ -90,6 +95,6 @@ class MemoryBench:
         """Nothing under way: no pins, and the ledger is exactly what the resident builds occupy, on the device too."""
         builds = self.memory.snapshot()["builds"]
         assert [b["pins"] for b in builds] == [0] * len(builds)
-        assert {b["state"] for b in builds} <= {"resident", "failed"}
+        assert {b["state"] for b in builds} <= {"resident", "asleep", "failed"}
         assert self.memory.used_bytes == sum(b["bytes"] for b in builds)
-        assert set(self.processor.memory) == {b["build"] for b in builds if b["state"] == "resident"}
+        assert set(self.processor.memory) == {b["build"] for b in builds if b["state"] != "failed"}

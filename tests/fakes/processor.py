@@ -29,6 +29,8 @@ class Cost:
     failures: list[Exception] = field(default_factory=list)
     wake_failures: list[Exception] = field(default_factory=list)
     """Raised by its next wakes, one each."""
+    sleep_failures: list[Exception] = field(default_factory=list)
+    """The same when it goes to sleep: its process has ended."""
 
     def __post_init__(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
@@ -74,6 +76,8 @@ class FakeProcessor:
         self.wakes: Counter[str] = Counter()
         self.read: Counter[str] = Counter()
         """Files read ahead, by build."""
+        self.disk_ms: dict[str, float] = {}
+        """Builds whose file is not in the page cache, and what a wake takes then."""
         self.ran: list[Tensors] = []
         """Inputs of every run, in the order of starting."""
         self.ran_at_ns: list[int] = []
@@ -156,6 +160,9 @@ class FakeProcessor:
             handle.is_asleep = True
             self.sleeps[handle.build_id] += 1
             await self._sleep(cost.sleep_ms)
+            if cost.sleep_failures:
+                self.end_process(handle)
+                raise cost.sleep_failures.pop(0)
             self._hold(handle.build_id, cost.asleep_bytes)
         return cost.asleep_bytes
 
@@ -166,19 +173,26 @@ class FakeProcessor:
             self.wakes[handle.build_id] += 1
             self._hold(handle.build_id, cost.resident_bytes)
             try:
-                await self._sleep(cost.wake_ms)
+                await self._sleep(self.disk_ms.pop(handle.build_id, cost.wake_ms))
                 if cost.wake_failures:
                     raise cost.wake_failures.pop(0)
             except BaseException:
-                self._hold(handle.build_id, cost.asleep_bytes or 0)
+                if handle.is_live:
+                    self._hold(handle.build_id, cost.asleep_bytes or 0)
                 raise
             handle.is_asleep = False
 
     async def read_ahead(self, handle: Handle) -> None:
         self.read[handle.build_id] += 1
+        self.disk_ms.pop(handle.build_id, None)
 
     def wake_ns(self, handle: Handle) -> int:
-        return int(self._cost(handle.build_id).wake_ms * NS_PER_MS)
+        return int(self.disk_ms.get(handle.build_id, self._cost(handle.build_id).wake_ms) * NS_PER_MS)
+
+    def end_process(self, handle: Handle) -> None:
+        """The process of a build ends: its memory is free at once, and it is of no use any more."""
+        handle.is_live = False
+        self._drop(handle.build_id)
 
     def _cost(self, build_id: str) -> Cost:
         return self.costs.setdefault(build_id, Cost())

@@ -98,9 +98,10 @@ def _memory(box: RunningBox) -> Iterator[Metric]:
         ("budget_bytes", "Bytes that loaded builds may take."),
         ("used_bytes", "Bytes counted as taken."),
         ("overhead_bytes", "Bytes of them that the processes of guarded builds take by themselves."),
+        ("asleep_bytes", "Bytes of them that sleeping builds keep."),
     ):
         yield GaugeMetricFamily(f"appliance_memory_{name}", text, value=snapshot[name])
-    for name in ("loads", "load_failures", "loads_skipped", "evictions"):
+    for name in ("loads", "load_failures", "loads_skipped", "wakes", "evictions"):
         yield CounterMetricFamily(f"appliance_{name}", f"Builds: {name.replace('_', ' ')}.", value=snapshot[name])
     resident = GaugeMetricFamily("appliance_build_bytes", "Bytes of each build in memory.", labels=("build", "state"))
     for build in snapshot["builds"]:

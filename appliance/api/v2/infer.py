@@ -100,7 +100,8 @@ async def _encoded(
 def _timing(result: Result) -> bytes:
     """Warm or cold, and where the time inside the box went, ms, in the words of the header `Server-Timing`."""
     parts = (result.queue_ns / NS_PER_MS, result.load_ns / NS_PER_MS, result.compute_ns / NS_PER_MS)
-    return (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
+    text = (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
+    return text + b", wake;dur=%.3f" % (result.wake_ns / NS_PER_MS) if result.wake_ns else text
 
 
 def _apply(parameters: Mapping[str, Any], request: Request) -> None:

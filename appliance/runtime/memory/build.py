@@ -25,7 +25,21 @@ class LoadedBuild:
     last_used_ns: int = 0
     loads: int = 0
     load_ns: int = 0
+    wakes: int = 0
+    wake_ns: int = 0
+    """What the last wake took."""
+    is_woken: bool = False
+    """It came into memory by waking, not by a load."""
     handle: Any = None
+    """The processor's; a build that sleeps keeps it."""
+    asleep_bytes: int | None = None
+    """What it takes asleep, as measured; None where it cannot sleep, or nobody knows."""
+    kept_bytes: int = 0
+    """Of `bytes`, what stays when it is asleep: while it sleeps, and on its way there and back."""
+    promised_bytes: int | None = None
+    """Of `bytes`, what was promised to the load under way; None before, and when it has come."""
+    is_for_good: bool = False
+    """It does not sleep when it leaves."""
     overruns: int = 0
     """Inline runs, one after another, that took much longer than the profile had said."""
     recent_run_ns: int = 0
@@ -43,8 +57,17 @@ class LoadedBuild:
 
     @property
     def need_bytes(self) -> int:
-        """What a load needs free before it starts."""
-        return max(self.peak_bytes, self.resident_bytes)
+        """What a load, or a wake, needs free before it starts."""
+        if self.handle is None:
+            return max(self.peak_bytes, self.resident_bytes)
+        return max(0, self.resident_bytes - self.kept_bytes)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its bytes are taken or promised: not those of a load that has no room yet, or of a sleeper."""
+        if self.state is ResidencyState.LOADING:
+            return self.promised_bytes is not None
+        return self.state is not ResidencyState.ASLEEP and self.bytes > 0
 
     def to(self, state: ResidencyState) -> None:
         """Move along the table of residency states."""
@@ -62,5 +85,7 @@ class LoadedBuild:
             "idle_ms": (now_ns - self.last_used_ns) / NS_PER_MS if self.last_used_ns else None,
             "loads": self.loads,
             "load_ms": self.load_ns / NS_PER_MS,
+            "wakes": self.wakes,
+            "wake_ms": self.wake_ns / NS_PER_MS,
             "applications": list(applications),
         }

@@ -1,12 +1,13 @@
 """The account of one memory domain: a record of every build, and the bytes that builds occupy, are promised, or are
 giving back. No waiting, no clock.
 
-`committed` counts what has been promised (resident builds and loads, not what is leaving) and never exceeds the budget
-by a promise; `used` counts what is really there: promises whose load is still `waiting` for room are left out, what is
-still `leaving` is in. Only a size that is measured anew, or a smaller budget, can push the ledger over.
+`committed` counts what has been promised (resident builds, loads, and what sleepers keep, not what is leaving) and
+never exceeds the budget by a promise; `used` counts what is really there: promises whose load is still `waiting` for
+room are left out, what is still `leaving` is in. Only a size that is measured anew, or a smaller budget, can push the
+ledger over.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -16,15 +17,25 @@ from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 
 _S = ResidencyState
 _AWAY = (_S.ABSENT, _S.FAILED)
+_COMING = (_S.RESIDENT, _S.LOADING)
 _BY_ID = attrgetter("build_id")
+_BY_AGE = attrgetter("last_used_ns", "build_id")
 
 
 class Ledger:
     """The books of a budget. Every method is a transaction; the caller asks first whether there is room."""
 
-    def __init__(self, budget_bytes: int, users_of: Callable[[str], tuple[str, ...]] = lambda build_id: ()) -> None:
-        """`users_of`: the applications that a build serves, by id."""
+    def __init__(
+        self,
+        budget_bytes: int,
+        users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
+        asleep_share: float = 0.0,
+    ) -> None:
+        """`users_of`: the applications that a build serves, by id. `asleep_share`: of the budget, what sleepers may
+        keep.
+        """
         self.budget_bytes = budget_bytes
+        self._asleep_share = asleep_share
         self.users_of = users_of
         self._builds: dict[str, LoadedBuild] = {}
         self.get = self._builds.get
@@ -53,7 +64,7 @@ class Ledger:
 
     def is_free(self, build: LoadedBuild) -> bool:
         """Whether the bytes of a waiting promise are free now, so that its load may start."""
-        return self.used_bytes + build.bytes <= self.budget_bytes
+        return self.used_bytes + (build.promised_bytes or 0) <= self.budget_bytes
 
     def set_overhead(self, count_bytes: int) -> None:
         """It counts as committed and as used."""
@@ -61,34 +72,76 @@ class Ledger:
         self.overhead_bytes = count_bytes
 
     def promise(self, build: LoadedBuild) -> None:
-        """Commit the peak of a load, which waits until the bytes are free."""
-        build.bytes = build.need_bytes
-        self._committed += build.bytes
-        self._waiting += build.bytes
+        """Commit the peak of a load, or what a wake adds, which waits until the bytes are free."""
+        promised = build.promised_bytes = build.need_bytes
+        build.bytes += promised
+        self._committed += promised
+        self._waiting += promised
 
     def end_wait(self, build: LoadedBuild) -> None:
         """A promise waits no more: its bytes are occupied from now on, or given up by `cancel` next."""
-        self._waiting -= build.bytes
+        self._waiting -= build.promised_bytes or 0
 
     def cancel(self, build: LoadedBuild) -> None:
-        """A load came to nothing."""
-        self._committed -= build.bytes
-        build.bytes = 0
+        """A load came to nothing; one that was to wake keeps what it had."""
+        promised, build.promised_bytes = build.promised_bytes or 0, None
+        self._committed -= promised
+        build.bytes -= promised
 
     def recount(self, build: LoadedBuild) -> None:
         """A loaded build takes its resident size: after the peak of its load, or as newly measured."""
         self._committed += build.resident_bytes - build.bytes
         build.bytes = build.resident_bytes
+        build.promised_bytes = None
+        build.kept_bytes = 0
 
-    def leave(self, build: LoadedBuild) -> None:
-        """A build begins to leave: nobody is promised its bytes any more, but they are not free yet."""
-        self._committed -= build.bytes
-        self._leaving += build.bytes
+    def leave(self, build: LoadedBuild, kept_bytes: int = 0) -> None:
+        """A build begins to leave, but for what it keeps: nobody is promised those bytes any more, but they are not
+        free yet.
+        """
+        build.kept_bytes = kept_bytes
+        self._committed -= build.bytes - kept_bytes
+        self._leaving += build.bytes - kept_bytes
 
     def left(self, build: LoadedBuild) -> None:
-        """It has gone."""
-        self._leaving -= build.bytes
-        build.bytes = 0
+        """It has gone, or is asleep."""
+        self._leaving -= build.bytes - build.kept_bytes
+        build.bytes = build.kept_bytes
+
+    def keeps(self, build: LoadedBuild, kept_bytes: int) -> None:
+        """What a sleeper keeps, as measured; 0 when it is lost."""
+        self._committed += kept_bytes - build.bytes
+        build.bytes = build.kept_bytes = kept_bytes
+
+    # -- sleepers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def asleep_max_bytes(self) -> int:
+        """What sleepers may keep together."""
+        return int(self.budget_bytes * self._asleep_share)
+
+    @property
+    def asleep_bytes(self) -> int:
+        """What sleepers keep, and those on their way there will."""
+        there = (_S.ASLEEP, _S.UNLOADING)
+        return sum(b.kept_bytes for b in self._builds.values() if b.state in there)
+
+    def kept_when_gone(self, build: LoadedBuild) -> int:
+        """What a resident build keeps if it leaves now; 0 where it is unloaded, for it cannot sleep or that is not
+        worth it.
+        """
+        kept = build.asleep_bytes
+        if kept is None or build.is_for_good or build.handle is None:
+            return 0
+        return kept if 0 < kept < build.resident_bytes and kept <= self.asleep_max_bytes else 0
+
+    def sleepers(self) -> list[LoadedBuild]:
+        """Builds that sleep, the one asked longest ago first."""
+        return sorted((b for b in self._builds.values() if b.state is _S.ASLEEP), key=_BY_AGE)
+
+    def asleep(self) -> Mapping[str, int]:
+        """Builds that sleep, or wait for room to wake, and what they keep."""
+        return {b.build_id: b.kept_bytes for b in self._builds.values() if _sleeps(b)}
 
     # -- builds --------------------------------------------------------------------------------------------------------
 
@@ -117,6 +170,11 @@ class Ledger:
         build = self._builds.get(build_id)
         return build is None or build.state in _AWAY
 
+    def may_come(self, build_id: str) -> bool:
+        """Whether a load or a wake of it can begin now."""
+        build = self._builds.get(build_id)
+        return build is None or build.state in _AWAY or build.state is _S.ASLEEP
+
     def followed(self) -> set[str]:
         """Builds that leave as soon as their replacement has come."""
         return {b.successor_of for b in self._builds.values() if b.successor_of is not None}
@@ -124,7 +182,7 @@ class Ledger:
     def residents(self) -> tuple[ResidentBuild, ...]:
         """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
         followed = self.followed()
-        there = [b for b in self._builds.values() if b.state is _S.RESIDENT or (b.state is _S.LOADING and b.bytes)]
+        there = [b for b in self._builds.values() if b.state in _COMING and b.is_there]
         there.sort(key=_BY_ID)
         return tuple(
             ResidentBuild(
@@ -133,6 +191,7 @@ class Ledger:
                 b.last_used_ns,
                 b.pins > 0 or b.state is _S.LOADING or b.build_id in followed,
                 self.users_of(b.build_id),
+                self.kept_when_gone(b),
             )
             for b in there
         )
@@ -142,12 +201,12 @@ class Ledger:
         return frozenset(
             b.build_id
             for b in self._builds.values()
-            if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.bytes)
+            if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.is_there)
         )
 
     def will_change(self, apart_from: LoadedBuild) -> bool:
         """Whether anything that is in use or being loaded may give memory back later."""
-        others = (b for b in self._builds.values() if b is not apart_from and b.bytes)
+        others = (b for b in self._builds.values() if b is not apart_from and b.is_there)
         return any(b.pins or b.state is _S.LOADING for b in others)
 
     def check(self, plan: RoomPlan, problem: RoomProblem) -> None:
@@ -157,9 +216,14 @@ class Ledger:
         assert all(v.state is _S.RESIDENT and v.pins == 0 for v in victims), "a victim is in use"
         assert {r.victim for r in plan.replacements} <= set(plan.victims), "a replacement without a victim"
         if plan.sufficient:
-            freed, back = _bytes(victims), sum(r.need_bytes for r in plan.replacements)
+            freed = sum(self.freed_by(v) for v in victims)
+            back = sum(r.need_bytes(problem.asleep) for r in plan.replacements)
             assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
-        assert all(self.is_away(r.build_id) for r in plan.replacements), "a replacement that is there already"
+        assert all(self.may_come(r.build_id) for r in plan.replacements), "a replacement that is there already"
+
+    def freed_by(self, build: LoadedBuild) -> int:
+        """What a resident build's leaving frees."""
+        return build.bytes - self.kept_when_gone(build)
 
     def facts(self, build: LoadedBuild) -> Mapping[str, Any]:
         """For events about a build."""
@@ -175,5 +239,6 @@ class Ledger:
         return [b.row(now_ns, self.users_of(b.build_id)) for b in self.all() if b.state is not _S.ABSENT]
 
 
-def _bytes(builds: Iterable[LoadedBuild]) -> int:
-    return sum(b.bytes for b in builds)
+def _sleeps(build: LoadedBuild) -> bool:
+    is_waiting = build.state is _S.LOADING and build.handle is not None and not build.is_there
+    return is_waiting or build.state is _S.ASLEEP

@@ -22,6 +22,31 @@ class Loader:
         except Exception as error:
             raise LoadFailed(build_id=build_id, reason=f"{type(error).__name__}: {error}"[:300]) from error
 
+    async def wake(self, build_id: str, handle: Any) -> None:
+        """Bring the pages of a build that sleeps back. Raises: LoadFailed, whatever went wrong below."""
+        try:
+            await self._processor.wake(handle)
+        except ApplianceError:
+            raise
+        except Exception as error:
+            raise LoadFailed(build_id=build_id, reason=f"{type(error).__name__}: {error}"[:300]) from error
+
+    def can_sleep(self, handle: Any) -> bool:
+        """Whether the build can keep its session without the pages of its weights."""
+        return self._processor.can_sleep(handle)
+
+    async def sleep(self, handle: Any) -> int:
+        """Give the pages back, and return the bytes that it keeps."""
+        return await self._processor.sleep(handle)
+
+    async def read_ahead(self, handle: Any) -> None:
+        """Have the file of a build that sleeps read into the page cache."""
+        await self._processor.read_ahead(handle)
+
+    def wake_ns(self, handle: Any) -> int:
+        """How long a wake is expected to take now."""
+        return self._processor.wake_ns(handle)
+
     async def unload(self, handle: Any) -> None:
         """Drop the build; returns when its memory is back."""
         await self._processor.unload(handle)

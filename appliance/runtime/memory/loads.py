@@ -1,13 +1,14 @@
 """Builds that come into memory: room is made for each, by a transaction of the ledger, and then it is loaded in a
-task of its own.
+task of its own, or woken where it sleeps.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import OutOfMemory, ShuttingDown
+from appliance.domain.errors import LoadFailed, OutOfMemory, ShuttingDown
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
@@ -15,7 +16,7 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
-from appliance.runtime.memory.unloads import Unloads
+from appliance.runtime.memory.unloads import Unloads, nothing
 
 _S = ResidencyState
 _FOREVER = 1 << 62
@@ -35,8 +36,11 @@ class Loads:
         unloads: Unloads,
         wait_ns_max: int,
         events: EventSink,
+        asleep_of: Callable[[str], int | None],
     ) -> None:
-        """A load waits at most `wait_ns_max` for room."""
+        """A load waits at most `wait_ns_max` for room. `asleep_of`: what a build takes asleep, where that was
+        measured.
+        """
         self._clock = clock
         self._ledger = ledger
         self._loader = loader
@@ -45,14 +49,16 @@ class Loads:
         self._unloads = unloads
         self._wait_ns_max = wait_ns_max
         self._events = events
+        self._asleep_of = asleep_of
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
-        self.on_loaded: Callable[[str], None] = _nothing
+        self.on_loaded: Callable[[str], None] = nothing
         """Told of every build that has come into memory, by id."""
-        self.loads = self.failures = self.skipped = self.replacements = 0
+        self.loads = self.wakes = self.failures = self.skipped = self.replacements = 0
 
     def start(self, build: LoadedBuild, *, is_promised: bool = False) -> asyncio.Future[None]:
-        """Load a build in a task of its own, which makes room first unless that has been promised."""
+        """Load or wake a build in a task of its own, which makes room first unless that has been promised."""
+        build.is_for_good = False
         build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build, is_promised), name=f"load {build.build_id}")
         task.add_done_callback(_consume)
@@ -76,8 +82,7 @@ class Loads:
         If all is in use, the next free pin tries again.
         """
         if self._ledger.free_bytes < 0:
-            for victim in self._plan("", 0).victims:
-                self._unloads.evict(self._known(victim), "")
+            self._make_way(self._plan("", 0), "")
 
     async def close(self) -> None:
         """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""
@@ -90,20 +95,28 @@ class Loads:
 
     async def _load(self, build: LoadedBuild, is_promised: bool) -> None:
         start_ns = self._clock.now_ns()
+        wakes = build.handle is not None
         try:
             await self._room_is_free(build, None if is_promised else await self._reserve(build))
             load_start_ns = self._clock.now_ns()
-            build.handle = await self._loader.load(build.build_id)
+            await (self._wake(build) if wakes else self._fetch(build))
         except BaseException as error:
             self._load_failed(build, error)
             raise
-        build.load_ns = self._clock.now_ns() - load_start_ns
+        took_ns = self._clock.now_ns() - load_start_ns
         self._ledger.recount(build)
         build.to(_S.RESIDENT)
         build.last_used_ns = self._clock.now_ns()
         build.loading = None
-        build.loads += 1
-        self.loads += 1
+        build.is_woken = wakes
+        if wakes:
+            build.wake_ns = took_ns
+            build.wakes += 1
+            self.wakes += 1
+        else:
+            build.load_ns = took_ns
+            build.loads += 1
+            self.loads += 1
         if build.successor_of is not None:
             self._unloads.release(build.successor_of)
             build.successor_of = None
@@ -111,25 +124,48 @@ class Loads:
         self._changes.announce()
         self.on_loaded(build.build_id)
         waited_ms = (load_start_ns - start_ns) / NS_PER_MS
-        self._events.emit(
-            "variant loaded", **self._ledger.facts(build), load_ms=build.load_ns / NS_PER_MS, waited_ms=waited_ms
-        )
+        facts, took_ms = self._ledger.facts(build), took_ns / NS_PER_MS
+        if wakes:
+            self._events.emit("variant woken", **facts, wake_ms=took_ms, waited_ms=waited_ms)
+        else:
+            self._events.emit("variant loaded", **facts, load_ms=took_ms, waited_ms=waited_ms)
+
+    async def _fetch(self, build: LoadedBuild) -> None:
+        build.handle = await self._loader.load(build.build_id)
+        can_sleep = self._loader.can_sleep(build.handle)
+        build.asleep_bytes = (build.asleep_bytes or self._asleep_of(build.build_id)) if can_sleep else None
+
+    async def _wake(self, build: LoadedBuild) -> None:
+        handle = build.handle
+        if handle is not None:
+            await self._loader.wake(build.build_id, handle)
+        if build.handle is None:
+            raise LoadFailed(build_id=build.build_id, reason="its process ended while it was waking")
 
     def _load_failed(self, build: LoadedBuild, error: BaseException) -> None:
         """The end of a load that came to nothing.
 
-        One that nobody waits for and that found no room has not failed: it is skipped.
+        One that nobody waits for and that found no room has not failed: it is skipped. Who found no room to wake is
+        asleep as before; who could not be woken goes for good, and the next request loads it.
         """
         self._ledger.cancel(build)
         build.loading = None
         build.successor_of = None
-        if isinstance(error, OutOfMemory) and not build.is_urgent:
-            build.to(_S.ABSENT)
+        is_full = isinstance(error, OutOfMemory | ShuttingDown)
+        is_skipped = isinstance(error, OutOfMemory) and not build.is_urgent
+        if build.handle is not None:
+            build.to(_S.ASLEEP)
+        else:
+            self._ledger.keeps(build, 0)
+            build.to(_S.ABSENT if is_skipped else _S.FAILED)
+        if build.state is _S.ASLEEP and (not is_full or build.is_for_good):
+            self._unloads.dismiss(build)
+        self._unloads.trim()
+        if is_skipped:
             self.skipped += 1
             self._changes.announce()
             self._events.emit("variant load skipped", **self._ledger.facts(build), reason=str(error))
             return
-        build.to(_S.FAILED)
         self.failures += 1
         self._changes.announce()
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
@@ -191,12 +227,18 @@ class Loads:
             raise self._out_of_memory(build)
         if not build.is_urgent and self._replace_first(plan):
             return _FOREVER
-        for victim in plan.victims:
-            self._unloads.evict(self._known(victim), build.build_id)
-        for replacement in plan.replacements:
+        for replacement in plan.replacements:  # first: who sleeps still must not go for good for a victim
             self.promise(replacement)
+        self._make_way(plan, build.build_id)
         self._ledger.promise(build)
         return None
+
+    def _make_way(self, plan: RoomPlan, newcomer: str) -> None:
+        """Its victims leave, and its sleepers go for good."""
+        for sleeper in map(self._known, plan.dismissed):
+            self._unloads.dismiss(sleeper)
+        for victim in plan.victims:
+            self._unloads.evict(self._known(victim), newcomer)
 
     def _replace_first(self, plan: RoomPlan) -> bool:
         """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no
@@ -204,7 +246,8 @@ class Loads:
 
         The newcomer is planned for anew when they are there. False when there is nothing to do before.
         """
-        together = sum(r.need_bytes for r in plan.replacements)
+        asleep = self._ledger.asleep()
+        together = sum(r.need_bytes(asleep) for r in plan.replacements)
         if not plan.replacements or not self._ledger.has_room_beside(together):
             return False
         for replacement in plan.replacements:
@@ -212,7 +255,10 @@ class Loads:
         return True
 
     def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
-        """The arbiter is asked about every load: where there is room, a tenant's ceiling may still be in the way."""
+        """The arbiter is asked about every load: where there is room, a tenant's ceiling may still be in the way.
+
+        Where it finds none it is asked again, with what sleepers keep as free.
+        """
         ledger = self._ledger
         problem = RoomProblem(
             self._clock.now_ns(),
@@ -223,10 +269,35 @@ class Loads:
             ledger.leavers(),
             is_urgent,
             since_ns,
+            ledger.asleep(),
         )
         plan = self._arbiter.plan(problem)
-        ledger.check(plan, problem)
+        if not plan.sufficient and (sleepers := ledger.sleepers()):
+            plan = self._dismissing(problem, plan, sleepers)
+        else:
+            ledger.check(plan, problem)
         return plan
+
+    def _dismissing(self, problem: RoomProblem, refused: RoomPlan, sleepers: list[LoadedBuild]) -> RoomPlan:
+        """A plan for which sleepers go for good, those asked longest ago first and no more than it needs."""
+        kept = sum(s.bytes for s in sleepers)
+        plan = self._arbiter.plan(replace(problem, free_bytes=problem.free_bytes + kept))
+        if not plan.sufficient:
+            return refused
+        coming = {r.build_id for r in plan.replacements}
+        freed = sum(self._ledger.freed_by(self._known(v)) for v in plan.victims)
+        back = sum(r.need_bytes(problem.asleep) for r in plan.replacements)
+        missing = problem.need_bytes + back - freed - problem.free_bytes
+        dismissed: list[str] = []
+        for sleeper in sleepers:
+            if missing > 0 and sleeper.build_id not in coming:
+                missing -= sleeper.bytes
+                dismissed.append(sleeper.build_id)
+        if missing > 0:
+            return refused
+        gone = sum(s.bytes for s in sleepers if s.build_id in dismissed)
+        self._ledger.check(plan, replace(problem, free_bytes=problem.free_bytes + gone))
+        return replace(plan, dismissed=tuple(dismissed))
 
     def _known(self, build_id: str) -> LoadedBuild:
         build = self._ledger.get(build_id)
@@ -243,10 +314,6 @@ class Loads:
             can_fit=build.need_bytes <= self._ledger.budget_bytes,
             retry_after_s=None,
         )
-
-
-def _nothing(build_id: str) -> None:
-    pass
 
 
 def _consume(task: asyncio.Task[None]) -> None:

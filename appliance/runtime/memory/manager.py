@@ -7,7 +7,7 @@ fits.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -43,12 +43,18 @@ class MemoryManager:
         wait_ms_max: float,
         events: EventSink,
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
+        asleep_share: float = 0.0,
+        asleep_of: Callable[[str], int | None] = lambda build_id: None,
     ) -> None:
+        """`asleep_share`: of the budget, what sleepers may keep. `asleep_of`: what a build takes asleep, where that
+        was measured.
+        """
         self._clock = clock
-        self._ledger = Ledger(budget_bytes, users_of)
+        self._loader = loader
+        self._ledger = Ledger(budget_bytes, users_of, asleep_share)
         self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
         self._changes = Changes(clock)
-        self._unloads = Unloads(self._ledger, loader, self._changes, events)
+        self._unloads = Unloads(clock, self._ledger, loader, self._changes, events)
         self._loads = Loads(
             clock=clock,
             ledger=self._ledger,
@@ -58,6 +64,7 @@ class MemoryManager:
             unloads=self._unloads,
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
+            asleep_of=asleep_of,
         )
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -128,7 +135,10 @@ class MemoryManager:
     # -- management ----------------------------------------------------------------------------------------------------
 
     def release(self, build_id: str) -> None:
-        """Let a resident build go, with its last pin at the latest: its application has another one now."""
+        """Let a resident build go, with its last pin at the latest: its application has another one now.
+
+        It sleeps where it can.
+        """
         self._unloads.release(build_id)
 
     def lost(self, build_id: str) -> None:
@@ -142,7 +152,7 @@ class MemoryManager:
         self._changes.announce()
 
     async def unload(self, build_id: str) -> None:
-        """Make a build absent: no new pins, wait for the running ones, give its memory back.
+        """Make a build absent, sleepers too: no new pins, wait for the running ones, give its memory back.
 
         No-op when it is not in memory.
         """
@@ -151,17 +161,23 @@ class MemoryManager:
             return
         if build.loading is not None:
             await asyncio.wait([build.loading])
-        if build.state is _S.RESIDENT:
-            self._unloads.let_go(build)
+        self._unloads.remove(build)
         if build.state in (_S.DRAINING, _S.UNLOADING):
             await build.gone.wait()
         self._ledger.forget(build)
+
+    def dismiss(self, build_id: str) -> None:
+        """Let a build go for good, with its last pin at the latest: nobody refers to it any more."""
+        build = self._ledger.get(build_id)
+        if build is not None:
+            self._unloads.remove(build)
 
     async def close(self) -> None:
         """Unload everything, pinned or not, and load nothing more; for the end of the process."""
         await self._loads.close()
         for build in self._ledger.all():
-            if build.state in (_S.RESIDENT, _S.DRAINING):
+            build.is_for_good = True
+            if build.state in (_S.RESIDENT, _S.DRAINING, _S.ASLEEP):
                 self._unloads.begin(build)
         await self._unloads.done()
 
@@ -180,6 +196,7 @@ class MemoryManager:
         """Take a new budget over: at a smaller one builds leave until it holds, those in use when they are done."""
         self._ledger.budget_bytes = budget_bytes
         self._loads.shrink()
+        self._unloads.trim()
         self._changes.announce()
 
     def replace(self, replacement: Replacement) -> bool:
@@ -190,16 +207,16 @@ class MemoryManager:
         victim = self._ledger.get(replacement.victim)
         if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
             return False
-        if self._loads.is_closed or not self._ledger.is_away(replacement.build_id):
+        if self._loads.is_closed or not self._ledger.may_come(replacement.build_id):
             return False
-        need = replacement.need_bytes
+        need = replacement.need_bytes(self._ledger.asleep())
         if self._ledger.has_room_beside(need):
             self._loads.promise(replacement).successor_of = victim.build_id
-        elif victim.pins or self._ledger.free_bytes + victim.bytes < need:
+        elif victim.pins or self._ledger.free_bytes + self._ledger.freed_by(victim) < need:
             return False
         else:
-            self._unloads.evict(victim, replacement.build_id)
             self._loads.promise(replacement)
+            self._unloads.evict(victim, replacement.build_id)
         return True
 
     # -- for others to see ---------------------------------------------------------------------------------------------
@@ -226,6 +243,11 @@ class MemoryManager:
         return self._loads.loads
 
     @property
+    def wakes(self) -> int:
+        """Builds that came into memory by waking."""
+        return self._loads.wakes
+
+    @property
     def load_failures(self) -> int:
         return self._loads.failures
 
@@ -246,13 +268,37 @@ class MemoryManager:
     def budget_bytes(self) -> int:
         return self._ledger.budget_bytes
 
-    def has_room(self, need_bytes: int) -> bool:
-        """Whether that much may be promised now without anybody giving way."""
-        return need_bytes <= self._ledger.free_bytes
+    def has_room(self, build_id: str, need_bytes: int) -> bool:
+        """Whether a build may come now without anybody giving way; `need_bytes` of its load, a wake needs less."""
+        build = self._ledger.get(build_id)
+        is_asleep = build is not None and build.state is _S.ASLEEP
+        return (build.need_bytes if build is not None and is_asleep else need_bytes) <= self._ledger.free_bytes
 
-    def watch(self, on_loaded: Callable[[str], None]) -> None:
-        """Be told of every build that has come into memory, by id."""
+    def asleep(self) -> Mapping[str, int]:
+        """Builds that sleep, or wait for room to wake, and what they keep."""
+        return self._ledger.asleep()
+
+    def will_sleep(self, build_id: str) -> bool:
+        """Whether a resident build sleeps when it leaves."""
+        build = self._ledger.get(build_id)
+        return build is not None and self._ledger.kept_when_gone(build) > 0
+
+    def is_asleep(self, build_id: str) -> bool:
+        """Whether a request would have to wake it."""
+        build = self._ledger.get(build_id)
+        return build is not None and build.state is _S.ASLEEP
+
+    def expected_wake_ns(self, build_id: str) -> int | None:
+        """How long a wake would take now; None where it does not sleep."""
+        build = self._ledger.get(build_id)
+        if build is None or build.state is not _S.ASLEEP:
+            return None
+        return self._loader.wake_ns(build.handle)
+
+    def watch(self, on_loaded: Callable[[str], None], on_left: Callable[[str], None]) -> None:
+        """Be told of every build that has come into memory, and of every one that sleeps or is absent now, by id."""
         self._loads.on_loaded = on_loaded
+        self._unloads.on_left = on_left
 
     @property
     def used_bytes(self) -> int:
@@ -265,7 +311,9 @@ class MemoryManager:
             "budget_bytes": self.budget_bytes,
             "used_bytes": self.used_bytes,
             "overhead_bytes": self._ledger.overhead_bytes,
+            "asleep_bytes": self._ledger.asleep_bytes,
             "loads": self.loads,
+            "wakes": self.wakes,
             "load_failures": self.load_failures,
             "loads_skipped": self.loads_skipped,
             "evictions": self.evictions,

@@ -4,7 +4,8 @@ comes in their place.
 The arbiter enacts nothing; the memory manager checks the plan and enacts it as one transaction.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
@@ -20,6 +21,13 @@ class ResidentBuild(NamedTuple):
     pinned: bool
     """In use by queued or running requests: never a victim."""
     applications: tuple[str, ...] = ()
+    kept_bytes: int = 0
+    """What it keeps when it leaves, for it sleeps then; 0 = it is unloaded."""
+
+    @property
+    def freed_bytes(self) -> int:
+        """What its leaving frees."""
+        return self.bytes - self.kept_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +49,10 @@ class Replacement:
     resident_bytes: int
     peak_bytes: int
 
-    @property
-    def need_bytes(self) -> int:
-        """What its load needs free before it starts."""
-        return max(self.peak_bytes, self.resident_bytes)
+    def need_bytes(self, asleep: Mapping[str, int]) -> int:
+        """What its load, or its wake, needs free before it starts; `asleep`: build → what it keeps."""
+        kept = asleep.get(self.build_id)
+        return max(self.peak_bytes, self.resident_bytes) if kept is None else max(0, self.resident_bytes - kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class RoomProblem:
     """A request waits for it; otherwise it is brought in the background, ahead of time."""
     since_ns: int | None = None
     """Since when the request has waited for room; None = it has just come."""
+    asleep: Mapping[str, int] = field(default_factory=dict)
+    """Builds that sleep, or wait for room to wake, and what they keep; that is not in `free_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,8 @@ class RoomPlan:
     """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
     again_ns: int | None = None
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
+    dismissed: tuple[str, ...] = ()
+    """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 
 
 class Arbiter(Protocol):

@@ -1,9 +1,12 @@
-"""Builds that leave memory: as victims of a plan, with their last pin, or on demand; each is unloaded in a task of
-its own.
+"""Builds that leave memory: as victims of a plan, with their last pin, or on demand; each goes to sleep where it can,
+else it is unloaded, in a task of its own.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
@@ -17,15 +20,19 @@ _S = ResidencyState
 class Unloads:
     """Takes builds out of memory and their bytes out of the ledger, once they are really back.
 
+    Sleepers have a share of the budget: who goes beyond it makes the one that was asked longest ago go for good.
     Event-loop thread only.
     """
 
-    def __init__(self, ledger: Ledger, loader: Loader, changes: Changes, events: EventSink) -> None:
+    def __init__(self, clock: Clock, ledger: Ledger, loader: Loader, changes: Changes, events: EventSink) -> None:
+        self._clock = clock
         self._ledger = ledger
         self._loader = loader
         self._changes = changes
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_left: Callable[[str], None] = nothing
+        """Told of every build that sleeps or is absent now, by id."""
         self.evictions = 0
 
     def evict(self, build: LoadedBuild, newcomer: str) -> None:
@@ -45,13 +52,28 @@ class Unloads:
     def lost(self, build_id: str) -> None:
         """A build that is in memory as far as the ledger knows has gone; there is nothing left to unload."""
         build = self._ledger.get(build_id)
-        if build is not None and build.state in (_S.RESIDENT, _S.DRAINING):
-            self._events.emit("variant lost", **self._ledger.facts(build))
-            build.handle = None
+        if build is None or build.handle is None:
+            return
+        self._events.emit("variant lost", **self._ledger.facts(build))
+        build.handle = None
+        if build.state in (_S.RESIDENT, _S.DRAINING, _S.ASLEEP):  # else the task that has it under way ends it
+            self.begin(build)
+
+    def dismiss(self, build: LoadedBuild) -> None:
+        """A sleeper goes for good."""
+        build.is_for_good = True
+        self.begin(build)
+
+    def remove(self, build: LoadedBuild) -> None:
+        """Make a build that is not being loaded absent, with its last pin where it has any; it does not sleep."""
+        build.is_for_good = True
+        if build.state is _S.RESIDENT:
+            self.let_go(build)
+        elif build.state is _S.ASLEEP:
             self.begin(build)
 
     def let_go(self, build: LoadedBuild) -> None:
-        """Unload a resident build, with its last pin where it has any."""
+        """A resident build leaves, with its last pin where it has any."""
         if build.pins:
             build.to(_S.DRAINING)
             build.gone.clear()
@@ -59,18 +81,69 @@ class Unloads:
             self.begin(build)
 
     def begin(self, build: LoadedBuild) -> None:
-        """Unload a build now, pinned or not."""
+        """A build leaves now, pinned or not."""
+        kept_bytes = self._ledger.kept_when_gone(build) if build.state is not _S.ASLEEP else 0
+        if kept_bytes and not self._has_place(build, kept_bytes):
+            kept_bytes = 0
         build.to(_S.UNLOADING)
         build.gone.clear()
-        self._ledger.leave(build)
-        task = asyncio.create_task(self._unload(build), name=f"unload {build.build_id}")
+        self._ledger.leave(build, kept_bytes)
+        way = self._sleep(build) if kept_bytes else self._unload(build)
+        task = asyncio.create_task(way, name=f"unload {build.build_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def trim(self) -> None:
+        """Sleepers go for good, those asked longest ago first, until they keep to their share and the budget holds."""
+        above = max(self._ledger.asleep_bytes - self._ledger.asleep_max_bytes, -self._ledger.free_bytes)
+        for sleeper in self._ledger.sleepers():
+            if above <= 0:
+                break
+            above -= sleeper.bytes
+            self.dismiss(sleeper)
 
     async def done(self) -> None:
         """Wait until all who are leaving have left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _has_place(self, build: LoadedBuild, kept_bytes: int) -> bool:
+        """Whether it may sleep: sleepers that were asked before it go for good where their share is full."""
+        above = self._ledger.asleep_bytes + kept_bytes - self._ledger.asleep_max_bytes
+        older = [s for s in self._ledger.sleepers() if s.last_used_ns <= build.last_used_ns]
+        if above > sum(s.bytes for s in older):
+            return False
+        for sleeper in older:
+            if above <= 0:
+                break
+            above -= sleeper.bytes
+            self.dismiss(sleeper)
+        return True
+
+    async def _sleep(self, build: LoadedBuild) -> None:
+        """Go to sleep; whoever is lost meanwhile, or must go for good, is unloaded after."""
+        start_ns = self._clock.now_ns()
+        try:
+            kept_bytes = await self._loader.sleep(build.handle)
+        except Exception as error:  # its process has ended
+            build.handle = None
+            self._ledger.left(build)
+            self._ledger.keeps(build, 0)
+            self._absent(build, self._ledger.facts(build), {"reason": str(error) or type(error).__name__})
+            return
+        self._ledger.left(build)
+        self._ledger.keeps(build, kept_bytes)
+        build.asleep_bytes = kept_bytes
+        build.to(_S.ASLEEP)
+        if build.handle is None or build.is_for_good or kept_bytes >= build.resident_bytes:
+            self.dismiss(build)
+            return
+        build.gone.set()
+        self._changes.announce()
+        sleep_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
+        self._events.emit("variant asleep", **self._ledger.facts(build), sleep_ms=sleep_ms)
+        self.on_left(build.build_id)
+        self.trim()
 
     async def _unload(self, build: LoadedBuild) -> None:
         handle, build.handle = build.handle, None
@@ -83,7 +156,16 @@ class Unloads:
         finally:
             facts = self._ledger.facts(build)
             self._ledger.left(build)
-            build.to(_S.ABSENT)
-            build.gone.set()
-            self._changes.announce()
-            self._events.emit("variant unloaded", **{**facts, "used_bytes": self._ledger.used_bytes}, **failure)
+            self._absent(build, facts, failure)
+
+    def _absent(self, build: LoadedBuild, facts: Mapping[str, Any], failure: Mapping[str, str]) -> None:
+        """Nothing of it is left. `facts`: of when there was."""
+        build.to(_S.ABSENT)
+        build.gone.set()
+        self._changes.announce()
+        self._events.emit("variant unloaded", **{**facts, "used_bytes": self._ledger.used_bytes}, **failure)
+        self.on_left(build.build_id)
+
+
+def nothing(build_id: str) -> None:
+    """Whom nobody wants to be told."""

@@ -4,7 +4,7 @@ Implements the memory manager's port `Arbiter`: the policy sees groups, windows 
 builds. It says which of them leave, and what comes in their place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from appliance.policies.residency.base import (
@@ -23,6 +23,8 @@ from appliance.runtime.residency.fallback import Fallback, least_recently_used
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.records import Records
 from appliance.runtime.residency.shares import Shares
+
+_NOBODY: Mapping[str, int] = {}
 
 
 class EvictionArbiter:
@@ -79,7 +81,7 @@ class EvictionArbiter:
         option = None if group is None else group.option(problem.build_id)
         name = None if group is None else group.name
         strays = self._strays(problem)
-        freed = sum(b.bytes for b in strays)
+        freed = sum(b.freed_bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
         if is_enough and not self._is_full(problem, group, option):
             enough = least_recently_used(replace(problem, resident=tuple(strays)))
@@ -88,7 +90,7 @@ class EvictionArbiter:
             return enough
         if group is None or option is None:
             return self._by_age(problem, name)
-        memory = problem.free_bytes + sum(b.bytes for b in problem.resident)
+        memory = problem.free_bytes + sum(b.freed_bytes for b in problem.resident)
         gone = {b.build_id for b in strays}
         resident = [b for b in problem.resident if b.build_id not in gone]
         intent: Intent = "serve" if problem.is_urgent else "procure"
@@ -97,7 +99,9 @@ class EvictionArbiter:
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for
-            question = self.problem(memory, resident, problem.now_ns, group.name, intent, only=only, beside=beside)
+            question = self.problem(
+                memory, resident, problem.now_ns, group.name, intent, only=only, beside=beside, asleep=problem.asleep
+            )
             plan = self._policy.plan(question)
             change = next((c for c in plan.changes if c.application == group.name), None)
             if change is not None and change.after == option.name:
@@ -164,11 +168,11 @@ class EvictionArbiter:
                     replacements.append(
                         Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
                     )
-        back = sum(r.need_bytes for r in replacements)
-        freed = sum(b.bytes for b in victims)
+        back = sum(r.need_bytes(problem.asleep) for r in replacements)
+        freed = sum(b.freed_bytes for b in victims)
         while replacements and problem.free_bytes + freed - back < problem.need_bytes:
             last = replacements.pop()  # peaks do not fit together: the last one comes back when it is asked for
-            back -= last.need_bytes
+            back -= last.need_bytes(problem.asleep)
         if problem.free_bytes + freed - back < problem.need_bytes:
             return RoomPlan((), 0, False, plan.reason)
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
@@ -215,13 +219,17 @@ class EvictionArbiter:
         *,
         only: VariantGroup | None = None,
         beside: bool = False,
+        asleep: Mapping[str, int] = _NOBODY,
     ) -> ResidencyProblem:
         """The policy's problem.
 
         `only` stands in for the requester's group. `beside`: its present variant stays until the new one is there.
+        `asleep`: builds that sleep, and what they keep. What a build keeps, or will when it leaves, is neither in
+        `memory_bytes` nor in its option: to the policy it takes what its leaving frees, and what its waking needs.
         """
         builds = {b.build_id: b for b in resident}
-        used = sum(b.bytes for b in builds.values())
+        kept = {**asleep, **{b.build_id: b.kept_bytes for b in builds.values() if b.kept_bytes}}
+        used = sum(b.freed_bytes for b in builds.values())
         known = 0
         counted: set[str] = set()
         """Builds that the policy sees as some group's resident variant."""
@@ -230,12 +238,12 @@ class EvictionArbiter:
             servable = group.resident(builds)
             build = builds[servable.build_id] if servable else None
             if build is not None:
-                known += build.bytes
+                known += build.freed_bytes
             asks = group if only is None or only.name != group.name else only
             stays = asks is only and beside
             if stays and intent == "serve":  # what is there will not do for this request
                 if build is not None:
-                    known -= build.bytes
+                    known -= build.freed_bytes
                 servable = None
             options = asks.options
             if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
@@ -246,7 +254,7 @@ class EvictionArbiter:
             states.append(
                 ApplicationState(
                     name=group.name,
-                    options=options,
+                    options=options if group.builds.isdisjoint(kept) else _less_kept(group, options, kept),
                     resident=servable.variant.name if servable else None,
                     pinned=stays
                     or bool(build and build.pinned)
@@ -273,18 +281,39 @@ class EvictionArbiter:
             request=request,
             intent=intent,
             tenants=self._shares.less(
-                b
+                b if b.build_id not in counted else b._replace(bytes=b.kept_bytes)
                 for b in builds.values()
-                if b.build_id not in counted
+                if (b.build_id not in counted or b.kept_bytes)
                 and not (intent == "procure" and only is not None and b.build_id in only.builds)
             ),
         )
 
     def decide(
-        self, memory_bytes: int, resident: Iterable[ResidentBuild], now_ns: int, request: str | None, intent: Intent
+        self,
+        memory_bytes: int,
+        resident: Sequence[ResidentBuild],
+        now_ns: int,
+        request: str | None,
+        intent: Intent,
+        asleep: Mapping[str, int] = _NOBODY,
     ) -> ResidencyPlan:
-        """Ask the policy about all of a group's variants, and record what it said."""
-        problem = self.problem(memory_bytes, resident, now_ns, request, intent)
+        """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget."""
+        memory_bytes -= sum(asleep.values()) + sum(b.kept_bytes for b in resident)
+        problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep=asleep)
         plan = self._policy.plan(problem)
         self._records.planned(problem, plan)
         return plan
+
+
+def _less_kept(group: VariantGroup, options: tuple[Option, ...], kept: Mapping[str, int]) -> tuple[Option, ...]:
+    """The options without what their builds keep; those that keep nothing as they are."""
+    found = []
+    for option in options:
+        count = kept.get(group.servable(option.name).build_id, 0)
+        found.append(option if count == 0 else _awake(option, count))
+    return tuple(found)
+
+
+def _awake(option: Option, kept_bytes: int) -> Option:
+    size = max(0, option.bytes - kept_bytes)
+    return replace(option, bytes=size, peak_bytes=size)

@@ -54,7 +54,7 @@ def least_recently_used(problem: RoomProblem) -> RoomPlan:
             break
         if not build.pinned:
             victims.append(build.build_id)
-            freed += build.bytes
+            freed += build.freed_bytes
     if freed < missing:
         return RoomPlan((), 0, False, f"{missing - freed} bytes are missing even without every unpinned build")
     return RoomPlan(tuple(victims), freed, True, f"{len(victims)} least recently used builds free {freed} bytes")

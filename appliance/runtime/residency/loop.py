@@ -85,7 +85,7 @@ class ResidencyLoop:
         self._looked_ns = -_REST_NS
         self._thrashing: set[str] = set()
         self._thrashes: Counter[str] = Counter()
-        memory.watch(self._loaded)
+        memory.watch(self._loaded, self._left)
         self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -237,7 +237,12 @@ class ResidencyLoop:
     def _decide(self, request: str | None, intent: Intent) -> ResidencyPlan:
         """What the policy says to memory as it is now."""
         return self._arbiter.decide(
-            self._memory.budget_bytes, self._memory.residents(), self._clock.now_ns(), request, intent
+            self._memory.budget_bytes,
+            self._memory.residents(),
+            self._clock.now_ns(),
+            request,
+            intent,
+            self._memory.asleep(),
         )
 
     # -- enacting ------------------------------------------------------------------------------------------------------
@@ -268,10 +273,13 @@ class ResidencyLoop:
             elif _is_smaller(group, change):
                 self._replace(group, change)
                 is_making_room = True
-            elif self._memory.has_room(group.servable(change.after).need_bytes):
+            elif self._has_room(group.servable(change.after)):
                 self._bring(group, change.after)
             elif change.before is not None and not is_making_room and not self._is_thrashing(group):
                 self._replace(group, change)
+
+    def _has_room(self, servable: Servable) -> bool:
+        return self._memory.has_room(servable.build_id, servable.need_bytes)
 
     def _is_coming(self, group: VariantGroup) -> bool:
         """A variant of a group that is absent is being loaded, for a request, so it has no memory yet that the policy
@@ -282,10 +290,24 @@ class ResidencyLoop:
 
     def _loaded(self, build_id: str) -> None:
         """A build has come into memory, for whomever: perhaps there is more to do."""
-        group = self._groups.of_build(build_id)
+        group, build = self._groups.of_build(build_id), self._memory.build(build_id)
+        assert build is not None, build_id
+        if build.is_woken:
+            self._groups.woken(build_id, build.wake_ns)
+        self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
         if group is not None:
-            self._count_change(group.name)
+            if not build.is_woken:
+                self._count_change(group.name)
+            self._expectations.look_again(group.name)
         self._moved()
+
+    def _left(self, build_id: str) -> None:
+        """A build sleeps or is absent now: what it takes to have it again is another thing."""
+        group = self._groups.of_build(build_id)
+        self._groups.comes_by_wake(build_id, wakes=self._memory.is_asleep(build_id))
+        if group is not None:
+            self._expectations.look_again(group.name)
+            self._wake.set()
 
     def _moved(self) -> None:
         self._is_settled = False
@@ -319,7 +341,8 @@ class ResidencyLoop:
         finally:
             del self._busy[group.name]
             self._arbiter.end_change(group.name)
-        self._groups.loaded(servable.build_id, build.load_ns)
+        if not build.is_woken:
+            self._groups.loaded(servable.build_id, build.load_ns)
         self._expectations.look_again(group.name)
         for other in group.builds - {servable.build_id}:
             self._memory.release(other)

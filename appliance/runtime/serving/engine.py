@@ -261,7 +261,7 @@ class Engine:
 
     def _run_bytes(self, request: Request, placed: Placed) -> int:
         """What the run will take. Raises: NoRoomToRun, with the build released, where that does not fit now."""
-        servable, build, _, _ = placed
+        servable, build, *_ = placed
         run_bytes = servable.run_bytes_of(request.inputs)
         try:
             self._memory.runs.check(servable.build_id, servable.name, run_bytes)
@@ -293,25 +293,26 @@ class Engine:
         self, request: Request, entry: Entry, placed: Placed, items: int, run: _Run, placed_ns: int
     ) -> Result:
         """Count a run and make it the request's result."""
-        servable, _, warm, load_ns = placed
+        servable, _, warm, load_ns, wake_ns = placed
         outputs, start_ns, end_ns = run
-        queue_ns = start_ns - placed_ns - load_ns
+        queue_ns = start_ns - placed_ns - load_ns - wake_ns
         compute_ns = end_ns - start_ns
         variant = servable.variant
         key = (request.application_id, variant.name, request.tenant)
-        parts = (queue_ns, load_ns, compute_ns)
+        parts = (queue_ns, load_ns + wake_ns, compute_ns)
         slo_ms = entry.application.latency_slo_ms
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
         self._telemetry.done(key, warm=warm, parts_ns=parts, batch=items, at_ns=end_ns, slo_kept=kept)
         if request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns:
             self._telemetry.late(key)
-        return Result(outputs, variant.id, variant.name, variant.number, warm, *parts)
+        timings = (queue_ns, load_ns, compute_ns, wake_ns)
+        return Result(outputs, variant.id, variant.name, variant.number, warm, *timings)
 
     async def _run_in_turn(self, request: Request, entry: Entry, placed: Placed, items: int, run_bytes: int) -> _Run:
         """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
         run does.
         """
-        servable, build, _, _ = placed
+        servable, build, *_ = placed
         expected_ns = servable.expected_of(items)
         loop = asyncio.get_running_loop()
         weights = self._weights(request, entry)

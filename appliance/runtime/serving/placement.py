@@ -19,8 +19,8 @@ from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.serving.admission import check_outputs, check_tensors
 from appliance.runtime.serving.job import too_late
 
-Placed = tuple[Servable, LoadedBuild, bool, int]
-"""A pinned build for a request: (servable, build, warm, nanoseconds of loading)."""
+Placed = tuple[Servable, LoadedBuild, bool, int, int]
+"""A pinned build for a request: (servable, build, warm, nanoseconds of loading, nanoseconds of waking)."""
 
 
 class Placement:
@@ -67,7 +67,7 @@ class Placement:
             if self._memory.is_resident(servable.build_id) and _fits(request, servable):
                 build = self._memory.pin_resident(servable.build_id)
                 if build is not None:
-                    return servable, build, True, 0
+                    return servable, build, True, 0, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
@@ -93,7 +93,8 @@ class Placement:
                 expected_ns = servable.expected_of(servable.items_of(request.inputs))
                 raise too_late(request, expected_ns, self._clock.now_ns()) from None
             else:
-                return servable, build, warm, self._clock.now_ns() - start_ns
+                took_ns = self._clock.now_ns() - start_ns
+                return servable, build, warm, *((0, took_ns) if build.is_woken else (took_ns, 0))
         if refused:
             raise self._refusals.of(refused, request.tenant)
         assert failure is not None

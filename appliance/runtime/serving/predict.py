@@ -49,12 +49,14 @@ class _Timings:
     decode: int = 0
     queue: int = 0
     load: int = 0
+    wake: int = 0
     compute: int = 0
     encode: int = 0
 
     def add(self, result: Result) -> None:
         self.queue += result.queue_ns
         self.load += result.load_ns
+        self.wake += result.wake_ns
         self.compute += result.compute_ns
 
 

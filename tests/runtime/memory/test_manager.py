@@ -342,6 +342,7 @@ async def test_snapshot_has_the_facts() -> None:
     assert build.pop("load_ms") == pytest.approx(100, abs=0.01)
     assert build == {
         "build": "a", "state": "resident", "bytes": 10, "resident_bytes": 10, "peak_bytes": 15, "pins": 1,
+        "wakes": 0, "wake_ms": 0,
         "loads": 1, "applications": ["t/a"],
     }  # fmt: skip
     bench.memory.unpin(held)

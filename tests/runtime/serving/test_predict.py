@@ -58,7 +58,15 @@ async def test_every_part_takes_its_time() -> None:
         answer = await desk.ask(application, [1, 2])
         assert answer["outputs"]["y"]["data"] == [2, 4]
         assert (answer["variant"], answer["warm"]) == ("v", False)
-        assert answer["timings_ms"] == {"decode": 3, "queue": 0, "load": 100, "compute": 10, "encode": 3, "total": 116}
+        assert answer["timings_ms"] == {
+            "decode": 3,
+            "queue": 0,
+            "load": 100,
+            "wake": 0,
+            "compute": 10,
+            "encode": 3,
+            "total": 116,
+        }
         first, second = await asyncio.gather(desk.ask(application, [1]), desk.ask(application, [2]))
     assert (first["timings_ms"]["decode"], second["timings_ms"]["decode"]) == (3, 6)
     assert (first["timings_ms"]["total"], second["timings_ms"]["total"]) == (16, 19)

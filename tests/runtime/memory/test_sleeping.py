@@ -1,0 +1,438 @@
+"""Builds that sleep: what leaves keeps its session and gives its pages back, and comes again by waking."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, OutOfMemory, ProcessorLost
+from appliance.domain.states import ResidencyState
+from appliance.lab.loop import VirtualLoop
+from tests.fakes.clock import settle, story
+from tests.fakes.memory import MemoryBench
+from tests.fakes.processor import Cost
+
+BUDGET = 100
+SLEEPER = Cost(40, 45, load_ms=100, unload_ms=5, asleep_bytes=4, sleep_ms=2, wake_ms=3)
+
+
+def bench_of(names: str, cost: Cost = SLEEPER, budget: int = BUDGET, share: float = 0.25) -> MemoryBench:
+    costs = {name: replace(cost, sleep_failures=[], wake_failures=[], failures=[]) for name in names}
+    return MemoryBench(costs, budget, asleep_share=share)
+
+
+async def quiet(bench: MemoryBench) -> None:
+    """Until what leaves has left."""
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 1_000_000_000)
+
+
+def states(bench: MemoryBench) -> dict[str, str]:
+    return {b["build"]: b["state"] for b in bench.memory.snapshot()["builds"]}
+
+
+# -- to sleep, and back ------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_an_evicted_build_sleeps_and_wakes() -> None:
+    """The victim of a load keeps its session; its next request wakes it, and is told how long that took."""
+    bench = bench_of("abc")
+    for name in "abc":
+        await bench.use(name)
+    await quiet(bench)
+    assert states(bench) == {"a": "asleep", "b": "resident", "c": "resident"}
+    assert bench.memory.used_bytes == 84 == sum(bench.processor.memory.values())
+    assert bench.memory.snapshot()["asleep_bytes"] == 4
+    start_ns = bench.clock.now_ns()
+    build = await bench.pin("a")
+    assert bench.elapsed_ms(start_ns) == pytest.approx(5, abs=0.01)  # b goes to sleep, a wakes
+    assert build.is_woken
+    assert build.wake_ns == 3_000_000
+    assert (bench.memory.loads, bench.memory.wakes, bench.processor.loads["a"]) == (3, 1, 1)
+    bench.memory.unpin(build)
+    assert [e["build"] for e in bench.events.of("variant asleep")] == ["a", "b"]
+    assert [e["build"] for e in bench.events.of("variant woken")] == ["a"]
+    bench.assert_quiet()
+
+
+@story
+async def test_requests_at_once_join_one_wake() -> None:
+    """Twenty requests for a sleeper: one wake, all pinned; a deadline is kept while it wakes."""
+    bench = bench_of("a")
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    late = asyncio.create_task(bench.pin("a", deadline_ms=1))
+    pinned = await asyncio.gather(*(bench.pin("a") for _ in range(20)))
+    with pytest.raises(DeadlineExceeded):
+        await late
+    assert bench.processor.wakes["a"] == 1
+    assert pinned[0].pins == 20
+    for build in pinned:
+        bench.memory.unpin(build)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_request_during_the_way_to_sleep() -> None:
+    """It waits until the build is asleep, and wakes it: the pages are not taken from under a run."""
+    bench = bench_of("a")
+    await bench.use("a")
+    bench.memory.release("a")
+    await settle()
+    build = bench.memory.build("a")
+    assert build is not None
+    assert build.state is ResidencyState.UNLOADING
+    await bench.use("a", hold_ms=5)
+    assert bench.processor.wakes["a"] == 1
+    bench.assert_quiet()
+
+
+@story
+async def test_a_pinned_build_sleeps_with_its_last_pin() -> None:
+    """As an unload: it drains first."""
+    bench = bench_of("a")
+    held = await bench.pin("a")
+    bench.memory.release("a")
+    assert held.state is ResidencyState.DRAINING
+    bench.memory.unpin(held)
+    await quiet(bench)
+    assert states(bench) == {"a": "asleep"}
+
+
+@story
+async def test_kinds_that_cannot_sleep_are_unloaded() -> None:
+    """As before: nothing is kept. So is one of which nobody has measured what it keeps, and one that keeps all."""
+    for cost in (Cost(40), Cost(40, asleep_bytes=40)):
+        bench = bench_of("a", cost)
+        await bench.use("a")
+        bench.memory.release("a")
+        await quiet(bench)
+        assert (bench.processor.memory, bench.processor.sleeps["a"]) == ({}, 0)
+
+
+# -- the share ---------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_the_one_asked_longest_ago_goes_for_good() -> None:
+    """Sleepers keep to their share of the budget."""
+    bench = bench_of("abcd", replace(SLEEPER, resident_bytes=30, peak_bytes=30, asleep_bytes=6), share=0.12)
+    for name in "abcd":
+        await bench.use(name)
+        bench.memory.release(name)
+        await quiet(bench)
+    assert states(bench) == {"c": "asleep", "d": "asleep"}
+    assert bench.memory.snapshot()["asleep_bytes"] == 12
+    bench.assert_quiet()
+
+
+@story
+async def test_larger_asleep_than_the_share() -> None:
+    """It is unloaded; so is everything where the share is nothing."""
+    for share in (0.03, 0.0):
+        bench = bench_of("a", share=share)
+        await bench.use("a")
+        bench.memory.release("a")
+        await quiet(bench)
+        assert states(bench) == {}
+        assert bench.processor.memory == {}
+
+
+@story
+async def test_sleepers_give_way_to_a_load() -> None:
+    """Where a load finds no room otherwise, as many go for good as it needs."""
+    bench = MemoryBench({**{n: replace(SLEEPER) for n in "abc"}, "z": Cost(95, load_ms=10)}, BUDGET)
+    for name in "abc":
+        await bench.use(name)
+        bench.memory.release(name)
+        await quiet(bench)
+    assert bench.memory.snapshot()["asleep_bytes"] == 12
+    await bench.use("z")
+    assert states(bench) == {"c": "asleep", "z": "resident"}
+    bench.assert_quiet()
+
+
+@story
+async def test_a_wake_that_finds_no_room_stays_asleep() -> None:
+    """A request that cannot be served leaves the sleeper as it was; so does one brought in vain."""
+    bench = MemoryBench({"a": replace(SLEEPER), "z": Cost(90, load_ms=10)}, BUDGET, wait_ms_max=50)
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    held = await bench.pin("z")
+    for is_urgent in (True, False):
+        with pytest.raises(OutOfMemory):
+            await bench.memory.pin("a", 40, 45, None, is_urgent=is_urgent)
+        assert states(bench)["a"] == "asleep"
+    bench.memory.unpin(held)
+    await bench.use("a")
+    assert bench.processor.loads["a"] == 1
+    bench.assert_quiet()
+
+
+@story
+async def test_a_smaller_budget() -> None:
+    """Residents leave first, then sleepers, until it holds."""
+    bench = bench_of("ab")
+    for name in "ab":
+        await bench.use(name)
+    bench.memory.resize(10)
+    bench.budget = 100
+    await quiet(bench)
+    assert bench.memory.used_bytes <= 10
+    assert set(states(bench).values()) <= {"asleep"}
+
+
+@story
+async def test_what_it_keeps_is_measured() -> None:
+    """What `sleep` returns goes before the profile, at once and from then on."""
+    bench = bench_of("ab")
+    await bench.use("a")
+    bench.processor.costs["a"].asleep_bytes = 9
+    bench.memory.release("a")
+    await quiet(bench)
+    assert bench.memory.used_bytes == 9
+    await bench.use("a")
+    build = bench.memory.build("a")
+    assert build is not None
+    assert build.asleep_bytes == 9
+
+
+# -- for good ----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_unload_is_for_good() -> None:
+    """Awake, asleep, or on the way to sleep."""
+    for instant in ("awake", "asleep", "leaving", "draining"):
+        bench = bench_of("a")
+        held = await bench.pin("a")
+        if instant != "draining":
+            bench.memory.unpin(held)
+        if instant in ("asleep", "leaving"):
+            bench.memory.release("a")
+        if instant == "asleep":
+            await quiet(bench)
+        elif instant == "leaving":
+            await settle()
+        unloading = asyncio.create_task(bench.memory.unload("a"))
+        await settle()
+        if instant == "draining":
+            bench.memory.unpin(held)
+        await unloading
+        assert (states(bench), bench.processor.memory, bench.memory.used_bytes) == ({}, {}, 0), instant
+        await bench.use("a")
+        bench.memory.release("a")
+        await quiet(bench)
+        assert states(bench) == {"a": "asleep"}, "loaded again, it may sleep again"
+
+
+@story
+async def test_a_sleeper_is_lost() -> None:
+    """Its process ended: it is absent; so is one whose process ends while it goes to sleep, or wakes."""
+    bench = bench_of("a")
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    build = bench.memory.build("a")
+    assert build is not None
+    bench.processor.end_process(build.handle)
+    bench.memory.lost("a")
+    await quiet(bench)
+    assert (states(bench), bench.memory.used_bytes) == ({}, 0)
+    bench.processor.costs["a"].sleep_failures.append(ProcessorLost(processor="fake"))
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    assert (states(bench), bench.memory.used_bytes) == ({}, 0)
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    waking = asyncio.create_task(bench.use("a"))
+    await settle()
+    bench.processor.end_process(build.handle)
+    bench.memory.lost("a")
+    with pytest.raises(LoadFailed):
+        await waking
+    assert bench.memory.used_bytes == 0
+    await bench.use("a")
+    bench.assert_quiet()
+
+
+@story
+async def test_a_damaged_disk() -> None:
+    """The wake's error is the request's; the build goes for good, and the next request loads it."""
+    bench = bench_of("a")
+    bench.processor.costs["a"].wake_failures.append(LoadFailed(build_id="a", reason="the disk"))
+    await bench.use("a")
+    bench.memory.release("a")
+    await quiet(bench)
+    with pytest.raises(LoadFailed):
+        await bench.use("a")
+    await quiet(bench)
+    assert (bench.processor.memory, bench.memory.used_bytes) == ({}, 0)
+    await bench.use("a")
+    assert bench.processor.loads["a"] == 2
+    bench.assert_quiet()
+
+
+@story
+async def test_close_while_some_sleep() -> None:
+    """Everything goes, in whatever state."""
+    bench = bench_of("abc")
+    for name in "abc":
+        await bench.use(name)
+    bench.memory.release("c")
+    await settle()
+    await bench.memory.close()
+    assert (bench.processor.memory, bench.memory.used_bytes) == ({}, 0)
+
+
+# -- in any order ------------------------------------------------------------------------------------------------------
+
+NAMES = "abcde"
+
+
+class MemoryMachine(RuleBasedStateMachine):
+    """Sleep, wake, join, pin, delete, damage and loss in any order, time passing as it likes: the ledger and the
+    processor never exceed the budget and agree when nothing is under way; who holds a pin has a live, awake build.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.held: list[tuple[asyncio.Task[None], asyncio.Event]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @initialize(
+        sizes=st.lists(st.integers(5, 60), min_size=5, max_size=5),
+        kept=st.lists(st.none() | st.integers(1, 12), min_size=5, max_size=5),
+        share=st.sampled_from([0.0, 0.1, 0.25]),
+    )
+    def begin(self, sizes: list[int], kept: list[int | None], share: float) -> None:
+        costs = {
+            name: Cost(size, size + 5, load_ms=20, unload_ms=3, asleep_bytes=None if k is None else min(k, size))
+            for name, size, k in zip(NAMES, sizes, kept, strict=True)
+        }
+
+        async def made() -> MemoryBench:
+            return MemoryBench(costs, BUDGET, wait_ms_max=200, asleep_share=share)
+
+        self.bench = self.loop.run_until_complete(made())
+
+    def _spawn(self, name: str, leave: asyncio.Event, deadline_ms: float | None) -> asyncio.Task[None]:
+        async def use() -> None:
+            build = await self.bench.pin(name, deadline_ms)
+            try:
+                assert build.handle is None or build.handle.is_live
+                assert build.handle is None or not build.handle.is_asleep
+                await leave.wait()
+            finally:
+                self.bench.memory.unpin(build)
+
+        return self.loop.create_task(use())
+
+    @rule(name=st.sampled_from(NAMES), deadline_ms=st.none() | st.sampled_from([1.0, 15.0]))
+    def ask(self, name: str, deadline_ms: float | None) -> None:
+        leave = asyncio.Event()
+        self.held.append((self._spawn(name, leave, deadline_ms), leave))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), cancel=st.booleans())
+    def answer(self, data: st.DataObject, cancel: bool) -> None:
+        task, leave = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        leave.set()
+        if cancel:
+            task.cancel()
+        self.tasks.append(task)
+
+    @rule(ms=st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0]))
+    def wait(self, ms: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000))  # noqa: TID251 - the loop is virtual
+
+    @rule(name=st.sampled_from(NAMES))
+    def release(self, name: str) -> None:
+        self._do(lambda: self.bench.memory.release(name))
+
+    @rule(name=st.sampled_from(NAMES))
+    def delete(self, name: str) -> None:
+        self.tasks.append(self.loop.create_task(self.bench.memory.unload(name)))
+
+    @rule(name=st.sampled_from(NAMES))
+    def nobody_refers_to_it(self, name: str) -> None:
+        self._do(lambda: self.bench.memory.dismiss(name))
+
+    @rule(name=st.sampled_from(NAMES))
+    def damage(self, name: str) -> None:
+        self.bench.processor.costs[name].wake_failures[:] = [LoadFailed(build_id=name, reason="drawn")]
+
+    @rule(name=st.sampled_from(NAMES))
+    def guard_dies_on_its_way_to_sleep(self, name: str) -> None:
+        self.bench.processor.costs[name].sleep_failures[:] = [ProcessorLost(processor="fake")]
+
+    @rule(name=st.sampled_from(NAMES))
+    def lose(self, name: str) -> None:
+        build = self.bench.memory.build(name)
+        if build is None or build.handle is None or build.pins or not build.handle.is_live:
+            return
+        if build.state in (ResidencyState.RESIDENT, ResidencyState.ASLEEP):
+            self.bench.processor.end_process(build.handle)
+            self._do(lambda: self.bench.memory.lost(name))
+
+    @rule(budget=st.sampled_from([100, 60]))
+    def resize(self, budget: int) -> None:
+        self._do(lambda: self.bench.memory.resize(budget))
+
+    def _do(self, act: Callable[[], None]) -> None:
+        async def doing() -> None:
+            act()
+
+        self.loop.run_until_complete(doing())
+
+    @invariant()
+    def the_books_hold(self) -> None:
+        """`watch` has looked at every change beside; what the ledger counts is never below what is really there."""
+        if hasattr(self, "bench"):
+            self.bench.watch()
+            assert self.bench.memory.used_bytes >= sum(self.bench.processor.memory.values())
+
+    def teardown(self) -> None:
+        if not hasattr(self, "bench"):
+            self.loop.close()
+            return
+
+        async def end() -> None:
+            for task, leave in self.held:
+                leave.set()
+                self.tasks.append(task)
+            answers = await asyncio.gather(*self.tasks, return_exceptions=True)
+            for answer in answers:
+                assert answer is None or isinstance(answer, ApplianceError | asyncio.CancelledError), repr(answer)
+            self.bench.memory.resize(BUDGET)
+            await quiet(self.bench)
+            self.bench.assert_quiet()
+            assert self.bench.memory.used_bytes == sum(self.bench.processor.memory.values())
+            await self.bench.memory.close()
+            assert (self.bench.processor.memory, self.bench.memory.used_bytes) == ({}, 0)
+
+        self.loop.run_until_complete(end())
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+
+def test_sleeping_in_any_order() -> None:
+    """See `MemoryMachine`."""
+    run_state_machine_as_test(MemoryMachine, settings=settings(max_examples=60, stateful_step_count=40))
