@@ -152,7 +152,7 @@ class Replay:
             failures = Failures(shape.name, problem, status, reason)
             self._seen.failures.setdefault((shape.name, problem, status), failures).count += 1
             self._seen.answers.append(
-                Answer(shape.name, lost, arrival.at_ns, client_ns, has_slo=has_slo, reason=reason)
+                Answer(shape.name, lost, arrival.at_ns, client_ns, has_slo=has_slo, reason=reason, wait_ns=client_ns)
             )
             return
         timing = read_timing(response.headers.get("server-timing", ""))
@@ -170,6 +170,7 @@ class Replay:
                 self._accuracies.get((shape.name, variant), 0.0),
                 shape.latency_slo_ms is not None and inside_ns > shape.latency_slo_ms * NS_PER_MS,
                 has_slo,
+                wait_ns=inside_ns - round(timing.get("compute", 0.0) * NS_PER_MS),
             )
         )
 
@@ -222,6 +223,7 @@ class Replay:
             loads=after.loads - before.loads,
             replacements=after.replacements - before.replacements,
             evictions=after.evictions - before.evictions,
+            wakes=after.wakes - before.wakes,
         )
 
 

@@ -27,6 +27,8 @@ class Answer:
     has_slo: bool = False
     reason: str = ""
     """Why it was not served."""
+    wait_ns: int = 0
+    """Until its run began, or it was told that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Outcome:
     loads: int
     replacements: int
     evictions: int
+    wakes: int = 0
+    """Builds that came into memory by waking; they are not among the loads."""
     decisions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
@@ -74,6 +78,7 @@ class Outcome:
             **_quality(self.answers),
             "robustness": _robustness(by_application.values()),
             "latency_ms": _latency(self.answers),
+            "wait_ms": _wait(self.answers),
             "memory_peak_mb": self.memory_peak_bytes / 1e6,
             "batch_mean": _ratio(items, batches),
             "processors": {
@@ -90,6 +95,7 @@ class Outcome:
                 for name, answers in by_application.items()
             },
             "loads": self.loads,
+            "wakes": self.wakes,
             "replacements": self.replacements,
             "evictions": self.evictions,
             "decisions": dict(self.decisions),
@@ -127,6 +133,12 @@ def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Percentiles (the nearest rank) over the answered."""
     ordered = sorted(a.latency_ns for a in answers if a.accuracy is not None)
     return {"p50": _percentile(ordered, 50), "p99": _percentile(ordered, 99)}
+
+
+def _wait(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Mean and percentile over all requests: what each waited before its run, or before it got none."""
+    ordered = sorted(a.wait_ns for a in answers)
+    return {"mean": _ratio(sum(ordered) / NS_PER_MS, len(ordered)), "p99": _percentile(ordered, 99)}
 
 
 def _percentile(ordered: Sequence[int], percent: int) -> float | None:

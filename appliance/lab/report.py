@@ -66,8 +66,9 @@ def _tiles(document: Mapping[str, Any]) -> str:
         (
             "loads",
             f"{document['loads']:,}",
-            f"{document['replacements']} replacements, {document['evictions']} evictions",
+            f"{document['wakes']:,} wakes, {document['replacements']} replacements, {document['evictions']} evictions",
         ),
+        ("wait mean / P99", f"{_number(document['wait_ms']['mean'])} / {_number(document['wait_ms']['p99'])} ms", ""),
         ("memory peak", f"{document['memory_peak_mb']:.1f} MB", ""),
     ]
     tiles = "".join(

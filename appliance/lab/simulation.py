@@ -119,7 +119,10 @@ class _Simulation:
         except ApplianceError as error:
             kind: Kind = "dropped" if isinstance(error, (DeadlineExceeded, LimitReached)) else "failed"
             latency_ns = clock.now_ns() - now_ns
-            answer = Answer(shape.name, kind, arrival.at_ns, latency_ns, has_slo=has_slo, reason=type(error).__name__)
+            reason = type(error).__name__
+            answer = Answer(
+                shape.name, kind, arrival.at_ns, latency_ns, has_slo=has_slo, reason=reason, wait_ns=latency_ns
+            )
         else:
             end_ns = clock.now_ns()
             is_late = request.deadline_ns is not None and end_ns > request.deadline_ns
@@ -132,6 +135,7 @@ class _Simulation:
                 self._accuracies[shape.name, result.variant],
                 is_late,
                 has_slo,
+                wait_ns=end_ns - now_ns - result.compute_ns,
             )
         self._answers.append(answer)
 
@@ -168,5 +172,6 @@ class _Simulation:
             loads=box.core.memory.loads - self._loads_before,
             replacements=box.core.memory.replacements,
             evictions=box.core.memory.evictions,
+            wakes=box.core.memory.wakes,
             decisions=box.stopwatch.rows(),
         )

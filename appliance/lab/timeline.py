@@ -9,6 +9,9 @@ from appliance.lab.composition import build_names
 from appliance.lab.journal import Edge, Entry, Journal
 from appliance.lab.scenario import Scenario
 
+_COMES = ("variant loaded", "variant woken")
+_GOES = ("variant unloaded", "variant asleep")
+
 
 @dataclass(frozen=True, slots=True)
 class Stay:
@@ -116,9 +119,9 @@ def _stays(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Sta
 
     for event in events:
         build = event.facts.get("build")
-        if isinstance(build, str) and event.name == "variant loaded":
+        if isinstance(build, str) and event.name in _COMES:
             since[build] = event
-        elif isinstance(build, str) and event.name == "variant unloaded":
+        elif isinstance(build, str) and event.name in _GOES:
             close(build, event.at_ns)
     for build in list(since):
         close(build, end_ns)
