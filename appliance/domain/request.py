@@ -31,6 +31,8 @@ class Request:
     sequence_end: bool = False
     decoded_ns: int = 0
     """What reading and decoding its input took, from its arrival to its admission."""
+    began_cold: bool = False
+    """No variant was in memory when its head came: what it woke then may be there by now."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
 

@@ -64,6 +64,8 @@ def make_variant(
         cost.load_ms,
         (Latency(1, cost.run_ms, cost.run_ms),),
         hazards=(),
+        asleep_bytes=cost.asleep_bytes,
+        wake_ns=None if cost.asleep_bytes is None else int(cost.wake_ms * 1e6),
     )
     return Variant(
         variant_id(model, name),

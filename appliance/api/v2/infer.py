@@ -49,13 +49,17 @@ async def infer(
         result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
         return await _encoded(box, application, principal.tenant, call, name, result)
     box.engine.check(application, principal.tenant)
+    variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     ahead = json_length(headers)
     with box.in_flight.body(principal.tenant) as held:
         with box.engine.announced(application, principal.tenant):
+            began_cold = box.engine.wake_ahead(application, variant)
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
             call = await _parsed(box, application, principal.tenant, body, ahead)
         del body
-        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
+        request = _request(box, application, principal, version, call, arrival_ns)
+        request.began_cold = began_cold
+        result = await box.engine.infer(request)
     return await _encoded(box, application, principal.tenant, call, name, result)
 
 
@@ -101,7 +105,7 @@ def _timing(result: Result) -> bytes:
     """Warm or cold, and where the time inside the box went, ms, in the words of the header `Server-Timing`."""
     parts = (result.queue_ns / NS_PER_MS, result.load_ns / NS_PER_MS, result.compute_ns / NS_PER_MS)
     text = (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
-    return text + b", wake;dur=%.3f" % (result.wake_ns / NS_PER_MS) if result.wake_ns else text
+    return text if result.warm else text + b", wake;dur=%.3f" % (result.wake_ns / NS_PER_MS)
 
 
 def _apply(parameters: Mapping[str, Any], request: Request) -> None:

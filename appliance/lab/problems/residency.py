@@ -1,7 +1,8 @@
 """Kind `residency` (Edge-MultiAI §III-B): who leaves memory for this request.
 
-Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null), and an
-application's `rate_rps` and `prediction_hit_rate`.
+Beyond the format: `intent` (`serve`, the default; `procure`; `rebalance`, for which `request` may be null), an
+application's `rate_rps` and `prediction_hit_rate`, and of a variant `sleeps`: it is asleep, or will be when it leaves;
+its `load_ms` is that of a wake, and its `size_mb` without what it keeps.
 """
 
 from collections.abc import Mapping
@@ -49,6 +50,7 @@ class _Variant(Shape):
     accuracy: NotNegative
     load_ms: NotNegative
     peak_mb: SomeMegabytes | None = None
+    sleeps: bool = False
 
 
 class _Wish(Shape):
@@ -183,7 +185,7 @@ def _application(written: _Application) -> ApplicationState:
 def _option(written: _Variant) -> Option:
     peak_mb = written.size_mb if written.peak_mb is None else written.peak_mb
     load_ns = round(written.load_ms * NS_PER_MS)
-    return Option(written.name, _bytes(written.size_mb), _bytes(peak_mb), written.accuracy, load_ns)
+    return Option(written.name, _bytes(written.size_mb), _bytes(peak_mb), written.accuracy, load_ns, written.sleeps)
 
 
 def _tenant(written: _Tenant) -> TenantShare:

@@ -28,6 +28,9 @@ class Option:
     The box and the lab give points of per cent, which is what `expected-utility`
     weighs cold starts in; a problem of `appliance plan` has the unit of its source."""
     load_ns: int
+    """Until it is there; of one that sleeps, or will when it leaves, what its wake takes."""
+    sleeps: bool = False
+    """It comes by a wake; `bytes` and `peak_bytes` are without what it keeps asleep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ _COLD_POINTS_UNPREDICTED = 200.0
 """The same for a request that nobody predicted, while nothing is in memory: who is asked for seldom would else be
 out of it for good, and cold each time.
 """
+_COLD_POINTS_WAKING = 200.0
+"""The same of an application whose smallest variant sleeps when it leaves: memory is given out anew at hardly any cost
+then, with every look for whatever it seems to gain, so the chance of a cold start is taken more often than its
+predictions bear, and a better variant need not be held long before its request.
+"""
 _STEADY = 16.0
 """Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts
 so many times less, for what it is loaded for goes on after it."""
@@ -72,7 +77,9 @@ class Outlook:
         arrivals = Arrivals(
             self._now_ns, predicted_ns, application.rate_rps, spread_ns, patience_ns, application.prediction_hit_rate
         )
-        return Prospect(application, self._floors[application.name], arrivals, self._free_bytes, self._cold_points)
+        floor = self._floors[application.name]
+        cold_points = _COLD_POINTS_WAKING if floor.sleeps else self._cold_points
+        return Prospect(application, floor, arrivals, self._free_bytes, cold_points)
 
 
 class Arrivals:

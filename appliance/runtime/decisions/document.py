@@ -125,6 +125,7 @@ def _variant(option: Option) -> dict[str, Any]:
         "peak_mb": option.peak_bytes / BYTES_PER_MB,
         "accuracy": option.accuracy,
         "load_ms": option.load_ns / NS_PER_MS,
+        "sleeps": option.sleeps,
     }
 
 

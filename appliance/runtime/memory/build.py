@@ -30,6 +30,8 @@ class LoadedBuild:
     """What the last wake took."""
     is_woken: bool = False
     """It came into memory by waking, not by a load."""
+    is_read: bool = False
+    """Its file was read ahead since it sleeps."""
     handle: Any = None
     """The processor's; a build that sleeps keeps it."""
     asleep_bytes: int | None = None

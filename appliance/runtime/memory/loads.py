@@ -76,6 +76,19 @@ class Loads:
         self.start(build, is_promised=True)
         return build
 
+    def read_ahead(self, build: LoadedBuild) -> None:
+        """Once for each time that it sleeps."""
+        if build.is_read or self.is_closed:
+            return
+        build.is_read = True
+        task = asyncio.create_task(self._read_ahead(build), name=f"read ahead {build.build_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _read_ahead(self, build: LoadedBuild) -> None:
+        with suppress(Exception):  # it was only to be quicker
+            await self._loader.read_ahead(build.handle)
+
     def shrink(self) -> None:
         """Where a newly measured size or a smaller budget has pushed the ledger over: evict.
 
@@ -109,6 +122,7 @@ class Loads:
         build.last_used_ns = self._clock.now_ns()
         build.loading = None
         build.is_woken = wakes
+        build.is_read = False
         if wakes:
             build.wake_ns = took_ns
             build.wakes += 1

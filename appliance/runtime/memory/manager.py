@@ -295,6 +295,14 @@ class MemoryManager:
             return None
         return self._loader.wake_ns(build.handle)
 
+    def read_ahead(self, build_id: str) -> None:
+        """Have the file of a build that sleeps read into the page cache, in the background, where a wake would have to
+        read it from disk.
+        """
+        build = self._ledger.get(build_id)
+        if build is not None and build.state is _S.ASLEEP:
+            self._loads.read_ahead(build)
+
     def watch(self, on_loaded: Callable[[str], None], on_left: Callable[[str], None]) -> None:
         """Be told of every build that has come into memory, and of every one that sleeps or is absent now, by id."""
         self._loads.on_loaded = on_loaded

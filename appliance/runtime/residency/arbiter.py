@@ -316,4 +316,4 @@ def _less_kept(group: VariantGroup, options: tuple[Option, ...], kept: Mapping[s
 
 def _awake(option: Option, kept_bytes: int) -> Option:
     size = max(0, option.bytes - kept_bytes)
-    return replace(option, bytes=size, peak_bytes=size)
+    return replace(option, bytes=size, peak_bytes=size, sleeps=True)

@@ -198,14 +198,24 @@ class Expectations:
         changed, self._changed = self._changed, set()
         return changed | self._edges.due(now_ns, self.delta_ns, lead_ns)
 
-    def step(self, expectation: Expectation, load_ns: int, now_ns: int, lead_ns: int = 0) -> bool:
+    def step(
+        self, expectation: Expectation, load_ns: int, now_ns: int, lead_ns: int = 0, ahead_ns: int | None = None
+    ) -> bool:
         """Move a group between the sets as the time demands; whether it moved.
 
-        `load_ns`: θ of the group; `lead_ns`: what is the same for all and comes before a load.
+        `load_ns`: θ of the group; `lead_ns`: what is the same for all and comes before a load; `ahead_ns`: it is due
+        once more so long before its request, though its window opens later.
         """
         moved = self._step(expectation, load_ns + lead_ns, now_ns)
-        self._edges.put(expectation.name, expectation.window_ns, expectation.predicted_ns, load_ns)
+        if ahead_ns is None or self.is_coming(expectation, now_ns, lead_ns + ahead_ns):
+            ahead_ns = load_ns
+        self._edges.put(expectation.name, expectation.window_ns, expectation.predicted_ns, ahead_ns)
         return moved
+
+    def is_coming(self, expectation: Expectation, now_ns: int, before_ns: int) -> bool:
+        """Whether a request is predicted, at most `before_ns` and Δ away."""
+        predicted_ns = expectation.predicted_ns
+        return predicted_ns is not None and predicted_ns - self.delta_ns - before_ns <= now_ns
 
     def next_edge_ns(self, lead_ns: int = 0) -> int | None:
         """When `step` has something to do again, of those that were stepped."""

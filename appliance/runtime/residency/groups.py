@@ -177,7 +177,7 @@ class VariantGroups:
         )
 
     def _option(self, servable: Servable) -> Option:
-        comes_ns = self._wake_ns_of(servable) if servable.build_id in self._waking else self._load_ns_of(servable)
+        comes_ns = self._wake_ns_of(servable) if servable.build_id in self._waking else self.load_ns(servable)
         return Option(
             servable.name,
             servable.resident_bytes,
@@ -186,7 +186,8 @@ class VariantGroups:
             max(1, comes_ns),
         )
 
-    def _load_ns_of(self, servable: Servable) -> int:
+    def load_ns(self, servable: Servable) -> int:
+        """What a load takes, asleep or not."""
         seen_ns, profile = self._load_ns.get(servable.build_id), servable.variant.profile
         if seen_ns is not None:
             return seen_ns

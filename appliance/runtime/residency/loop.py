@@ -32,6 +32,8 @@ _REST_NS = NS_PER_S // 5
 """Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better
 things to do.
 """
+_READ_AHEAD = 2
+"""A file is read from disk so many times earlier than that is expected to take, for it is read in the background."""
 _CHANGES_MAX = 1000
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment,
@@ -173,7 +175,10 @@ class ResidencyLoop:
         for group in self._due(now_ns, lead_ns, is_new):
             expectation = self._expectations.of(group.name)
             before_ns, was_answered = expectation.window_ns, expectation.is_answered
-            moved = self._expectations.step(expectation, window_load_ns(group), now_ns, lead_ns)
+            load_ns, ahead_ns = self._before_window(group)
+            moved = self._expectations.step(expectation, load_ns, now_ns, lead_ns, ahead_ns)
+            if ahead_ns is not None and self._expectations.is_coming(expectation, now_ns, lead_ns + ahead_ns):
+                self._memory.read_ahead(group.servables[0].build_id)
             if expectation.window_ns != before_ns:  # one may follow the other at once
                 if before_ns is not None:
                     self._windows.window_closed(group.name, answered=was_answered)
@@ -192,6 +197,17 @@ class ResidencyLoop:
             self._is_settled = True
             self._looked_ns = now_ns
             self._rebalance()
+
+    def _before_window(self, group: VariantGroup) -> tuple[int, int | None]:
+        """θ of a group, and where its best variant would be woken from disk how long before to have it read.
+
+        θ is its load, or where it sleeps its wake, by what of its file is in the page cache now.
+        """
+        usual_ns = window_load_ns(group)
+        wake_ns = self._memory.expected_wake_ns(group.servables[0].build_id)
+        if wake_ns is None:
+            return usual_ns, None
+        return wake_ns, _READ_AHEAD * max(wake_ns, self._groups.load_ns(group.servables[0]))
 
     def _due(self, now_ns: int, lead_ns: int, is_new: bool) -> list[VariantGroup]:
         """The groups whose windows there is something to do about, by name: all of them where they are new."""

@@ -150,6 +150,14 @@ class Engine:
             self.count_failure(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
             raise
 
+    def wake_ahead(self, application: Application, variant: str | None) -> bool:
+        """Begin to wake what a request that was let in will want, while its body is read and decoded; whether it
+        began cold (`Request.began_cold`).
+
+        Raises: ShuttingDown, ModelUnavailable.
+        """
+        return self._placement.wake_ahead(self._availability.entry(application.id), variant)
+
     @contextmanager
     def admitted(self, application: Application, tenant: str) -> Iterator[None]:
         """Let a call in as a whole: decoding, its runs (`Request.is_admitted`) and what comes after them.

@@ -2,6 +2,9 @@
 for it.
 """
 
+import asyncio
+from contextlib import suppress
+
 from appliance.clock import Clock
 from appliance.domain.errors import (
     ApplianceError,
@@ -34,6 +37,7 @@ class Placement:
         self._memory = memory
         self._residency = residency
         self._refusals = refusals
+        self._wakes: set[asyncio.Task[None]] = set()
 
     def candidates(self, request: Request, entry: Entry) -> list[Servable]:
         """Variants that may answer, most wanted first.
@@ -67,7 +71,7 @@ class Placement:
             if self._memory.is_resident(servable.build_id) and _fits(request, servable):
                 build = self._memory.pin_resident(servable.build_id)
                 if build is not None:
-                    return servable, build, True, 0, 0
+                    return servable, build, not request.began_cold, 0, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
@@ -75,7 +79,7 @@ class Placement:
 
         Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown.
         """
-        warm = any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
+        warm = not request.began_cold and self._is_warm(entry)
         start_ns = self._clock.now_ns()
         refused: list[Servable] = []
         failure: ApplianceError | None = None
@@ -99,6 +103,30 @@ class Placement:
             raise self._refusals.of(refused, request.tenant)
         assert failure is not None
         raise failure
+
+    def wake_ahead(self, entry: Entry, variant: str | None) -> bool:
+        """Wake what a request will want, in the background, before its body is there; whether it began cold.
+
+        `variant`: that it names, if any. What must be loaded is left to the request itself: its head is no reason to
+        spend that much.
+        """
+        wanted = entry.order if variant is None else filter(None, (entry.servables.get(variant),))
+        builds = _distinct_builds(list(wanted))
+        is_coming = any(self._memory.is_resident(s.build_id) or self._memory.is_loading(s.build_id) for s in builds)
+        if not is_coming and any(self._memory.is_asleep(s.build_id) for s in builds):
+            first = self._residency.order(entry.application.id, builds)[0]
+            if self._memory.is_asleep(first.build_id):
+                task = asyncio.create_task(self._wake(first), name=f"wake {first.build_id}")
+                self._wakes.add(task)
+                task.add_done_callback(self._wakes.discard)
+        return not self._is_warm(entry)
+
+    async def _wake(self, servable: Servable) -> None:
+        with suppress(ApplianceError):  # counted and announced by the memory manager; the request finds out itself
+            self._memory.unpin(await self._pin(servable, None))
+
+    def _is_warm(self, entry: Entry) -> bool:
+        return any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
 
     def _in_time(self, request: Request, candidates: list[Servable]) -> list[Servable]:
         """Those whose run alone could end before the deadline: for the others no load is begun.

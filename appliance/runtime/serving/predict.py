@@ -40,6 +40,8 @@ class Call:
     sequence_id: str | None = None
     sequence_start: bool = False
     sequence_end: bool = False
+    began_cold: bool = False
+    """As of a `Request`."""
 
 
 @dataclass(slots=True)
@@ -244,5 +246,6 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         variant=run.call.variant,
         deadline_ns=run.deadline_ns,
         priority=run.call.priority,
+        began_cold=run.call.began_cold and not run.results,
         is_admitted=True,
     )

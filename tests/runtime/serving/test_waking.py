@@ -1,0 +1,143 @@
+"""Requests for builds that sleep: cold, told what waking took, and woken while their body is still being read."""
+
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+SLEEPER = Cost(60, 60, load_ms=100, run_ms=10, asleep_bytes=5, sleep_ms=2, wake_ms=4)
+EVICTIONS = ("expected-utility", "iws-bfe", "ws-bfe", "bfe", "lfe", "lru", "none")
+
+
+async def asleep(bench: EngineBench, variant: str = "v", application: str = "t/app") -> None:
+    """Let go of a build, and wait until it sleeps."""
+    bench.memory.release(bench.build(variant, application))
+    await bench.pause(50)
+    assert bench.memory.is_asleep(bench.build(variant, application))
+
+
+@story
+async def test_a_request_that_wakes_a_build_is_cold_and_says_how_long_that_took() -> None:
+    """`load` is what loads take."""
+    bench = EngineBench(100)
+    bench.add({"v": SLEEPER})
+    async with bench.working():
+        first = await bench.infer()
+        await asleep(bench)
+        woken = await bench.infer()
+        warm = await bench.infer()
+    assert [(r.warm, ms(r.load_ns), ms(r.wake_ns)) for r in (first, woken, warm)] == [
+        (False, 100, 0),
+        (False, 0, 4),
+        (True, 0, 0),
+    ]
+    statistics = bench.telemetry.of_application("t/app")["v"]
+    assert (statistics.cold, statistics.warm) == (2, 1)
+    assert statistics.histograms["load"].sum_ns == 104_000_000
+    bench.assert_quiet()
+
+
+@story
+async def test_a_wake_begins_at_admission() -> None:
+    """While the body is read: the request finds its build awake, and was cold all the same."""
+    bench = EngineBench(100)
+    application = bench.add({"v": SLEEPER})
+    async with bench.working():
+        await bench.infer()
+        await asleep(bench)
+        began_cold = bench.engine.wake_ahead(application, None)
+        assert began_cold
+        await bench.pause(4)
+        result = await bench.infer(began_cold=began_cold)
+    assert (result.warm, result.wake_ns, bench.memory.wakes) == (False, 0, 1)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_request_joins_the_wake_that_its_head_began() -> None:
+    """It waits for the rest of it."""
+    bench = EngineBench(100)
+    application = bench.add({"v": SLEEPER})
+    async with bench.working():
+        await bench.infer()
+        await asleep(bench)
+        bench.engine.wake_ahead(application, "v")
+        await bench.pause(3)
+        result = await bench.infer(variant="v", began_cold=True)
+    assert (result.warm, ms(result.wake_ns), bench.memory.wakes) == (False, 1, 1)
+
+
+@story
+async def test_a_head_loads_nothing() -> None:
+    """What is absent is loaded when the request is there; what is in memory is left as it is."""
+    bench = EngineBench(100)
+    application = bench.add({"v": SLEEPER})
+    async with bench.working():
+        assert bench.engine.wake_ahead(application, None)
+        await settle()
+        assert bench.processor.memory == {}
+        await bench.infer()
+        assert not bench.engine.wake_ahead(application, None)
+        assert bench.memory.wakes == 0
+
+
+@story
+async def test_heads_at_once_begin_one_wake() -> None:
+    """And one whose body never comes leaves nothing behind."""
+    bench = EngineBench(100)
+    application = bench.add({"v": SLEEPER})
+    async with bench.working():
+        await bench.infer()
+        await asleep(bench)
+        for _ in range(5):
+            bench.engine.wake_ahead(application, None)
+            await settle()
+        await bench.pause(10)
+    assert bench.memory.wakes == 1
+    bench.assert_quiet()
+
+
+@story
+async def test_victims_sleep_under_every_policy() -> None:
+    """Two applications that do not fit together take turns by waking: each is loaded once."""
+    for eviction in EVICTIONS:
+        bench = EngineBench(70, eviction=eviction, wait_ms_max=200)
+        for name in ("a", "b"):
+            bench.add({"v": Cost(60, 60, load_ms=100, run_ms=10, asleep_bytes=5, wake_ms=4)}, name=name)
+        async with bench.working():
+            if eviction == "none":
+                await bench.infer(application="t/a")
+                continue
+            for _ in range(3):
+                for name in ("a", "b"):
+                    await bench.infer(application=f"t/{name}")
+                    await bench.pause(500)
+        assert (bench.memory.loads, bench.memory.wakes) == (2, 4), eviction
+        bench.assert_quiet()
+
+
+@story
+async def test_a_coming_window_reads_ahead_from_disk() -> None:
+    """Predicted, asleep, and not in the page cache: its file is read twice as long before its window as that takes,
+    once; one that is in the page cache is not.
+    """
+    bench = EngineBench(100)
+    bench.add({"v": SLEEPER})
+    bench.add({"v": Cost(60)}, name="other")
+    build = bench.build("v")
+    async with bench.working(residency=True):
+        for _ in range(9):
+            start_ns = bench.clock.now_ns()
+            await bench.infer()
+            await bench.clock.sleep_until_ns(start_ns + 5_000_000_000)
+        await bench.infer()
+        bench.processor.disk_ms[build] = 300
+        held = await bench.memory.pin(bench.build("v", "t/other"), 60, 60, None)  # or it would be woken at once
+        assert bench.memory.is_asleep(build)
+        await bench.pause(3500)
+        assert bench.processor.read[build] == 0
+        await bench.pause(1000)
+        assert bench.processor.read[build] == 1
+        bench.memory.unpin(held)
+        await bench.infer()
+        await bench.pause(100)
+    assert bench.processor.read[build] == 1
