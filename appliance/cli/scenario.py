@@ -33,6 +33,7 @@ SETTINGS = {
     "timeout_ms": ("queues", "timeout_ms"),
     "wait_ms_max": ("memory", "wait_ms_max"),
     "loads_parallel_max": ("memory", "loads_parallel_max"),
+    "asleep_share": ("memory", "asleep_share"),
 }
 """Key of `box` in a scenario → (section, key) of the box's settings."""
 
@@ -194,12 +195,16 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     profile = variant.profile
     assert profile is not None, "those without were left out"
+    asleep = {}
+    if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
+        asleep = {"asleep_mb": profile.asleep_bytes / 1e6, "wake_ms": profile.wake_ms}
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
         "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
         "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
         "load_ms": profile.load_ms,
+        **asleep,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
         "p99_ms": {profile.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(profile.processor, runs),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.lab.problems.base import Malformed
-from appliance.lab.scenario import latency_of, parse_scenario, read_scenario
+from appliance.lab.scenario import VariantShape, latency_of, parse_scenario, read_scenario
 from appliance.settings import MemorySettings, QueueSettings, ResidencySettings
 from tests.lab.scenarios import document, scenario
 
@@ -58,6 +58,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (document(pipelines=[{"name": "ocr"}]), "pipelines: not built yet"),
     (_variant(size_mb=0), "models[1].variants[0].size_mb: must be > 0"),
     (_variant(peak_mb=1), "models[1].variants[0].peak_mb: must be >= size_mb"),
+    (_variant(asleep_mb=1e6), "models[1].variants[0].asleep_mb: must be <= size_mb"),
+    (_variant(wake_ms=3), "models[1].variants[0].wake_ms: is of no use without asleep_mb"),
     (_variant(name="int8"), "models[1].variants[1].name: 'int8' is there twice"),
     (_variant(accuracy=None), "models[1].variants[0].accuracy: must be a number"),
     (_variant(latency_ms={"npu": {"1": 3}}), "models[1].variants[0].latency_ms: has nothing for processor 'cpu'"),
@@ -124,6 +126,14 @@ def test_an_unload_takes_a_twentieth_of_the_load_unless_it_says_otherwise() -> N
     assert (first.unloads_in_ms, second.unloads_in_ms) == (0, 12)
 
 
+def test_a_wake_takes_a_tenth_of_the_load_unless_it_says_otherwise() -> None:
+    """And who says nothing of sleeping cannot."""
+    variant = {"name": "v", "size_mb": 10, "accuracy": 1, "load_ms": 50, "latency_ms": {"cpu": {"1": 1}}}
+    shapes = [VariantShape.model_validate({**variant, **more}) for more in ({}, {"asleep_mb": 1, "wake_ms": 3})]
+    assert [shape.wakes_in_ms for shape in shapes] == [5, 3]
+    assert shapes[0].asleep_mb is None
+
+
 def test_the_box_has_the_defaults_of_the_running_box() -> None:
     box, queues = scenario().box, QueueSettings()
     assert (box.queue_len_max, box.queue_total_max, box.timeout_ms) == (
@@ -133,4 +143,5 @@ def test_the_box_has_the_defaults_of_the_running_box() -> None:
     )
     memory = MemorySettings()
     assert (box.wait_ms_max, box.loads_parallel_max) == (memory.wait_ms_max, memory.loads_parallel_max)
+    assert box.asleep_share == memory.asleep_share
     assert box.residency.model_dump() == ResidencySettings().model_dump()

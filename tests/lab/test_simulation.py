@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from appliance.lab.scenario import Scenario
+from appliance.lab.scenario import Scenario, parse_scenario
 from appliance.lab.simulation import simulate
+from appliance.policies.residency import EVICTION_POLICIES
 from tests.lab.scenarios import document, scenario
 
 
@@ -47,6 +48,44 @@ def test_a_cold_request_takes_its_load_and_its_run_and_a_warm_one_its_run() -> N
     assert figures["robustness"] == 0.45
     assert figures["processors"]["cpu"] == {"busy": 0.008, "idle": 0.992, "batches": 2}
     assert figures["slo_attainment"] is None
+
+
+def _sleeping(memory_mb: float, **changes: Any) -> Scenario:
+    """Variants that keep 3 MB asleep and wake in 10 ms."""
+    written = document(box={"memory_mb": memory_mb, "processors": [{"name": "cpu"}]}, **changes)
+    for model in written["models"]:
+        for variant in model["variants"]:
+            variant |= {"asleep_mb": 3, "wake_ms": 10}
+    return parse_scenario(written)
+
+
+@pytest.mark.parametrize("eviction", sorted(EVICTION_POLICIES))
+@pytest.mark.parametrize("memory_mb", [145, 300, 700, 2000])
+def test_whatever_slept_is_loaded_once(memory_mb: float, eviction: str) -> None:
+    """The emulated processor would break the simulation at the first byte too much, or at a run of a sleeper."""
+    figures = _figures(_sleeping(memory_mb, policies={"eviction": eviction}))
+    _check(figures, memory_mb)
+    assert figures["loads"] <= 4
+    if memory_mb == 700 and eviction != "none":
+        assert figures["wakes"] > 0
+
+
+def test_a_wake_counts_as_cold_and_is_charged_as_a_wait() -> None:
+    """Loads of 240 and 230 ms, one by one in memory for one; then each sleeps while the other is asked."""
+    times = [{"application": a, "times_s": [s, s + 40]} for a, s in (("door", 1), ("captions", 20))]
+    figures = _figures(_sleeping(145, duration_s=80, arrivals=times, policies={"eviction": "lru"}))
+    assert (figures["cold"], figures["loads"]) == (4, 2)
+    assert figures["wakes"] >= 2
+    assert figures["wait_ms"]["p99"] > 230
+    assert figures["wait_ms"]["mean"] == pytest.approx((240 + 240 + 20 + 20) / 4, abs=10)
+
+
+def test_refused_requests_are_charged_too() -> None:
+    """Until they were told."""
+    applications = [{"name": "door", "model": "faces", "latency_slo_ms": 300}]
+    figures = _figures(scenario(applications=applications, arrivals=[{"application": "door", "times_s": [1]}]))
+    assert figures["dropped"] == 1
+    assert figures["wait_ms"]["mean"] == pytest.approx(300, abs=0.1)
 
 
 def test_a_burst_joins_one_load() -> None:

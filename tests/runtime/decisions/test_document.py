@@ -9,9 +9,17 @@ import pytest
 from appliance.domain.decisions import DecisionRecord
 from appliance.lab.plan import plan_one
 from appliance.policies.residency import EVICTION_POLICIES
-from appliance.policies.residency.base import ResidencyProblem
+from appliance.policies.residency.base import ApplicationState, ResidencyProblem
 from appliance.runtime.decisions.document import answer_json, problem_json, residency_record
 from tests.runtime.residency.residency_problems import NOW_NS, plan, problem
+
+
+def sleeping(application: ApplicationState) -> ApplicationState:
+    """The same, with variants that come by a wake."""
+    return application._replace(
+        options=tuple(replace(o, sleeps=True, load_ns=o.load_ns // 50) for o in application.options)
+    )
+
 
 PROBLEMS = {
     "serve": problem(),
@@ -20,6 +28,7 @@ PROBLEMS = {
     "soon after start": replace(problem(), now_ns=NOW_NS),
     "no room at all": replace(problem(), memory_bytes=1_000_000_002, history_window_ns=3600 * 10**9),
     "procure": replace(problem(), intent="procure"),
+    "of sleepers": replace(problem(), applications=tuple(sleeping(a) for a in problem().applications)),
 }
 
 
