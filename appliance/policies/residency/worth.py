@@ -32,6 +32,9 @@ _COLD_POINTS_WAKING = 200.0
 then, with every look for whatever it seems to gain, so the chance of a cold start is taken more often than its
 predictions bear, and a better variant need not be held long before its request.
 """
+_LOOK_NS = 200_000_000
+"""Who is without a variant that sleeps has it again no sooner than memory is given out next, whatever the wake takes.
+The box does that at most five times a second."""
 _STEADY = 16.0
 """Requests that nobody predicted come at a rate that lasts: who is not served while a variant loads for them counts
 so many times less, for what it is loaded for goes on after it."""
@@ -60,7 +63,7 @@ class Outlook:
     """The applications of one problem, with how far a decision looks ahead."""
 
     def __init__(self, problem: ResidencyProblem) -> None:
-        slowest_ns = max([option.load_ns for a in problem.applications for option in a.options], default=0)
+        slowest_ns = max([_until_there_ns(option) for a in problem.applications for option in a.options], default=0)
         self._now_ns = problem.now_ns
         self._delta_ns = problem.delta_ns
         self._loads_ns = _LOADS * slowest_ns
@@ -178,6 +181,10 @@ def _still_true(hit_rate: float, silent: float) -> float:
     return true / (true + 1 - hit_rate)
 
 
+def _until_there_ns(option: Option) -> int:
+    return option.load_ns + _LOOK_NS if option.sleeps else option.load_ns
+
+
 class Prospect:
     """What each variant is worth to one application: points of accuracy × requests × weight."""
 
@@ -212,7 +219,7 @@ class Prospect:
             return -cold * weight
         if option is self.loaded:
             return self.worth_there(option)
-        before = self._arrivals.within(_WAITS * option.load_ns)
+        before = self._arrivals.within(_WAITS * _until_there_ns(option))
         after = (option.accuracy - self.floor.accuracy) * max(0.0, self._expected - before)
         if beside is None:
             beside = option.peak_bytes <= self._free_bytes

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -303,6 +304,9 @@ async def test_close_while_some_sleep() -> None:
 # -- in any order ------------------------------------------------------------------------------------------------------
 
 NAMES = "abcde"
+NAME = st.sampled_from(NAMES)
+PAUSE = st.sampled_from([30.0, 0.0, 0.5, 2.0, 300.0])
+"""Milliseconds, among them less than it takes to fall asleep or to wake, and more than a load."""
 
 
 class MemoryMachine(RuleBasedStateMachine):
@@ -319,8 +323,8 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @initialize(
         sizes=st.lists(st.integers(5, 60), min_size=5, max_size=5),
-        kept=st.lists(st.none() | st.integers(1, 12), min_size=5, max_size=5),
-        share=st.sampled_from([0.0, 0.1, 0.25]),
+        kept=st.lists(st.sampled_from([None, 1, 2, 3, 5, 8, 12]), min_size=5, max_size=5),
+        share=st.sampled_from([0.25, 0.1, 0.0]),
     )
     def begin(self, sizes: list[int], kept: list[int | None], share: float) -> None:
         costs = {
@@ -332,6 +336,7 @@ class MemoryMachine(RuleBasedStateMachine):
             return MemoryBench(costs, BUDGET, wait_ms_max=200, asleep_share=share)
 
         self.bench = self.loop.run_until_complete(made())
+        self.bench.processor.on_memory = self._changed
 
     def _spawn(self, name: str, leave: asyncio.Event, deadline_ms: float | None) -> asyncio.Task[None]:
         async def use() -> None:
@@ -345,56 +350,60 @@ class MemoryMachine(RuleBasedStateMachine):
 
         return self.loop.create_task(use())
 
-    @rule(name=st.sampled_from(NAMES), deadline_ms=st.none() | st.sampled_from([1.0, 15.0]))
-    def ask(self, name: str, deadline_ms: float | None) -> None:
+    @rule(names=st.lists(NAME, min_size=1, max_size=4), ms=PAUSE)
+    def use(self, names: list[str], ms: float) -> None:
+        for name in names:
+            leave = asyncio.Event()
+            leave.set()
+            self.tasks.append(self._spawn(name, leave, None))
+            self._pass(ms)
+
+    @rule(name=NAME, deadline_ms=st.none() | st.sampled_from([1.0, 15.0]), ms=PAUSE)
+    def hold(self, name: str, deadline_ms: float | None, ms: float) -> None:
         leave = asyncio.Event()
         self.held.append((self._spawn(name, leave, deadline_ms), leave))
+        self._pass(ms)
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), cancel=st.booleans())
-    def answer(self, data: st.DataObject, cancel: bool) -> None:
+    @rule(data=st.data(), cancel=st.sampled_from([False, False, True]), ms=PAUSE)
+    def answer(self, data: st.DataObject, cancel: bool, ms: float) -> None:
         task, leave = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
         leave.set()
         if cancel:
             task.cancel()
         self.tasks.append(task)
+        self._pass(ms)
 
-    @rule(ms=st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0]))
-    def wait(self, ms: float) -> None:
-        self.loop.run_until_complete(asyncio.sleep(ms / 1000))  # noqa: TID251 - the loop is virtual
+    @rule(names=st.lists(NAME, min_size=1, max_size=3), ms=PAUSE)
+    def release(self, names: list[str], ms: float) -> None:
+        for name in names:
+            self._do(partial(self.bench.memory.release, name))
+        self._pass(ms)
 
-    @rule(name=st.sampled_from(NAMES))
-    def release(self, name: str) -> None:
-        self._do(lambda: self.bench.memory.release(name))
+    @rule(name=NAME, how=st.sampled_from(["delete", "nobody refers to it"]), ms=PAUSE)
+    def remove(self, name: str, how: str, ms: float) -> None:
+        if how == "delete":
+            self.tasks.append(self.loop.create_task(self.bench.memory.unload(name)))
+        else:
+            self._do(lambda: self.bench.memory.dismiss(name))
+        self._pass(ms)
 
-    @rule(name=st.sampled_from(NAMES))
-    def delete(self, name: str) -> None:
-        self.tasks.append(self.loop.create_task(self.bench.memory.unload(name)))
-
-    @rule(name=st.sampled_from(NAMES))
-    def nobody_refers_to_it(self, name: str) -> None:
-        self._do(lambda: self.bench.memory.dismiss(name))
-
-    @rule(name=st.sampled_from(NAMES))
-    def damage(self, name: str) -> None:
-        self.bench.processor.costs[name].wake_failures[:] = [LoadFailed(build_id=name, reason="drawn")]
-
-    @rule(name=st.sampled_from(NAMES))
-    def guard_dies_on_its_way_to_sleep(self, name: str) -> None:
-        self.bench.processor.costs[name].sleep_failures[:] = [ProcessorLost(processor="fake")]
-
-    @rule(name=st.sampled_from(NAMES))
-    def lose(self, name: str) -> None:
-        build = self.bench.memory.build(name)
-        if build is None or build.handle is None or build.pins or not build.handle.is_live:
-            return
-        if build.state in (ResidencyState.RESIDENT, ResidencyState.ASLEEP):
+    @rule(name=NAME, what=st.sampled_from(["disk", "guard", "loss", "less memory", "more memory"]), ms=PAUSE)
+    def trouble(self, name: str, what: str, ms: float) -> None:
+        costs, build = self.bench.processor.costs[name], self.bench.memory.build(name)
+        if what == "disk":
+            costs.wake_failures[:] = [LoadFailed(build_id=name, reason="drawn")]
+        elif what == "guard":
+            costs.sleep_failures[:] = [ProcessorLost(processor="fake")]
+        elif what != "loss":
+            self._do(lambda: self.bench.memory.resize(60 if what == "less memory" else BUDGET))
+        elif build is not None and not build.pins and build.state in (ResidencyState.RESIDENT, ResidencyState.ASLEEP):
             self.bench.processor.end_process(build.handle)
             self._do(lambda: self.bench.memory.lost(name))
+        self._pass(ms)
 
-    @rule(budget=st.sampled_from([100, 60]))
-    def resize(self, budget: int) -> None:
-        self._do(lambda: self.bench.memory.resize(budget))
+    def _pass(self, ms: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000))  # noqa: TID251 - the loop is virtual
 
     def _do(self, act: Callable[[], None]) -> None:
         async def doing() -> None:
@@ -402,12 +411,15 @@ class MemoryMachine(RuleBasedStateMachine):
 
         self.loop.run_until_complete(doing())
 
+    def _changed(self, used_bytes: int) -> None:
+        """At every change of what is really there: the ledger counts no less, and only a smaller budget is exceeded."""
+        self.bench.watch()
+        assert used_bytes <= self.bench.memory.used_bytes, "the ledger counts less than is there"
+
     @invariant()
     def the_books_hold(self) -> None:
-        """`watch` has looked at every change beside; what the ledger counts is never below what is really there."""
         if hasattr(self, "bench"):
-            self.bench.watch()
-            assert self.bench.memory.used_bytes >= sum(self.bench.processor.memory.values())
+            self._changed(sum(self.bench.processor.memory.values()))
 
     def teardown(self) -> None:
         if not hasattr(self, "bench"):
@@ -435,4 +447,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
 def test_sleeping_in_any_order() -> None:
     """See `MemoryMachine`."""
-    run_state_machine_as_test(MemoryMachine, settings=settings(max_examples=60, stateful_step_count=40))
+    run_state_machine_as_test(
+        MemoryMachine,
+        settings=settings(max_examples=60, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]),
+    )
