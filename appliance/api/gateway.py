@@ -22,6 +22,10 @@ class Gateway:
         else:
             await self._service(scope, receive, send)
 
+    def begin(self, scope: Scope) -> Callable[[], None] | None:
+        """Begin with a request of `/v2` outside any task: as `V2.begin`."""
+        return self._v2.begin(scope)
+
     def answer_soon(self, scope: Scope, go_on: Callable[[], None]) -> None:
         """Answer a request of `/v2` whose `EXCHANGE` has the whole body, at the end of this turn of the event loop; or
         `go_on` with it in a task.

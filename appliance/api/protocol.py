@@ -2,9 +2,12 @@
 when their body is there, and are answered together.
 
 Uvicorn begins a task with the headers, wakes it for the body, and writes an answer in two system calls in the midst of
-the computing. It reads heads without end, and waits without end for what does not come.
+the computing. It reads heads without end, waits without end for what does not come, and copies a body three times: out
+of the buffer of the event loop, out of the parser, and to where it is gathered. Here only the head of a large `/v2`
+request is parsed. It begins then, and may be refused; its body is read to where it belongs.
 """
 
+import asyncio
 import socket
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from appliance.api.auth.callers import CONNECTION
 from appliance.api.gateway import Gateway
 from appliance.api.http.connections import Connections, Counted
-from appliance.api.http.exchange import EXCHANGE, HttpExchange
+from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
 from appliance.domain.errors import Busy, TooManyConnections
@@ -82,11 +85,18 @@ class BoxProtocol(HttpToolsProtocol):
         self._refused: _Refused | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer the request whose body is being gathered."""
+        self._left_bytes = 0
+        """Of a body of known length, that the parser has not seen yet, and need not see."""
+        self._large: AlignedBody | None = None
+        """The body that is being read to its place, past the parser."""
+        self._surplus_bytes = 0
+        """Of a body that is still to come, past the parser, and is dropped: its request is answered."""
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_protocol(Receiver(self))
         self._keep_in_kernel(STRANGER_WATER_BYTES)
         try:
             gone = self._all.enter(self, self.client[0] if self.client else "")
@@ -208,20 +218,26 @@ class BoxProtocol(HttpToolsProtocol):
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
+        """Whatever comes, in order; `data` is used now and not kept."""
         count = len(data)
         self._received_bytes += count
         if self._ended:
             self._drop(count)
             return
-        self._bare_bytes += count
+        if self._surplus_bytes:
+            data = self._without_surplus(data)
+        elif self._large is not None:
+            data = self._into_place(data)
+        if not data:
+            return
+        self._bare_bytes += len(data)
         try:
-            if self._bare_bytes > self._head_bytes_max and self._expects_head():
-                self._feed_head(memoryview(data))
+            if self._expects_head() and len(data) > BODY_SMALL_BYTES:
+                self._feed_large(memoryview(data))
             else:
-                self.parser.feed_data(data)
-            if self._bare_bytes > self._head_bytes_max:
-                raise self._head_too_large()
+                self._feed(memoryview(data))
+                self._leave_parser()
         except httptools.HttpParserUpgrade:
             pass  # to nothing that the box speaks: answered as if it had not been asked for
         except (httptools.HttpParserError, _Refused) as error:
@@ -229,6 +245,88 @@ class BoxProtocol(HttpToolsProtocol):
             if refused is None:
                 refused = _Refused("bad-request", "this is no HTTP/1.1 request")
             self._refuse(refused.slug, refused.detail)
+
+    def _feed(self, data: memoryview) -> None:
+        if self._bare_bytes > self._head_bytes_max and self._expects_head():
+            self._feed_head(data)
+        else:
+            self.parser.feed_data(data)
+        if self._bare_bytes > self._head_bytes_max:
+            raise self._head_too_large()
+
+    def _feed_large(self, data: memoryview) -> None:
+        """A head with much behind it: when its request reads its body past the parser, only the head is parsed."""
+        end = bytes(data[: self._head_bytes_max]).find(b"\r\n\r\n") + 4
+        if end < 4:
+            self._feed(data)
+            return
+        body = data[end:]
+        self._bare_bytes -= len(body)
+        self._feed(data[:end])
+        self._leave_parser()
+        if self._large is not None or self._surplus_bytes:
+            self._received_bytes -= len(body)
+            self.data_received(body)
+        else:
+            self._bare_bytes += len(body)
+            self._feed(body)
+            self._leave_parser()
+
+    def _leave_parser(self) -> None:
+        """Go past it with the rest of a body of known length: to its place, or nowhere, when it is answered already."""
+        if not self._left_bytes:
+            return
+        body = self.cycle.body
+        if self.cycle.response_complete:
+            self._surplus_bytes, self._left_bytes = self._left_bytes, 0
+        elif self.tenant is not None and isinstance(body, AlignedBody):
+            self._large, self._left_bytes = body, 0
+
+    def _into_place(self, data: bytes | memoryview) -> bytes | memoryview:
+        """What has come of the body goes there; returns what comes after it."""
+        body = self._large
+        assert body is not None
+        if self.cycle.response_complete:  # answered before it was there
+            self._large, self._surplus_bytes = None, len(body.missing)
+            return self._without_surplus(data)
+        missing = body.missing
+        count = min(len(data), len(missing))
+        missing[:count] = data[:count]
+        self.in_place(count)
+        return data[count:]
+
+    def in_place(self, count: int) -> None:
+        """So many bytes were read to where they belong."""
+        body = self._large
+        assert body is not None
+        self._bare_bytes = 0
+        body.filled(count)
+        if not body.missing:
+            self._large = None
+            self._body_has_come()
+
+    def place(self) -> memoryview | None:
+        """Where the next bytes belong; None: they must be looked at."""
+        if self._large is None or self._ended or self.cycle.response_complete:
+            return None
+        return self._large.missing
+
+    def count(self, received: int) -> None:
+        """Bytes that came past `data_received`."""
+        self._received_bytes += received
+
+    def _without_surplus(self, data: bytes | memoryview) -> bytes | memoryview:
+        count = min(len(data), self._surplus_bytes)
+        self._surplus_bytes -= count
+        self._drop(count)
+        if not self._surplus_bytes:
+            self._body_has_come()
+        return data[count:]
+
+    def _body_has_come(self) -> None:
+        """The parser, which knows nothing of the body, begins anew."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.on_message_complete()
 
     def _expects_head(self) -> bool:
         return self.cycle is None or not self.cycle.more_body
@@ -258,8 +356,9 @@ class BoxProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Begin with a request that waited for its body, at the end of the turn, and then perhaps without a task."""
-        self._bare_bytes = 0
+        self._bare_bytes = self._left_bytes = 0
         super().on_message_complete()
+        self.cycle.more_body = False  # also of one that was answered before
         if len(self.pipeline) > PIPELINE_MAX:
             self._stop("bad-request", "too many requests in line on one connection")
         app, self._gathering = self._gathering, None
@@ -275,6 +374,7 @@ class BoxProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Gather the body; the end of the message wakes the application, or a full measure."""
         self._bare_bytes = 0
+        self._left_bytes = max(0, self._left_bytes - len(body))
         if self.cycle.response_complete:
             self._drop(len(body))
             return
@@ -312,8 +412,20 @@ class BoxProtocol(HttpToolsProtocol):
             if exchange.awaits_little(BODY_SMALL_BYTES):
                 self._gathering = app
                 return
-            exchange.align_body(BODY_WATER_BYTES)
+            self._begin_large(cycle, app, exchange)
+            return
         super()._start_asgi_task(cycle, app)
+
+    def _begin_large(self, cycle: RequestResponseCycle, app: "ASGI3Application", exchange: HttpExchange) -> None:
+        """Begin before the body: without a task, so that a refusal costs little."""
+        body = exchange.align_body(BODY_WATER_BYTES)
+        write = app.begin(cycle.scope) if isinstance(app, Gateway) else None  # type: ignore[arg-type]
+        if write is not None:
+            write()
+        else:
+            super()._start_asgi_task(cycle, app)
+        if body is not None and cycle is self.cycle and not cycle.waiting_for_100_continue:
+            self._left_bytes = len(body.missing)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, without a timer for each request: `look` closes what is idle."""
@@ -326,3 +438,38 @@ class BoxProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         elif self.cycle.body:  # of a request that was refused unread: not to be kept until the next one
             self.cycle.body = bytearray()
+
+
+class Receiver(asyncio.BufferedProtocol):
+    """Where what comes on a connection is read to: a body's own place, or a buffer of all connections."""
+
+    _BUFFER = memoryview(bytearray(256 * 1024))
+    """Used up in the call that follows."""
+
+    def __init__(self, protocol: BoxProtocol) -> None:
+        self._protocol = protocol
+        self._place: memoryview | None = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._place = self._protocol.place()
+        return self._BUFFER if self._place is None else self._place
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._place is None:
+            self._protocol.data_received(self._BUFFER[:nbytes])
+        else:
+            self._place = None
+            self._protocol.count(nbytes)
+            self._protocol.in_place(nbytes)
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()

@@ -46,6 +46,15 @@ class AlignedBody:
     def __len__(self) -> int:
         return self._filled
 
+    @property
+    def missing(self) -> memoryview:
+        """Where the rest of it belongs; `filled` says how much of that has come."""
+        return self._view[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes more were written into `missing`."""
+        self._filled += count
+
     def __bytes__(self) -> bytes:
         return bytes(self.view())
 
@@ -75,12 +84,17 @@ class HttpExchange:
         size = _number(self.headers.get(_SIZE))
         return size is not None and size < small and cycle.more_body and not cycle.waiting_for_100_continue
 
-    def align_body(self, size_max: int) -> None:
-        """Prepare for tensors behind JSON in a body of at most so many bytes, of which none has come."""
+    def align_body(self, size_max: int) -> AlignedBody | None:
+        """Prepare for a body of known size, at most so many bytes, of which none has come; tensors behind its JSON will
+        be aligned. None: it is another one.
+        """
         cycle = self._cycle
-        size, ahead = _number(self.headers.get(_SIZE)), _number(self.headers.get(_AHEAD))
-        if size is not None and ahead is not None and ahead <= size <= size_max and cycle.more_body and not cycle.body:
-            cycle.body = AlignedBody(size, ahead)  # type: ignore[assignment]
+        size, ahead = _number(self.headers.get(_SIZE)), _number(self.headers.get(_AHEAD)) or 0
+        if size is None or not ahead <= size <= size_max or not cycle.more_body or cycle.body:
+            return None
+        body = AlignedBody(size, ahead)
+        cycle.body = body  # type: ignore[assignment]
+        return body
 
     @property
     def can_answer(self) -> bool:

@@ -46,6 +46,9 @@ class _Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.is_closed
 
+    def set_protocol(self, protocol: Any) -> None:
+        self.receiver = protocol
+
     def pause_reading(self) -> None:
         pass
 

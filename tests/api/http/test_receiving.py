@@ -1,0 +1,117 @@
+"""Whatever way a connection's bytes are cut, each request has its own body and answer: read to its place, parsed, or
+dropped.
+"""
+
+import asyncio
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.api.auth.callers import CONNECTION
+from appliance.api.http.exchange import EXCHANGE, HttpExchange
+from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
+from tests.api.http.test_exchange import _Transport, connect, head, settle
+
+SIZES = st.sampled_from([0, 3, 16_000, 16_384, 17_000, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1])
+REQUESTS = st.lists(st.tuples(SIZES, st.sampled_from(["read", "refuse", "chunked"])), min_size=1, max_size=6)
+CUTS = st.tuples(st.integers(1, 300), st.lists(st.integers(20_000, 300_000), min_size=1, max_size=8))
+
+
+class Application:
+    """Reads a body and answers with its length and last byte, or answers 429 at once."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        exchange: HttpExchange = scope.pop(EXCHANGE)
+        scope[CONNECTION].known("harbour")
+        if b"x-refuse" in exchange.headers:
+            text, status = b"refused", 429
+        else:
+            body = b""
+            more = True
+            while more:
+                message = await exchange.receive()
+                body += bytes(message["body"])
+                more = message["more_body"]
+            text, status = b"%d %d" % (len(body), sum(body[-1:])), 200
+        assert exchange.answer(status, [(b"content-length", b"%d" % len(text))], text)
+
+
+def sent(size: int, how: str, number: int) -> bytes:
+    body = bytes(max(0, size - 1)) + bytes([number]) * (size > 0)
+    if how != "chunked":
+        refusal = ["x-refuse: yes"] if how == "refuse" else []
+        return head(size, *refusal) + body
+    plain = head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    return plain + (b"%x\r\n%b\r\n" % (size, body) if size else b"") + b"0\r\n\r\n"
+
+
+async def received(transport: _Transport, protocol: BoxProtocol, data: bytes, cuts: tuple[int, list[int]]) -> None:
+    """As the event loop does it: as much at once as the buffer takes that it is given."""
+    before = protocol._received_bytes
+    at = turn = 0
+    while at < len(data):
+        buffer = transport.receiver.get_buffer(-1)
+        count = min(len(buffer), (cuts[1][turn % len(cuts[1])] if turn % 7 else cuts[0]), len(data) - at)
+        buffer[:count] = data[at : at + count]
+        transport.receiver.buffer_updated(count)
+        at += count
+        turn += 1
+        await settle()
+    assert protocol._received_bytes - before == len(data)
+
+
+@settings(deadline=None, max_examples=50)
+@given(REQUESTS, CUTS)
+def test_any_cuts(requests: list[tuple[int, str]], cuts: tuple[int, list[int]]) -> None:
+    """Also many requests in one piece, and one in many."""
+
+    async def story() -> None:
+        protocol, transport = connect(Application())
+        data = b"".join(sent(size, how, number) for number, (size, how) in enumerate(requests))
+        await received(transport, protocol, data, cuts)
+        for _ in requests:
+            await settle()
+        answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
+        expected = [
+            b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
+            for number, (size, how) in enumerate(requests)
+        ]
+        assert [answer.rpartition(b"\r\n")[2] for answer in answers] == expected
+        assert not transport.is_closed
+
+    asyncio.run(story())
+
+
+def test_a_known_caller_s_body_is_read_to_its_place() -> None:
+    """The buffer that the event loop is given is what is missing of the body; behind a refusal and after the last byte
+    it is the one of all.
+    """
+
+    async def story() -> None:
+        protocol, transport = connect(Application())
+        await received(transport, protocol, sent(20_000, "read", 1), (300, [300_000]))
+        for how in ("read", "refuse"):
+            start = sent(500_000, how, 1)
+            begun = start[: len(start) - 400_000]
+            buffer = transport.receiver.get_buffer(-1)
+            buffer[: len(begun)] = begun
+            transport.receiver.buffer_updated(len(begun))
+            await settle()
+            missing = transport.receiver.get_buffer(-1)
+            assert (len(missing) == 400_000) is (how == "read")
+            await received_rest(transport, start[len(begun) :])
+            assert len(transport.receiver.get_buffer(-1)) == len(buffer)
+        assert [answer[9:12] for answer in transport.written] == [b"200", b"200", b"429"]
+
+    asyncio.run(story())
+
+
+async def received_rest(transport: _Transport, data: bytes) -> None:
+    while data:
+        buffer = transport.receiver.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        transport.receiver.buffer_updated(count)
+        data = data[count:]
+        await settle()
