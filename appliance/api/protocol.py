@@ -462,8 +462,8 @@ class Receiver(asyncio.BufferedProtocol):
             self._protocol.count(nbytes)
             self._protocol.in_place(nbytes)
 
-    def eof_received(self) -> bool | None:
-        return self._protocol.eof_received()
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._protocol.connection_lost(exc)
