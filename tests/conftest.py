@@ -1,6 +1,8 @@
 """What every test shares: the backend of async tests and Hypothesis's profile. Fakes live in `tests/fakes`."""
 
+import ctypes
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -18,3 +20,14 @@ settings.load_profile("appliance")
 def anyio_backend() -> str:
     """`@pytest.mark.anyio` runs on asyncio, as the program does."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _floating_point() -> Iterator[None]:
+    """ONNX Runtime makes subnormal numbers zero for the thread that makes its first session: here the one of all tests.
+    Hypothesis draws such numbers, and refuses then.
+    """
+    libm, environment = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libm.fegetenv(environment)
+    yield
+    libm.fesetenv(environment)
