@@ -2,7 +2,6 @@
 
 import ctypes
 import signal
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -22,12 +21,14 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+_LIBM = ctypes.CDLL(None)
+_FLOATING_POINT = ctypes.create_string_buffer(64)
+_LIBM.fegetenv(_FLOATING_POINT)
+
+
 @pytest.fixture(autouse=True)
-def _floating_point() -> Iterator[None]:
+def _floating_point() -> None:
     """ONNX Runtime makes subnormal numbers zero for the thread that makes its first session: here the one of all tests.
     Hypothesis draws such numbers, and refuses then.
     """
-    libm, environment = ctypes.CDLL(None), ctypes.create_string_buffer(64)
-    libm.fegetenv(environment)
-    yield
-    libm.fesetenv(environment)
+    _LIBM.fesetenv(_FLOATING_POINT)
