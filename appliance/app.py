@@ -6,57 +6,52 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import psutil
-from fastapi import FastAPI
 
 from appliance import log
-from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.gateway import Gateway
-from appliance.api.http.limits import BodyRules, Bounds, InFlight, Scope
-from appliance.api.service import create_service
+from appliance.api.http.lifespan import lifespan
+from appliance.api.http.limits import ASGIApp, BodyRules, Bounds, InFlight, Receive, Scope, Send
 from appliance.clock import Clock, SystemClock
 from appliance.confinement.available import Confinement, available
-from appliance.confinement.limits import ChildLimits
-from appliance.domain.access import KeyRecord
-from appliance.domain.catalogue import Application, Model, Tenant
-from appliance.domain.errors import ApplianceError, Unavailable
+from appliance.domain.errors import ApplianceError
 from appliance.domain.isolation import Isolation
-from appliance.modelstore.importing.deletion import ModelDeletion
-from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.store.forecasts import ForecasterFile
-from appliance.modelstore.store.housekeeping import Housekeeping
-from appliance.modelstore.store.records import Change, ChangeFeed
+from appliance.modelstore.store.quick_start import quick_start
+from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
-from appliance.modelstore.store.store import Store
-from appliance.modelstore.store.uploads import Uploads
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
-from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
-from appliance.runtime.processors.cpu.measure import ChildMeasure
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import ImportSettings, ProcessorSettings, Settings
+from appliance.settings import ProcessorSettings, Settings
 
-_REMEMBER_EVERY_S = 10
+if TYPE_CHECKING:
+    from appliance.management import Management
+    from appliance.modelstore.store.models import Models
+
+_MANAGEMENT_AFTER_S = 1.0
+"""After a start, the processors are for those who want an answer."""
 _MEMORY_DOMAIN = "host"
 """The one that the memory forecaster looks at."""
 
@@ -68,15 +63,17 @@ class Appliance:
         self.settings = settings
         self.clock = SystemClock()
         self.logger = log.get("box")
-        self.box: RunningBox | None = None
+        self.box: ServingBox | None = None
         self.failure: ApplianceError | None = None
         """Why the box could not start."""
         self._ready = False
         self.in_flight = InFlight(settings.http.inflight_bytes_max)
-        self.service = create_service(self._lifespan)
+        self._is_wanted = asyncio.Event()
+        """Somebody waits for what manages the box."""
+        self._management: asyncio.Task[tuple[Management, ASGIApp]] | None = None
         self.asgi = self._outermost()
 
-    def running(self) -> RunningBox:
+    def running(self) -> ServingBox:
         """The started box; only requests ask, and they come after the start."""
         assert self.box is not None
         return self.box
@@ -91,23 +88,41 @@ class Appliance:
             form_bytes_max=http.form_bytes_max,
             upload_bytes_max=http.upload_bytes_max,
         )
-        return Gateway(self.running, Bounds(self.service, rules, self.in_flight, self.logger, self._caller))
+        return Gateway(self.running, Bounds(self._service, rules, self.in_flight, self.logger, self._caller))
 
     def _caller(self, scope: Scope) -> Principal:
         return caller_of(self.running().keyring, scope, dict(scope["headers"]))
 
+    async def _service(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The framework, which the first request may have to wait for; and the server's word on start and stop."""
+        if scope["type"] == "lifespan":
+            await lifespan(self.started(), receive, send)
+            return
+        _, service = await self._managed()
+        await service(scope, receive, send)
+
     @asynccontextmanager
-    async def _lifespan(self, service: FastAPI) -> AsyncIterator[None]:
+    async def started(self) -> AsyncIterator[None]:
+        """Starts the box, and stops it at the end. Raises: what keeps it from starting: InUse, StorageFull ..."""
         async with AsyncExitStack() as stack:
             try:
                 self.box = await self._start(stack)
             except ApplianceError as error:  # for the person at the terminal, not a traceback
                 self.failure = error
                 raise
-            service.state.box = self.box
             self._ready = True
             stack.push_async_callback(self._drain)
             yield
+
+    async def _managed(self) -> "tuple[Management, ASGIApp]":
+        """What manages the box, as soon as it is there."""
+        assert self._management is not None
+        self._is_wanted.set()
+        return await asyncio.shield(self._management)
+
+    async def _models(self) -> "Models":
+        management, _ = await self._managed()
+        return management.box.store.models
 
     async def _drain(self) -> None:
         self.begin_drain()
@@ -124,7 +139,7 @@ class Appliance:
         if self.box is not None:
             self.box.telemetry.close()
 
-    async def _start(self, stack: AsyncExitStack) -> RunningBox:
+    async def _start(self, stack: AsyncExitStack) -> ServingBox:
         settings, clock = self.settings, self.clock
         telemetry = Telemetry(clock)
         telemetry.log_to(log.get("events"))
@@ -137,16 +152,16 @@ class Appliance:
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, [description])
-        keys_max = settings.security.keys_per_tenant_max
-        store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget, keys_per_tenant_max=keys_max)
-        await asyncio.to_thread(store.recover)
-        _write_decisions(stack, decisions, store)
+        beginning = await asyncio.to_thread(quick_start, folder)
+        if beginning is None:
+            beginning = await (await asyncio.to_thread(_management)).mended(folder, clock)
+        stack.push_async_callback(self._close_management)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
-            builds=ServedBuilds(builds, store.models),
+            builds=ServedBuilds(builds, self._models),
             telemetry=telemetry,
             events=telemetry,
             windows=telemetry,
@@ -161,19 +176,11 @@ class Appliance:
         core = assemble(ports, _policies(settings), _config(settings))
         processor.on_lost = core.memory.lost
         processor.on_base = core.memory.set_overhead
-        processor.on_crash = Quarantine(clock, store.models, core.catalogue.variants_of).crashed
+        processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         confinement = available()
         tell = self.logger.info if confinement.is_whole else self.logger.warning
         tell("confinement of children and guards", **asdict(confinement))
-        scratch = settings.state_dir / "scratch"
-        measure = ChildMeasure([description], _child_limits(settings.imports), scratch)
-        importer = Importer(
-            store, builds, measure, [description], telemetry, _import_options(settings.imports, confinement)
-        )
-        deletion = ModelDeletion(store.models, [importer.cancel, core.availability.retire_model])
-        http = settings.http
-        uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
         queues = settings.queues
         media = MediaPool(
             clock,
@@ -183,22 +190,11 @@ class Appliance:
         )
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
-        store.feed.subscribe(Follower(core, keyring))
-        await self._fill(store, core.catalogue, keyring, builds)
-        await ensure_admin_key(settings.state_dir, store.keys, clock)
-        loops = [core.residency.run(), core.forecasting.run(), core.pressure.run()]
-        loops += [core.memory_forecasting.run(), importer.run()]
-        chores = Housekeeping(store, uploads, settings.imports.jobs_kept_days)
-        chores.every_night(core.forecasting.choose_all, "choose forecasters")
-        chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
-        await self._run_in_background(stack, core, loops, chores, store)
-        return RunningBox(
+        await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
+        await self._run_in_background(stack, core, beginning.residents)
+        box = ServingBox(
             clock=clock,
             logger=self.logger,
-            store=store,
-            uploads=uploads,
-            importer=importer,
-            deletion=deletion,
             catalogue=core.catalogue,
             availability=core.availability,
             engine=core.engine,
@@ -218,7 +214,7 @@ class Appliance:
                 sequences=core.sequences,
                 media=media,
                 texts=processor,
-                asset_path=store.blobs.path,
+                asset_path=folder.blobs.path,
             ),
             processors=(description,),
             state_dir=settings.state_dir,
@@ -230,98 +226,67 @@ class Appliance:
             metrics_open=settings.security.metrics_open,
             settings=settings.model_dump(mode="json"),
         )
+        manage = self._manage(box, core, folder, builds, confinement)
+        self._management = asyncio.create_task(manage, name="management")
+        self._management.add_done_callback(self._look_at_management)
+        stack.push_async_callback(self._stop_management)
+        return box
 
-    async def _fill(self, store: Store, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:
-        snapshot = await store.snapshot()
-        for tenant in snapshot.tenants:
-            catalogue.put_tenant(tenant)
+    @staticmethod
+    async def _fill(snapshot: Snapshot, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:
         await asyncio.to_thread(builds.start, snapshot.models)
-        for model in snapshot.models:
-            catalogue.put_model(model)
-        for application in snapshot.applications:
-            catalogue.put_application(application)
+        catalogue.fill(snapshot.tenants, snapshot.models, snapshot.applications)
         keyring.fill(snapshot.keys)
 
-    async def _run_in_background(
-        self,
-        stack: AsyncExitStack,
-        core: RuntimeParts,
-        loops: Sequence[Coroutine[Any, Any, None]],
-        chores: Housekeeping,
-        store: Store,
-    ) -> None:
+    async def _run_in_background(self, stack: AsyncExitStack, core: RuntimeParts, residents: list[str]) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
+        loops = [core.residency.run(), core.forecasting.run(), core.pressure.run(), core.memory_forecasting.run()]
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
-        chores.start()
-        stack.callback(chores.stop)
-        tasks.append(asyncio.create_task(core.availability.prefetch(await store.residents.load()), name="warm up"))
-        tasks.append(asyncio.create_task(self._remember(store, core.memory), name="remember residents"))
+        tasks.append(asyncio.create_task(core.availability.prefetch(residents), name="warm up"))
 
         async def stop() -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            with suppress(Unavailable):
-                await store.residents.save(core.memory.resident_set())
 
         stack.push_async_callback(stop)
 
-    async def _remember(self, store: Store, memory: MemoryManager) -> None:
-        """Save the resident set when it has changed, so that a power cut also comes back warm."""
-        saved: list[str] | None = None
-        while True:
-            await self.clock.sleep_until_ns(self.clock.now_ns() + _REMEMBER_EVERY_S * 10**9)
-            current = memory.resident_set()
-            if saved is None or set(current) != set(saved):
-                with suppress(Unavailable):  # a full disk; it is tried again
-                    await store.residents.save(current)
-                    saved = current
+    # -- what manages the box ------------------------------------------------------------------------------------------
+
+    async def _manage(
+        self, box: ServingBox, core: RuntimeParts, folder: StateFolder, builds: Builds, confinement: Confinement
+    ) -> "tuple[Management, ASGIApp]":
+        """Import and make it in a thread, when somebody asks for it or nobody was in a hurry for a while."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_wanted.wait(), _MANAGEMENT_AFTER_S)
+        module = await asyncio.to_thread(_management)
+        made = module.Management(box, core, folder, builds, confinement, self.settings)
+        service = await asyncio.to_thread(module.make_service, made.box)
+        made.start()
+        return made, service
+
+    def _look_at_management(self, made: "asyncio.Task[tuple[Management, ASGIApp]]") -> None:
+        if not made.cancelled() and (error := made.exception()) is not None:
+            self.logger.error("the box serves, but cannot be managed", reason=repr(error))
+
+    async def _stop_management(self) -> None:
+        with suppress(Exception):  # told when it happened
+            management, _ = await self._managed()
+            await management.stop()
+
+    async def _close_management(self) -> None:
+        if self._management is not None:
+            with suppress(Exception):
+                management, _ = await self._managed()
+                await management.close()
 
 
-class Follower:
-    """Carries committed changes of the store into everything that keeps a picture of it."""
+def _management() -> ModuleType:
+    """The module; the first to ask waits for seconds."""
+    from appliance import management
 
-    def __init__(self, core: RuntimeParts, keyring: KeyRing) -> None:
-        self._catalogue = core.catalogue
-        self._memory = core.memory
-        self._availability = core.availability
-        self._residency = core.residency
-        self._keyring = keyring
-
-    def __call__(self, change: Change) -> None:
-        match change.kind, change.value:
-            case "model", Model() as model:
-                self._catalogue.put_model(model)
-                for build_id, servable in self._catalogue.figures_of(model.id).items():
-                    self._memory.update_figures(build_id, servable.resident_bytes, servable.peak_bytes)
-                self._release_unused()
-            case "model", None:
-                self._catalogue.remove_model(change.id)
-            case "application", Application() as application:
-                self._catalogue.put_application(application)
-            case "application", None:
-                self._catalogue.remove_application(change.id)
-                self._availability.forget_application(change.id)
-            case "tenant", Tenant() as tenant:
-                self._catalogue.put_tenant(tenant)
-                self._release_unused()
-                self._residency.look_again()
-            case "tenant", None:
-                self._catalogue.remove_tenant(change.id)
-                self._keyring.remove_tenant(change.id)
-            case "key", KeyRecord() as key:
-                self._keyring.put(key)
-            case "key", None:
-                self._keyring.remove(change.id)
-            case _:  # jobs have events of their own
-                pass
-
-    def _release_unused(self) -> None:
-        """Builds that nobody refers to any more, for example because they run in a guard from now on, or no longer."""
-        for build_id in self._memory.known_builds():
-            if not self._catalogue.users_of(build_id):
-                self._memory.dismiss(build_id)
+    return management
 
 
 def memory_budget(settings: Settings) -> int:
@@ -358,18 +323,6 @@ def _config(settings: Settings) -> RuntimeConfig:
     )
 
 
-def _write_decisions(stack: AsyncExitStack, decisions: DecisionLog, store: Store) -> None:
-    """In the background until the stop, which waits for the last ones."""
-    writing = asyncio.create_task(decisions.run(store.decisions), name="decisions")
-
-    async def stop() -> None:
-        writing.cancel()
-        await asyncio.gather(writing, return_exceptions=True)
-        await decisions.close(store.decisions)
-
-    stack.push_async_callback(stop)
-
-
 def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> GuardedProcessor:
     check_runtime()
     cores = len(os.sched_getaffinity(0))
@@ -388,28 +341,3 @@ def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> Gua
         idle_s=guard.idle_s,
     )
     return GuardedProcessor(inner, clock, options)
-
-
-def _child_limits(settings: ImportSettings) -> ChildLimits:
-    return ChildLimits(
-        memory_bytes=settings.child_memory_bytes,
-        cpu_s=settings.child_cpu_s,
-        wall_s=settings.child_wall_s,
-        file_bytes=settings.file_bytes_max,
-        nice=settings.nice,
-        must_be_confined=settings.confine == "required",
-    )
-
-
-def _import_options(settings: ImportSettings, confinement: Confinement) -> ImportOptions:
-    refuses = settings.confine == "required" and not confinement.is_whole
-    return ImportOptions(
-        jobs_parallel_max=settings.jobs_parallel_max,
-        limits=_child_limits(settings),
-        missing_confinement=confinement.missing if refuses else (),
-        inspect_wall_s=settings.inspect_wall_s,
-        accuracy_floor=settings.accuracy_floor,
-        ladder_max=settings.ladder_max,
-        eval_samples_max=settings.eval_samples_max,
-        calibration_samples_max=settings.calibration_samples_max,
-    )

@@ -3,16 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.http.limits import InFlight
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
-from appliance.modelstore.importing.deletion import ModelDeletion
-from appliance.modelstore.importing.importer import Importer
-from appliance.modelstore.store.store import Store
-from appliance.modelstore.store.uploads import Uploads
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -25,17 +21,21 @@ from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.serving.sequences import Sequences
 from appliance.runtime.telemetry import Telemetry
 
+if TYPE_CHECKING:
+    from appliance.modelstore.importing.deletion import ModelDeletion
+    from appliance.modelstore.importing.importer import Importer
+    from appliance.modelstore.store.store import Store
+    from appliance.modelstore.store.uploads import Uploads
 
-@dataclass(frozen=True, slots=True)
-class RunningBox:
-    """All parts live on the event loop; `is_ready` is true from the end of the start until the drain."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingBox:
+    """What answers requests of `/v2`. All parts live on the event loop; `is_ready` is true from the end of the start
+    until the drain.
+    """
 
     clock: Clock
     logger: Any
-    store: Store
-    uploads: Uploads
-    importer: Importer
-    deletion: ModelDeletion
     catalogue: Catalogue
     availability: Availability
     engine: Engine
@@ -62,3 +62,13 @@ class RunningBox:
     """`/metrics` without a key."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings as shown to the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBox(ServingBox):
+    """With what manages it; it comes a little later."""
+
+    store: "Store"
+    uploads: "Uploads"
+    importer: "Importer"
+    deletion: "ModelDeletion"

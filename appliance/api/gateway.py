@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
 
@@ -11,7 +11,7 @@ from appliance.api.v2.handler import V2
 class Gateway:
     """An ASGI application. Lifespan messages go to the framework."""
 
-    def __init__(self, box: Callable[[], RunningBox], service: ASGIApp) -> None:
+    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp) -> None:
         self._v2 = V2(box)
         self._service = service
         self._arrived: list[tuple[Scope, Callable[[], None]]] = []

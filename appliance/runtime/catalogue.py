@@ -4,7 +4,7 @@ Owned by the event-loop thread; filled from the store at start and after every c
 reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +155,17 @@ class Catalogue:
         """name → id of shared applications; the first tenant by name wins."""
 
     # -- changes -------------------------------------------------------------------------------------------------------
+
+    def fill(self, tenants: Iterable[Tenant], models: Iterable[Model], applications: Iterable[Application]) -> None:
+        """Take over what there is at the start."""
+        for tenant in tenants:
+            self.put_tenant(tenant)
+        for model in models:
+            self.put_model(model)
+        for application in applications:
+            self._applications[application.id] = application
+            self._refresh(application)
+        self._index_shared()
 
     def put_tenant(self, tenant: Tenant) -> None:
         before = self._tenants.get(tenant.name)

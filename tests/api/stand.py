@@ -58,7 +58,7 @@ async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
     settings.setdefault("policies", {"eviction": "lru"})
     settings.setdefault("guard", {"isolation": "none"})
     appliance = Appliance(Settings(state_dir=state_dir, **settings))
-    async with appliance.service.router.lifespan_context(appliance.service):
+    async with appliance.started():
         yield appliance
 
 

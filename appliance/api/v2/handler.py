@@ -11,7 +11,7 @@ from typing import Any
 from appliance import __version__
 from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
 from appliance.api.v2 import models, statistics
@@ -37,7 +37,7 @@ EXTENSIONS = (
     "sequence",
     "schedule_policy",
 )
-_Handler = Callable[[RunningBox, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
+_Handler = Callable[[ServingBox, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
 _OF_A_MODEL: Mapping[str, _Handler] = {
     "ready": models.ready,
     "stats": statistics.of_model,
@@ -50,7 +50,7 @@ _ORDERS: Mapping[str, _Handler] = {"load": models.load, "unload": models.unload}
 class V2:
     """Answers everything below `/v2`."""
 
-    def __init__(self, box: Callable[[], RunningBox]) -> None:
+    def __init__(self, box: Callable[[], ServingBox]) -> None:
         self._find_box = box
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +112,7 @@ class V2:
         parameters = await _parameters(box, principal, headers, receive) if method == "POST" else {}
         return json_answer(await found(box, principal, parts, parameters))
 
-    def _health(self, box: RunningBox, parts: list[str]) -> Answer:
+    def _health(self, box: ServingBox, parts: list[str]) -> Answer:
         """Open to everyone: probes have no key."""
         if not parts:
             return json_answer({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
@@ -124,7 +124,7 @@ class V2:
 
 
 async def _parameters(
-    box: RunningBox, principal: Principal, headers: Mapping[bytes, bytes], receive: Receive
+    box: ServingBox, principal: Principal, headers: Mapping[bytes, bytes], receive: Receive
 ) -> Mapping[str, Any]:
     """The JSON that an order carries. Raises: BadTensor, TooLarge, Busy."""
     with box.in_flight.body(principal.tenant) as held:

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
@@ -29,7 +29,7 @@ _TIMEOUT_US_MAX = 3_600_000_000
 
 
 async def infer(
-    box: RunningBox,
+    box: ServingBox,
     principal: Principal,
     parts: list[str],
     headers: Mapping[bytes, bytes],
@@ -63,7 +63,7 @@ async def infer(
     return await _encoded(box, application, principal.tenant, call, name, result)
 
 
-async def _parsed(box: RunningBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
+async def _parsed(box: ServingBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
     """Where media is worked on, when it takes long: the event loop is everybody's."""
     if not is_slow_to_read(body, length):
         return parse_infer(body, length)
@@ -72,7 +72,7 @@ async def _parsed(box: RunningBox, application: Application, tenant: str, body: 
 
 
 def _request(
-    box: RunningBox,
+    box: ServingBox,
     application: Application,
     principal: Principal,
     version: str | None,
@@ -87,7 +87,7 @@ def _request(
 
 
 async def _encoded(
-    box: RunningBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
+    box: ServingBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
 ) -> Answer:
     parts = (call, result.outputs, name, str(result.variant_number), result.variant)
     if is_slow_to_write(call, result.outputs):

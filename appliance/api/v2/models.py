@@ -7,7 +7,7 @@ from typing import Any
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.v2.names import managed, model_and_version, servable_variants, variant_of
 from appliance.clock import NS_PER_US
 from appliance.domain.catalogue import TensorSpec, Variant
@@ -17,7 +17,7 @@ _CONFIG_TYPES = {"BYTES": "TYPE_STRING"}
 """Words of the model configuration that are not `TYPE_` and the protocol's own word."""
 
 
-async def metadata(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def metadata(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts)
     application = callable_application(box.catalogue, principal, name)
     variant = variant_of(box, application, version)
@@ -32,7 +32,7 @@ async def metadata(box: RunningBox, principal: Principal, parts: list[str], _: M
     }
 
 
-async def config(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def config(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     variant = variant_of(box, application, version)
@@ -71,7 +71,7 @@ def _configured(tensor: TensorSpec, batch_max: int) -> dict[str, Any]:
     return {"name": tensor.name, "data_type": word, "dims": tensor.shape[1:] if batch_max else tensor.shape}
 
 
-async def ready(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def ready(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     if not box.availability.is_open(application):
@@ -80,7 +80,7 @@ async def ready(box: RunningBox, principal: Principal, parts: list[str], _: Mapp
     return {"name": name, "ready": True}
 
 
-async def index(box: RunningBox, principal: Principal, _: list[str], parameters: Mapping[str, Any]) -> Any:
+async def index(box: ServingBox, principal: Principal, _: list[str], parameters: Mapping[str, Any]) -> Any:
     rows = []
     for application in box.catalogue.visible(principal.tenant):
         if not principal.may_call(application.name):
@@ -102,11 +102,11 @@ async def index(box: RunningBox, principal: Principal, _: list[str], parameters:
     return rows
 
 
-async def load(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def load(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     await box.availability.load(managed(box, principal, parts[2]))
     return {}
 
 
-async def unload(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def unload(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     await box.availability.unload(managed(box, principal, parts[2]))
     return {}

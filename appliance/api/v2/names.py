@@ -7,7 +7,7 @@ number, paths take either.
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import own_application
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.domain.access import Role
 from appliance.domain.catalogue import Application, Variant
 from appliance.domain.errors import Forbidden, UnknownVariant
@@ -23,7 +23,7 @@ def model_and_version(parts: list[str]) -> tuple[str, str | None]:
     raise UnknownVariant(name="/".join(parts))
 
 
-def managed(box: RunningBox, principal: Principal, name: str) -> Application:
+def managed(box: ServingBox, principal: Principal, name: str) -> Application:
     """An application whose residency the caller may command: its own; devices may not.
 
     Raises: UnknownApplication, Forbidden.
@@ -47,7 +47,7 @@ def servable_variants(entry: Entry) -> list[Variant]:
     return sorted((each.variant for each in entry.servables.values()), key=lambda variant: variant.number)
 
 
-def variant_of(box: RunningBox, application: Application, version: str | None) -> Variant:
+def variant_of(box: ServingBox, application: Application, version: str | None) -> Variant:
     """The variant of a version, or the most wanted one.
 
     Raises: UnknownVariant, ModelUnavailable, VariantQuarantined.

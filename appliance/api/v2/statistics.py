@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.v2.names import model_and_version, variant_of
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application, Variant
@@ -13,7 +13,7 @@ from appliance.domain.errors import ModelUnavailable
 from appliance.runtime.telemetry import Histogram, Statistics
 
 
-async def of_model(box: RunningBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
+async def of_model(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     rows = _rows(box, application)
@@ -23,12 +23,12 @@ async def of_model(box: RunningBox, principal: Principal, parts: list[str], _: M
     return {"model_stats": rows}
 
 
-async def of_all(box: RunningBox, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
+async def of_all(box: ServingBox, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
     return {"model_stats": [row for a in visible for row in _rows(box, a)]}
 
 
-def _rows(box: RunningBox, application: Application) -> list[dict[str, Any]]:
+def _rows(box: ServingBox, application: Application) -> list[dict[str, Any]]:
     """By version: the servable variants, unless somebody unloaded them, and those that have figures.
 
     A deleted variant has no version.

@@ -189,7 +189,7 @@ class Builds:
         """The build with what `form.json` says of it; a damaged form counts as not tried."""
         home = self._home(build)
         mark = _mark(home)
-        if mark is None or not _is_whole(home):
+        if mark is None or not _has_files(home, mark):
             return replace(build, is_tried=False, form=None)
         if mark["path"] is None:
             return replace(build, is_tried=True, form=None)
@@ -246,10 +246,12 @@ def _seal(target: Path, form: PreparedForm | None, home: Path) -> None:
 def _is_whole(home: Path) -> bool:
     """Whether every file has the size it was sealed with; hashing would cost more than the quick load saves."""
     mark = _mark(home)
-    if mark is None:
-        return False
+    return mark is not None and _has_files(home, mark)
+
+
+def _has_files(home: Path, mark: dict[str, Any]) -> bool:
     try:
-        return all((home / name).stat().st_size == size for name, size in mark["files"].items())
+        return all(os.stat(home / name).st_size == size for name, size in mark["files"].items())
     except OSError:
         return False
 

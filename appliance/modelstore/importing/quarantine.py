@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
-from appliance.modelstore.store.models import Models
+
+if TYPE_CHECKING:
+    from appliance.modelstore.store.models import Models
 
 log = get_log("quarantine")
 CRASHES_MAX = 3
@@ -17,8 +20,12 @@ WITHIN_S = 600
 class Quarantine:
     """Counts crashes by build. Event-loop thread only."""
 
-    def __init__(self, clock: Clock, models: Models, variants_of: Callable[[str], Iterable[str]]) -> None:
-        """`variants_of`: ids of the variants that a build serves."""
+    def __init__(
+        self, clock: Clock, models: "Callable[[], Awaitable[Models]]", variants_of: Callable[[str], Iterable[str]]
+    ) -> None:
+        """`models`: the store's, which is made after the first builds are served; `variants_of`: ids of the variants
+        that a build serves.
+        """
         self._clock = clock
         self._models = models
         self._variants_of = variants_of
@@ -39,6 +46,7 @@ class Quarantine:
         task.add_done_callback(self._tasks.discard)
 
     async def _put_away(self, variants: list[str], reason: str) -> None:
+        models = await self._models()
         for variant in variants:
             log.warning("variant quarantined", variant_id=variant, reason=reason)
-            await self._models.set_variant_state(variant, VariantState.QUARANTINED, reason)
+            await models.set_variant_state(variant, VariantState.QUARANTINED, reason)

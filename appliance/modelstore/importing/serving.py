@@ -2,14 +2,18 @@
 be uploaded again.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.names import owner_of
 from appliance.log import get as get_log
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.blobs import ContentDamaged
-from appliance.modelstore.store.models import Models
+
+if TYPE_CHECKING:
+    from appliance.modelstore.store.models import Models
 
 log = get_log("store")
 
@@ -17,7 +21,8 @@ log = get_log("store")
 class ServedBuilds:
     """Port `VariantSource` over the table of builds."""
 
-    def __init__(self, builds: Builds, models: Models) -> None:
+    def __init__(self, builds: Builds, models: "Callable[[], Awaitable[Models]]") -> None:
+        """`models`: the store's, which is made after the first builds are served."""
         self._builds = builds
         self._models = models
 
@@ -29,5 +34,6 @@ class ServedBuilds:
             return replace(form, build_id=build_id, guarded_for=tenant)
         except ContentDamaged as damage:
             log.error("content damaged", sha256=damage.build_id)
-            await self._models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")
+            models = await self._models()
+            await models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")
             raise

@@ -131,6 +131,14 @@ class Blobs:
             return ""
         return self._problem(sha256, final)
 
+    def is_as_recorded(self, sha256: str, size_bytes: int, modified_ns: int) -> bool:
+        """Whether it is there with that size and time, so that its content need not be looked at."""
+        final = self._final(sha256)
+        try:
+            return blob_size(final) == size_bytes and _first_file(final).stat().st_mtime_ns == modified_ns
+        except (OSError, StopIteration):
+            return False
+
     def modified_ns(self, sha256: str) -> int:
         """Modification time of a blob that is there."""
         return _first_file(self._final(sha256)).stat().st_mtime_ns

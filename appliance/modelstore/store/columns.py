@@ -10,6 +10,7 @@ from sqlalchemy.types import TypeDecorator
 from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Accuracy, Profile
 from appliance.domain.isolation import REVIEW
+from appliance.modelstore.store.documents import accuracy_fields, profile_fields
 
 
 class Moment(TypeDecorator[datetime.datetime]):
@@ -75,10 +76,7 @@ class MeasuredAccuracy(Document):
         return None if document is None else {"value": share(document.pop("points")), **document}
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
-        if value is None:
-            return None
-        others = {key: one for key, one in value.items() if key != "value"}
-        return super().process_result_value({"points": points(value["value"]), **others}, dialect)
+        return None if value is None else super().process_result_value(accuracy_fields(value), dialect)
 
 
 class ReviewedProfile(Document):
@@ -96,6 +94,4 @@ class ReviewedProfile(Document):
         return None if document is None else {"review": REVIEW, **document}
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
-        if value is not None and value.get("review") != REVIEW:
-            value = {**value, "hazards": None}
-        return super().process_result_value(value, dialect)
+        return None if value is None else super().process_result_value(profile_fields(value), dialect)

@@ -17,29 +17,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 from sqlmodel import Session
 
-from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull
-from appliance.log import get as get_log
-from appliance.modelstore.store.disk import FULL_CODES
+from appliance.domain.errors import StorageFull
 from appliance.modelstore.store.reserve import Reserve
-
-log = get_log("database")
+from appliance.modelstore.store.sqlite_errors import raise_typed
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5000
 READERS = 2
-PRIMARY = 0xFF
-"""The part of an error code of SQLite that all codes of one kind share."""
-BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-FAILED_CODES = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_PERM,
-    }
-)
 
 
 @contextlib.contextmanager
@@ -48,15 +32,7 @@ def database_errors_are_typed() -> Iterator[None]:
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        code = getattr(cause, "sqlite_errorcode", 0)
-        if code in FULL_CODES:
-            raise StorageFull() from error
-        if code & PRIMARY in BUSY_CODES:
-            raise StorageBusy() from error
-        if code & PRIMARY in FAILED_CODES:
-            log.error("database cannot be used", reason=str(cause))
-            raise StorageFailed(reason=f"database: {cause}") from error
+        raise_typed(error.orig if isinstance(error, DBAPIError) else error, error)
         raise
 
 

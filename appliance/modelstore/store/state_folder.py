@@ -2,14 +2,18 @@
 
 import fcntl
 import os
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from appliance.domain.errors import InUse, StorageFull
 from appliance.modelstore.store import reserve
 from appliance.modelstore.store.blobs import Blobs
-from appliance.modelstore.store.database import Database
 from appliance.modelstore.store.disk import failed_disk_is_typed, make_private, restrict
 from appliance.modelstore.store.migrations import migrate
+
+if TYPE_CHECKING:
+    from appliance.modelstore.store.database import Database
 
 DATABASE = "appliance.db"
 FOLDERS = ("blobs", "uploads", "prepared", "scratch", "quarantine")
@@ -19,11 +23,18 @@ RESERVE_BYTES = 64 * 2**20
 class StateFolder:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, path: Path, lock: int, database: Database, blobs: Blobs) -> None:
+    def __init__(self, path: Path, lock: int, held: reserve.Reserve, blobs: Blobs) -> None:
         self.path = path
-        self.database = database
         self.blobs = blobs
         self._lock = lock
+        self._held = held
+
+    @cached_property
+    def database(self) -> "Database":
+        """Made when it is first needed: what it is made of takes longer to import than a start may."""
+        from appliance.modelstore.store.database import Database
+
+        return Database(self.path / DATABASE, self._held)
 
     @classmethod
     def open(
@@ -40,36 +51,36 @@ class StateFolder:
             lock = _locked(path)
         try:
             held = reserve.Reserve(path, held_bytes)
-            database = _prepared(path, held)
+            _prepare(path, held)
         except BaseException:
             os.close(lock)
             raise
-        return cls(path, lock, database, Blobs(path / "blobs", path / "quarantine", reserve_bytes))
+        return cls(path, lock, held, Blobs(path / "blobs", path / "quarantine", reserve_bytes))
 
     def close(self) -> None:
         """Wait for writes under way, then let go of the folder."""
-        self.database.close()
+        if "database" in self.__dict__:
+            self.database.close()
         os.close(self._lock)
 
 
-def _prepared(path: Path, held: reserve.Reserve) -> Database:
+def _prepare(path: Path, held: reserve.Reserve) -> None:
     """The folders, private, and the database, migrated; on a full disk in the room of what is held for that."""
     try:
-        return _database(path, held)
+        _make(path, held)
     except StorageFull:
         if not held.release():
             raise
-        return _database(path, held)
+        _make(path, held)
 
 
-def _database(path: Path, held: reserve.Reserve) -> Database:
+def _make(path: Path, held: reserve.Reserve) -> None:
     with failed_disk_is_typed():
         for name in FOLDERS:
             (path / name).mkdir(exist_ok=True, mode=0o700)
     migrate(path / DATABASE)
     make_private(path)
     held.fill()
-    return Database(path / DATABASE, held)
 
 
 def _locked(path: Path) -> int:

@@ -6,13 +6,11 @@ inference path.
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlmodel import Session, col, select
 
 from appliance.clock import Clock
-from appliance.domain.access import KeyRecord
-from appliance.domain.catalogue import DEFAULT_TENANT, Application, Model, Tenant
+from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
@@ -25,6 +23,7 @@ from appliance.modelstore.store.keys import Keys
 from appliance.modelstore.store.models import Models, load_models, remove_model
 from appliance.modelstore.store.records import Change, ChangeFeed, Records
 from appliance.modelstore.store.residents import Residents
+from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import RESERVE_BYTES, StateFolder
 from appliance.modelstore.store.stored_bytes import StoredBytes
 from appliance.modelstore.store.tables import (
@@ -43,15 +42,6 @@ from appliance.modelstore.store.tenants import Tenants
 __all__ = ["Change", "ChangeFeed", "Snapshot", "Store"]
 
 log = get_log("store")
-
-
-class Snapshot(NamedTuple):
-    """Everything the inference path needs to know, at one instant."""
-
-    tenants: list[Tenant]
-    models: list[Model]
-    applications: list[Application]
-    keys: list[KeyRecord]
 
 
 class Store:

@@ -1,7 +1,7 @@
 """Registry of processor kinds. Only the composition root imports this."""
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 from appliance.runtime.processors.cpu.session import OnnxProcessor
@@ -14,10 +14,17 @@ def check_runtime() -> None:
 
     Raises: RuntimeError naming them.
     """
-    found = sorted({str(d.name).lower() for d in distributions() if str(d.name).lower().startswith("onnxruntime")})
-    clashing = [name for name in found if name in _RUNTIMES]
+    clashing = [name for name in _RUNTIMES if _is_installed(name)]
     if len(clashing) > 1:
         raise RuntimeError(f"{' and '.join(clashing)} are both installed and overwrite each other; keep one of them")
 
 
-_RUNTIMES = {"onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-silicon"}
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+_RUNTIMES = ("onnxruntime", "onnxruntime-directml", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-silicon")

@@ -14,6 +14,7 @@ from appliance.domain.errors import InUse, LoadFailed, QuotaExceeded
 from appliance.domain.names import build_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.serving import ServedBuilds
+from appliance.modelstore.store.models import Models
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.tables import ModelRow
 from tests.modelstore.boxes import parts, stored_model, stored_variant, stream
@@ -91,8 +92,13 @@ def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
             variant = await stored_model(box.store, tmp_path, body=b"good")
             box.builds.put(variant)
             place_of(tmp_path, variant.content_sha256).write_bytes(b"goof")
+
+            async def models() -> Models:
+                return box.store.models
+
+            served = ServedBuilds(box.builds, models)
             with pytest.raises(LoadFailed):
-                await ServedBuilds(box.builds, box.store.models).open_build(build_id(variant.content_sha256, "cpu"))
+                await served.open_build(build_id(variant.content_sha256, "cpu"))
             marked = await box.store.models.variant(variant.id)
             assert (marked.state, marked.reason) == (
                 VariantState.FAILED,

@@ -1,10 +1,13 @@
 """Brings the database up to the newest shape, at every start and before anything reads it."""
 
 from pathlib import Path
-
-from sqlalchemy import Connection, text
+from typing import TYPE_CHECKING
 
 from appliance.domain.errors import IllegalState
+from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 SCRIPTS = Path(__file__).parent
 
@@ -19,14 +22,15 @@ def migrate(database: Path) -> None:
     A new one gets the newest tables directly: Alembic costs 12 MB that would stay for the life of the process. A test
     shows that both ways end in the same tables. Raises: IllegalState for the database of a newer version, StorageFull.
     """
-    from appliance.modelstore.store.database import database_errors_are_typed, make_engine
-
-    with database_errors_are_typed():
+    with sqlite_errors_are_typed():
         revision = current_revision(database)
     if revision == HEAD:
         return
     if revision is not None and not is_known(revision):
         raise IllegalState(name=str(database), state=f"of a newer version (revision {revision})")
+
+    from appliance.modelstore.store.database import database_errors_are_typed, make_engine
+
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
     with database_errors_are_typed(), engine.begin() as connection:
         if revision is None:
@@ -36,8 +40,10 @@ def migrate(database: Path) -> None:
     engine.dispose()
 
 
-def create(connection: Connection) -> None:
+def create(connection: "Connection") -> None:
     """All tables as they are now, and the mark that no migration is due."""
+    from sqlalchemy import text
+
     from appliance.modelstore.store.tables import Row
 
     Row.metadata.create_all(connection)
@@ -47,7 +53,7 @@ def create(connection: Connection) -> None:
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def upgrade(connection: Connection, revision: str = "head") -> None:
+def upgrade(connection: "Connection", revision: str = "head") -> None:
     """Run what is missing of the scripts in `versions`, up to a revision."""
     from alembic import command
     from alembic.config import Config

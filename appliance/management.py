@@ -1,0 +1,189 @@
+"""The second half of a start: the store with its tables, imports, chores and the framework of `/v1`.
+
+None of it is needed for an answer of `/v2`, and importing it takes longer than all the rest of a start. So `app.py`
+imports this module in a thread, once the box serves.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import fields
+
+from fastapi import FastAPI
+
+from appliance.api.auth.access import ensure_admin_key
+from appliance.api.auth.keyring import KeyRing
+from appliance.api.box import RunningBox, ServingBox
+from appliance.api.service import create_service
+from appliance.clock import Clock
+from appliance.confinement.available import Confinement
+from appliance.confinement.limits import ChildLimits
+from appliance.domain.access import KeyRecord
+from appliance.domain.catalogue import Application, Model, Tenant
+from appliance.domain.errors import Unavailable
+from appliance.modelstore.importing.deletion import ModelDeletion
+from appliance.modelstore.importing.importer import Importer, ImportOptions
+from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.store.housekeeping import Housekeeping
+from appliance.modelstore.store.quick_start import Beginning
+from appliance.modelstore.store.records import Change, ChangeFeed
+from appliance.modelstore.store.state_folder import StateFolder
+from appliance.modelstore.store.store import Store
+from appliance.modelstore.store.uploads import Uploads
+from appliance.runtime.assembly import RuntimeParts
+from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.settings import ImportSettings, Settings
+
+_REMEMBER_EVERY_S = 10
+
+
+async def mended(folder: StateFolder, clock: Clock) -> Beginning:
+    """What `quick_start` reads, of a folder in which something has to be made or mended first."""
+    store = Store(folder, clock, ChangeFeed())
+    await asyncio.to_thread(store.recover)
+    await ensure_admin_key(folder.path, store.keys, clock)
+    return Beginning(await store.snapshot(), await store.residents.load())
+
+
+def make_service(box: RunningBox) -> FastAPI:
+    """The framework's application over a box; any thread may make it."""
+    service = create_service()
+    service.state.box = box
+    return service
+
+
+class Management:
+    """The parts of a box that manage it, and what they do in the background. Event-loop thread only."""
+
+    def __init__(
+        self,
+        serving: ServingBox,
+        core: RuntimeParts,
+        folder: StateFolder,
+        builds: Builds,
+        confinement: Confinement,
+        settings: Settings,
+    ) -> None:
+        """From here on what serves follows the store's changes."""
+        keys_max, http = settings.security.keys_per_tenant_max, settings.http
+        store = Store(folder, serving.clock, ChangeFeed(), on_removed=builds.forget, keys_per_tenant_max=keys_max)
+        store.feed.subscribe(Follower(core, serving.keyring))
+        processors = list(serving.processors)
+        measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
+        options = _import_options(settings.imports, confinement)
+        importer = Importer(store, builds, measure, processors, serving.telemetry, options)
+        self._memory = core.memory
+        self.box = RunningBox(
+            **{field.name: getattr(serving, field.name) for field in fields(serving)},
+            store=store,
+            uploads=Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max),
+            importer=importer,
+            deletion=ModelDeletion(store.models, [importer.cancel, core.availability.retire_model]),
+        )
+        self._chores = Housekeeping(store, self.box.uploads, settings.imports.jobs_kept_days)
+        self._chores.every_night(core.forecasting.choose_all, "choose forecasters")
+        self._chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin with imports, chores, and writing down what was decided and what is in memory."""
+        background = {
+            "decisions": self.box.decisions.run(self.box.store.decisions),
+            "imports": self.box.importer.run(),
+            "remember residents": self._remember(),
+        }
+        self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
+        self._chores.start()
+
+    async def stop(self) -> None:
+        """End what `start` began; what is in memory now is what the next start brings back."""
+        self._chores.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(Unavailable):
+            await self.box.store.residents.save(self._memory.resident_set())
+
+    async def close(self) -> None:
+        """Write the last decisions, once nothing decides any more."""
+        await self.box.decisions.close(self.box.store.decisions)
+
+    async def _remember(self) -> None:
+        """Save the resident set when it has changed, so that a power cut also comes back warm."""
+        saved: list[str] | None = None
+        while True:
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _REMEMBER_EVERY_S * 10**9)
+            current = self._memory.resident_set()
+            if saved is None or set(current) != set(saved):
+                with suppress(Unavailable):  # a full disk; it is tried again
+                    await self.box.store.residents.save(current)
+                    saved = current
+
+
+class Follower:
+    """Carries committed changes of the store into everything that keeps a picture of it."""
+
+    def __init__(self, core: RuntimeParts, keyring: KeyRing) -> None:
+        self._catalogue = core.catalogue
+        self._memory = core.memory
+        self._availability = core.availability
+        self._residency = core.residency
+        self._keyring = keyring
+
+    def __call__(self, change: Change) -> None:
+        match change.kind, change.value:
+            case "model", Model() as model:
+                self._catalogue.put_model(model)
+                for build_id, servable in self._catalogue.figures_of(model.id).items():
+                    self._memory.update_figures(build_id, servable.resident_bytes, servable.peak_bytes)
+                self._release_unused()
+            case "model", None:
+                self._catalogue.remove_model(change.id)
+            case "application", Application() as application:
+                self._catalogue.put_application(application)
+            case "application", None:
+                self._catalogue.remove_application(change.id)
+                self._availability.forget_application(change.id)
+            case "tenant", Tenant() as tenant:
+                self._catalogue.put_tenant(tenant)
+                self._release_unused()
+                self._residency.look_again()
+            case "tenant", None:
+                self._catalogue.remove_tenant(change.id)
+                self._keyring.remove_tenant(change.id)
+            case "key", KeyRecord() as key:
+                self._keyring.put(key)
+            case "key", None:
+                self._keyring.remove(change.id)
+            case _:  # jobs have events of their own
+                pass
+
+    def _release_unused(self) -> None:
+        """Builds that nobody refers to any more, for example because they run in a guard from now on, or no longer."""
+        for build_id in self._memory.known_builds():
+            if not self._catalogue.users_of(build_id):
+                self._memory.dismiss(build_id)
+
+
+def _child_limits(settings: ImportSettings) -> ChildLimits:
+    return ChildLimits(
+        memory_bytes=settings.child_memory_bytes,
+        cpu_s=settings.child_cpu_s,
+        wall_s=settings.child_wall_s,
+        file_bytes=settings.file_bytes_max,
+        nice=settings.nice,
+        must_be_confined=settings.confine == "required",
+    )
+
+
+def _import_options(settings: ImportSettings, confinement: Confinement) -> ImportOptions:
+    refuses = settings.confine == "required" and not confinement.is_whole
+    return ImportOptions(
+        jobs_parallel_max=settings.jobs_parallel_max,
+        limits=_child_limits(settings),
+        missing_confinement=confinement.missing if refuses else (),
+        inspect_wall_s=settings.inspect_wall_s,
+        accuracy_floor=settings.accuracy_floor,
+        ladder_max=settings.ladder_max,
+        eval_samples_max=settings.eval_samples_max,
+        calibration_samples_max=settings.calibration_samples_max,
+    )

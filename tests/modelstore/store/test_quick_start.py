@@ -1,0 +1,153 @@
+"""The quick start reads what the tables hold, and leaves to the store what has to be mended."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.access import KeyRecord, Role
+from appliance.domain.catalogue import (
+    DEFAULT_TENANT,
+    Accuracy,
+    Application,
+    Late,
+    Latency,
+    Profile,
+    Quota,
+    RunBound,
+    TaskKind,
+    TaskSpec,
+    Tenant,
+)
+from appliance.domain.isolation import Isolation
+from appliance.modelstore.store.quick_start import quick_start
+from appliance.modelstore.store.snapshot import Snapshot
+from appliance.modelstore.store.state_folder import DATABASE, StateFolder
+from tests.modelstore.boxes import Parts, parts, stored_model
+
+
+async def _furnish(box: Parts, folder: Path) -> None:
+    """A tenant, keys, two models and an application with everything that a row can hold."""
+    now = box.clock.wall_now()
+    for role, name in ((Role.ADMIN, "a"), (Role.DEVICE, "d")):
+        expires = None if role is Role.ADMIN else now + timedelta(days=1)
+        key = KeyRecord(name, DEFAULT_TENANT, role, name.encode() * 32, now, ("x",), expires, f"for {name}")
+        await box.store.keys.create(key)
+    await box.store.tenants.create(Tenant("harbour", Quota(requests_per_s=3.0, isolation=Isolation.PROCESS)))
+    variant = await stored_model(box.store, folder, body=b"one")
+    runs = (RunBound({"x": (1, 2)}, 1.5, 10),)
+    profile = Profile("cpu", 3, 4, 5.0, 6.0, (Latency(1, 1.0, 2.0),), ("Loop",), runs)
+    measured = replace(
+        variant, accuracy=Accuracy(90.0, "top-1", "labels", 12), profile=profile, shape_max={"x": (1, 2)}
+    )
+    await box.store.models.put_variant(measured)
+    task = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, ("a", "b"), params={"score_min": 0.5})
+    await box.store.models.update(variant.model_id, task=task, shared=True)
+    await box.store.applications.create(
+        Application("harbour/a", "harbour", "a", variant.model_id, 20.0, 80.0, 2.0, True, Late.RUN)
+    )
+    await box.store.residents.save(["b", "a"])
+
+
+def test_it_reads_what_the_store_reads(tmp_path: Path) -> None:
+    """Every column of every table that serving knows."""
+
+    async def story() -> tuple[Snapshot, list[str]]:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await _furnish(box, tmp_path)
+            return await box.store.snapshot(), await box.store.residents.load()
+
+    expected = asyncio.run(story())
+    folder = StateFolder.open(tmp_path / "state")
+    try:
+        assert quick_start(folder) == expected
+    finally:
+        folder.close()
+
+
+def test_what_another_review_let_pass_is_forgotten(tmp_path: Path) -> None:
+    """As the tables do: it is guarded until it is reviewed again."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await _furnish(box, tmp_path)
+
+    asyncio.run(story())
+    _sql("UPDATE variant SET profile = json_set(profile, '$.review', 'another')")(tmp_path / "state")
+    folder = StateFolder.open(tmp_path / "state")
+    try:
+        beginning = quick_start(folder)
+    finally:
+        folder.close()
+    assert beginning is not None
+    assert [v.profile and v.profile.hazards for m in beginning.snapshot.models for v in m.variants] == [None]
+
+
+def test_it_sweeps_what_a_crash_left(tmp_path: Path) -> None:
+    """Content without a row, uploads and scratch folders of nobody."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await _furnish(box, tmp_path)
+
+    asyncio.run(story())
+    orphans = [tmp_path / "state" / place for place in ("blobs/tmp-1", "uploads/u", "scratch/s")]
+    for orphan in orphans:
+        orphan.write_bytes(b"left")
+    folder = StateFolder.open(tmp_path / "state")
+    try:
+        assert quick_start(folder) is not None
+    finally:
+        folder.close()
+    assert not any(orphan.exists() for orphan in orphans)
+
+
+def _damage(state: Path) -> None:
+    next(path for path in (state / "blobs").glob("*/*") if path.is_file()).write_bytes(b"other")
+
+
+def _lose(state: Path) -> None:
+    next(path for path in (state / "blobs").glob("*/*") if path.is_file()).unlink()
+
+
+def _sql(statement: str) -> Callable[[Path], None]:
+    def change(state: Path) -> None:
+        with sqlite3.connect(state / DATABASE) as database:
+            database.execute(statement)
+        database.close()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _damage,
+        _lose,
+        _sql("UPDATE model SET deleted_at = created_at"),
+        _sql("DELETE FROM variant"),
+        _sql("DELETE FROM access_key"),
+    ],
+    ids=["content damaged", "content missing", "deletion half done", "content unused", "no admin key"],
+)
+def test_what_has_to_be_mended_is_left_to_the_store(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """It says so, and touches nothing."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            await _furnish(box, tmp_path)
+
+    asyncio.run(story())
+    change(tmp_path / "state")
+    orphan = tmp_path / "state" / "uploads" / "u"
+    orphan.write_bytes(b"left")
+    folder = StateFolder.open(tmp_path / "state")
+    try:
+        assert quick_start(folder) is None
+    finally:
+        folder.close()
+    assert orphan.exists()

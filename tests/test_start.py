@@ -1,0 +1,39 @@
+"""What a start imports, in processes of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_START = """
+import asyncio, sys
+from pathlib import Path
+from appliance.app import Appliance
+from appliance.settings import Settings
+
+async def start():
+    appliance = Appliance(Settings(state_dir=Path(sys.argv[1]), log={"level": "error"}))
+    async with appliance.started():
+        assert appliance.is_ready()
+        print("imported", *(name for name in ("fastapi", "sqlalchemy", "sqlmodel", "starlette") if name in sys.modules))
+
+asyncio.run(start())
+"""
+
+
+def _imported(state: Path) -> list[str]:
+    """What of the management a box has imported when it is ready."""
+    ran = subprocess.run([sys.executable, "-c", _START, str(state)], check=True, capture_output=True, text=True)
+    return next(line.split()[1:] for line in ran.stdout.splitlines() if line.startswith("imported"))
+
+
+def test_a_box_serves_before_it_is_managed(tmp_path: Path) -> None:
+    """A state folder that was in use needs neither tables nor framework for the first answer; a new one does."""
+    assert "sqlalchemy" in _imported(tmp_path)
+    assert _imported(tmp_path) == []
+
+
+def test_what_ends_at_once_is_remembered(tmp_path: Path) -> None:
+    """A stop before the second half of the start waits for it, and leaves a folder that starts quickly again."""
+    for _ in range(3):
+        _imported(tmp_path)
+    assert _imported(tmp_path) == []
