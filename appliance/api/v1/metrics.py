@@ -1,98 +1,152 @@
 """The Prometheus text of `/metrics`, made from the telemetry when it is asked for.
 
-A tenant's key sees the series of its own requests; what belongs to the box as a whole is for admins.
+A tenant's key sees the series of its own requests; what belongs to the box as a whole is for admins. With a thousand
+applications it has a hundred thousand lines, so they are written one by one, with pauses in which the event loop
+answers others: the client library of Prometheus makes a whole page, or at least a whole family, at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from appliance.api.box import RunningBox
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
-LABELS = ("tenant", "application", "variant")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-NS_PER_S = 1e9
+STEP_NS = NS_PER_MS
+"""After so long it is others' turn."""
+LINES = 64
+"""Written between two looks at the clock."""
+_BOUNDS = tuple(floatToGoString(bound) for bound in (*BUCKETS_S, float("inf")))
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+_Figures = Mapping[tuple[str, str, str], Statistics]
+"""(tenant, application, variant) → figures."""
+_Sample = tuple[str, float]
+"""Labels as `_labels` writes them, and the value."""
 
 
-def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
-    """All series of the box, or those of one calling tenant."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Series(box, tenant))
-    return generate_latest(registry)
+async def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
+    """All series of the box, or those of one calling tenant; each as of the instant at which it is written."""
+    lines = _lines(box, tenant)
+    pieces: list[bytes] = []
+    turn_ns = box.clock.now_ns()
+    while piece := "".join(islice(lines, LINES)):
+        pieces.append(piece.encode())
+        if box.clock.now_ns() - turn_ns > STEP_NS:
+            await box.clock.sleep_until_ns(turn_ns)
+            turn_ns = box.clock.now_ns()
+    return b"".join(pieces)
 
 
-class _Series(Collector):
-    """One scrape."""
-
-    def __init__(self, box: RunningBox, tenant: str | None) -> None:
-        self._box = box
-        self._tenant = tenant
-
-    def collect(self) -> Iterator[Metric]:
-        statistics = {
-            (tenant, application, variant): figures
-            for (application, variant, tenant), figures in sorted(self._box.telemetry.statistics.items())
-            if self._tenant in (None, tenant)
-        }
-        yield from _requests(statistics)
-        if self._tenant is None:
-            yield from _windows(self._box.telemetry.windows)
-            yield from _memory(self._box)
-            yield from _engine(self._box)
+def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
+    figures = {
+        (caller, application, variant): each
+        for (application, variant, caller), each in sorted(box.telemetry.statistics.items())
+        if tenant in (None, caller)
+    }
+    yield from _requests(figures)
+    if tenant is None:
+        yield from _windows(dict(sorted(box.telemetry.windows.items())))
+        yield from _memory(box)
+        yield from _engine(box)
 
 
-def _requests(statistics: dict[tuple[str, str, str], Statistics]) -> Iterator[Metric]:
-    outcomes = CounterMetricFamily("appliance_requests", "Requests by how they ended.", labels=(*LABELS, "outcome"))
-    starts = CounterMetricFamily(
-        "appliance_starts", "Requests by whether a variant was warm.", labels=(*LABELS, "start")
+# -- the format --------------------------------------------------------------------------------------------------------
+
+
+def _counter(name: str, text: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    return _family(f"{name}_total", "counter", text, samples)
+
+
+def _gauge(name: str, text: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    return _family(name, "gauge", text, samples)
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[_Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+    for labels, value in samples:
+        yield f"{name}{labels} {floatToGoString(value)}\n"
+
+
+def _one(value: float) -> list[_Sample]:
+    """The sample of a family without labels."""
+    return [("", value)]
+
+
+def _labels(**values: str) -> str:
+    """As they stand behind a name, in the order of their names."""
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in sorted(values.items())) + "}"
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def _requests(figures: _Figures) -> Iterator[str]:
+    yield from _counter(
+        "appliance_requests",
+        "Requests by how they ended.",
+        (
+            (_of(whose, outcome=outcome), count)
+            for whose, each in figures.items()
+            for outcome, count in sorted(each.outcomes.items())
+        ),
     )
-    rows = CounterMetricFamily("appliance_inferences", "Rows computed: requests times their batch.", labels=LABELS)
-    late = CounterMetricFamily(
-        "appliance_late", "Requests answered after their deadline, as their application wants it.", labels=LABELS
+    yield from _counter(
+        "appliance_starts",
+        "Requests by whether a variant was warm.",
+        (
+            (_of(whose, start=start), count)
+            for whose, each in figures.items()
+            for start, count in (("warm", each.warm), ("cold", each.cold))
+        ),
     )
-    seconds = HistogramMetricFamily(
-        "appliance_request_seconds", "Where the time of answered requests went.", labels=(*LABELS, "part")
-    )
-    for labels, figures in statistics.items():
-        for outcome, count in sorted(figures.outcomes.items()):
-            outcomes.add_metric([*labels, outcome], count)
-        starts.add_metric([*labels, "warm"], figures.warm)
-        starts.add_metric([*labels, "cold"], figures.cold)
-        rows.add_metric(labels, figures.inferences)
-        late.add_metric(labels, figures.late)
+    rows = ((_of(whose), each.inferences) for whose, each in figures.items())
+    yield from _counter("appliance_inferences", "Rows computed: requests times their batch.", rows)
+    text = "Requests answered after their deadline, as their application wants it."
+    yield from _counter("appliance_late", text, ((_of(whose), each.late) for whose, each in figures.items()))
+    yield from _seconds("appliance_request_seconds", "Where the time of answered requests went.", figures)
+
+
+def _of(whose: tuple[str, str, str], **others: str) -> str:
+    tenant, application, variant = whose
+    return _labels(tenant=tenant, application=application, variant=variant, **others)
+
+
+def _seconds(name: str, text: str, figures: _Figures) -> Iterator[str]:
+    yield f"# HELP {name} {text}\n# TYPE {name} histogram\n"
+    for whose, each in figures.items():
         for part in PARTS:
-            histogram = figures.histograms[part]
-            seconds.add_metric([*labels, part], _buckets(histogram), histogram.sum_ns / NS_PER_S)
-    yield from (outcomes, starts, rows, late, seconds)
+            histogram = each.histograms[part]
+            # the bound stands between application and part, where the order of names wants it
+            before, _, after = _of(whose, part=part, le="?").partition("?")
+            total = 0
+            for bound, count in zip(_BOUNDS, _counts(histogram), strict=True):
+                total += count
+                yield f"{name}_bucket{before}{bound}{after} {floatToGoString(total)}\n"
+            labels = _of(whose, part=part)
+            yield f"{name}_count{labels} {floatToGoString(total)}\n"
+            yield f"{name}_sum{labels} {floatToGoString(histogram.sum_ns / NS_PER_S)}\n"
 
 
-def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Cumulative, as the format wants them."""
-    sums: list[tuple[str, float]] = []
-    total = 0
-    for bound, count in zip((*BUCKETS_S, float("inf")), histogram.counts, strict=True):
-        total += count
-        sums.append(("+Inf" if bound == float("inf") else repr(bound), float(total)))
-    return sums
+def _counts(histogram: Histogram) -> tuple[int, ...]:
+    """As of one instant: buckets and count of one scrape agree."""
+    return tuple(histogram.counts)
 
 
-def _windows(windows: Mapping[str, WindowCounts]) -> Iterator[Metric]:
+def _windows(windows: Mapping[str, WindowCounts]) -> Iterator[str]:
     for name, text in (
         ("opened", "Windows around predicted requests that opened."),
         ("closed", "Windows that closed."),
         ("missed", "Windows that closed without a request."),
     ):
-        counts = CounterMetricFamily(f"appliance_windows_{name}", text, labels=("application",))
-        for application, figures in sorted(windows.items()):
-            counts.add_metric([application], getattr(figures, name))
-        yield counts
+        samples = ((_labels(application=one), float(getattr(figures, name))) for one, figures in windows.items())
+        yield from _counter(f"appliance_windows_{name}", text, samples)
 
 
-def _memory(box: RunningBox) -> Iterator[Metric]:
+def _memory(box: RunningBox) -> Iterator[str]:
     snapshot = box.memory.snapshot()
     for name, text in (
         ("budget_bytes", "Bytes that loaded builds may take."),
@@ -100,58 +154,49 @@ def _memory(box: RunningBox) -> Iterator[Metric]:
         ("overhead_bytes", "Bytes of them that the processes of guarded builds take by themselves."),
         ("asleep_bytes", "Bytes of them that sleeping builds keep."),
     ):
-        yield GaugeMetricFamily(f"appliance_memory_{name}", text, value=snapshot[name])
+        yield from _gauge(f"appliance_memory_{name}", text, _one(snapshot[name]))
     for name in ("loads", "load_failures", "loads_skipped", "wakes", "evictions"):
-        yield CounterMetricFamily(f"appliance_{name}", f"Builds: {name.replace('_', ' ')}.", value=snapshot[name])
-    resident = GaugeMetricFamily("appliance_build_bytes", "Bytes of each build in memory.", labels=("build", "state"))
-    for build in snapshot["builds"]:
-        resident.add_metric([build["build"], build["state"]], build["bytes"])
-    yield resident
+        yield from _counter(f"appliance_{name}", f"Builds: {name.replace('_', ' ')}.", _one(snapshot[name]))
+    builds = ((_labels(build=one["build"], state=one["state"]), one["bytes"]) for one in snapshot["builds"])
+    yield from _gauge("appliance_build_bytes", "Bytes of each build in memory.", builds)
     yield from _reloads(box)
     yield from _holdings(box)
 
 
-def _reloads(box: RunningBox) -> Iterator[Metric]:
-    labels = ("tenant", "application")
+def _reloads(box: RunningBox) -> Iterator[str]:
+    rows = box.residency.snapshot()["applications"]
+
+    def each(figure: str) -> Iterator[_Sample]:
+        for row in rows:
+            application = row["application"]
+            yield _labels(tenant=application.partition("/")[0], application=application), row[figure]
+
     text = "Loads of an application's variants in the last minute, those for requests too."
-    reloads = GaugeMetricFamily("appliance_reloads_per_min", text, labels=labels)
+    yield from _gauge("appliance_reloads_per_min", text, each("reloads_per_min"))
     text = "Times that an application changed so often that it was left alone."
-    thrashes = CounterMetricFamily("appliance_thrashes", text, labels=labels)
-    for row in box.residency.snapshot()["applications"]:
-        names = [row["application"].partition("/")[0], row["application"]]
-        reloads.add_metric(names, row["reloads_per_min"])
-        thrashes.add_metric(names, row["thrashes"])
-    yield from (reloads, thrashes)
+    yield from _counter("appliance_thrashes", text, each("thrashes"))
 
 
-def _holdings(box: RunningBox) -> Iterator[Metric]:
-    held = GaugeMetricFamily("appliance_tenant_memory_bytes", "Bytes that a tenant's models take.", labels=("tenant",))
-    guarantee = GaugeMetricFamily(
-        "appliance_tenant_memory_guarantee_bytes", "Bytes that are not taken for other tenants.", labels=("tenant",)
-    )
-    ceiling = GaugeMetricFamily(
-        "appliance_tenant_memory_ceiling_bytes",
-        "The most bytes that a tenant's models take, where that is limited.",
-        labels=("tenant",),
-    )
-    for holding in box.shares.holdings(box.memory.residents()):
-        held.add_metric([holding.tenant], holding.held_bytes)
-        guarantee.add_metric([holding.tenant], holding.guarantee_bytes)
-        if holding.ceiling_bytes is not None:
-            ceiling.add_metric([holding.tenant], holding.ceiling_bytes)
-    yield from (held, guarantee, ceiling)
+def _holdings(box: RunningBox) -> Iterator[str]:
+    holdings = [(_labels(tenant=one.tenant), one) for one in box.shares.holdings(box.memory.residents())]
+    held = ((labels, one.held_bytes) for labels, one in holdings)
+    yield from _gauge("appliance_tenant_memory_bytes", "Bytes that a tenant's models take.", held)
+    text = "Bytes that are not taken for other tenants."
+    guarantees = ((labels, one.guarantee_bytes) for labels, one in holdings)
+    yield from _gauge("appliance_tenant_memory_guarantee_bytes", text, guarantees)
+    text = "The most bytes that a tenant's models take, where that is limited."
+    ceilings = ((labels, one.ceiling_bytes) for labels, one in holdings if one.ceiling_bytes is not None)
+    yield from _gauge("appliance_tenant_memory_ceiling_bytes", text, ceilings)
 
 
-def _engine(box: RunningBox) -> Iterator[Metric]:
+def _engine(box: RunningBox) -> Iterator[str]:
     status = box.engine.status()
-    yield GaugeMetricFamily("appliance_running", "Requests under way.", value=status["running"])
-    queues = GaugeMetricFamily("appliance_queue_length", "Requests that wait.", labels=("application",))
-    for application, length in sorted(status["queues"].items()):
-        queues.add_metric([application], length)
-    yield queues
-    yield GaugeMetricFamily("appliance_media_waiting", "Pictures and sounds in decoding.", value=box.media.waiting)
-    yield GaugeMetricFamily("appliance_body_bytes", "Bytes of request bodies in memory.", value=box.in_flight.bytes)
-    yield CounterMetricFamily("appliance_decisions", "Decisions stored.", value=box.decisions.written)
+    yield from _gauge("appliance_running", "Requests under way.", _one(status["running"]))
+    queues = ((_labels(application=one), length) for one, length in sorted(status["queues"].items()))
+    yield from _gauge("appliance_queue_length", "Requests that wait.", queues)
+    yield from _gauge("appliance_media_waiting", "Pictures and sounds in decoding.", _one(box.media.waiting))
+    yield from _gauge("appliance_body_bytes", "Bytes of request bodies in memory.", _one(box.in_flight.bytes))
+    yield from _counter("appliance_decisions", "Decisions stored.", _one(box.decisions.written))
     dropped = "Decisions that were not stored: they came too fast, or the disk was full."
-    yield CounterMetricFamily("appliance_decisions_dropped", dropped, value=box.decisions.dropped)
-    yield GaugeMetricFamily("appliance_ready", "Whether the box answers inference requests.", value=int(box.is_ready()))
+    yield from _counter("appliance_decisions_dropped", dropped, _one(box.decisions.dropped))
+    yield from _gauge("appliance_ready", "Whether the box answers inference requests.", _one(int(box.is_ready())))

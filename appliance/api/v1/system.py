@@ -110,9 +110,9 @@ async def metrics(request: Request, box: TheBox) -> Response:
     the port.
     """
     if box.metrics_open:
-        return Response(metrics_text(box, None), media_type=CONTENT_TYPE)
+        return Response(await metrics_text(box, None), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
-    return Response(metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
+    return Response(await metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
 
 
 def _variants(box: RunningBox) -> dict[tuple[str, str], str]:

@@ -1,12 +1,15 @@
 """What the box says of itself."""
 
+import asyncio
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance import __version__
 from appliance.confinement.available import available
+from appliance.runtime.telemetry import BUCKETS_S, PARTS
 from tests.api.stand import Stand, copied, running
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +92,31 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
     assert found["appliance_memory_used_bytes", ()] > 0
     assert found["appliance_memory_overhead_bytes", ()] == 0
     assert found["appliance_ready", ()] == 1
+
+
+async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> None:
+    """A page of five hundred applications is no single turn of the event loop, and holds every series whole."""
+    async with running(tmp_path) as appliance:
+        box = appliance.running()
+        for number in range(500):
+            key = (f"default/{number:04}", "fp32", "default")
+            box.telemetry.done(key, warm=True, parts_ns=(number, 10 * number, 0), batch=1, at_ns=1)
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        admin, anybody = stand.client(), stand.client(None)
+        assert (await admin.get("/v1/system")).status_code == 200
+        page = asyncio.create_task(admin.get("/metrics"))
+        answered = 0
+        while not page.done():
+            assert (await anybody.get("/v2/health/live")).status_code == 200
+            answered += 1
+            await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        found = samples((await page).text)
+        await stand.close()
+    assert answered > 10
+    assert sum(name == "appliance_requests_total" for name, _ in found) == 500
+    assert sum(name == "appliance_request_seconds_bucket" for name, _ in found) == 500 * len(PARTS) * (
+        len(BUCKETS_S) + 1
+    )
 
 
 async def test_windows_are_metrics(stand: Stand) -> None:
