@@ -311,6 +311,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         reserve_bytes=settings.memory.reserve_bytes,
         wait_ms_max=settings.memory.wait_ms_max,
         asleep_share=settings.memory.asleep_share,
+        loads_ahead_max=1,
         timeout_ms=queues.timeout_ms,
         queue_len_max=queues.len_max,
         queue_total_max=queues.total_max,

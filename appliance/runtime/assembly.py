@@ -47,6 +47,8 @@ class RuntimeConfig:
     reserve_bytes: int = 0
     wait_ms_max: float
     asleep_share: float = 0.25
+    loads_ahead_max: int | None = None
+    """Loads that nobody waits for and that the processor has at once."""
     timeout_ms: float
     queue_len_max: int
     queue_total_max: int
@@ -144,6 +146,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         users_of=catalogue.users_of,
         asleep_share=config.asleep_share,
         asleep_of=catalogue.asleep_bytes_of,
+        ahead_max=config.loads_ahead_max,
     )
     residency = ResidencyLoop(
         clock=clock,

@@ -16,6 +16,7 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
+from appliance.runtime.memory.turns import Turns
 from appliance.runtime.memory.unloads import Unloads, nothing
 
 _S = ResidencyState
@@ -37,9 +38,10 @@ class Loads:
         wait_ns_max: int,
         events: EventSink,
         asleep_of: Callable[[str], int | None],
+        ahead_max: int | None = None,
     ) -> None:
         """A load waits at most `wait_ns_max` for room. `asleep_of`: what a build takes asleep, where that was
-        measured.
+        measured. `ahead_max`: loads that nobody waits for and that the processor has at once; None = all.
         """
         self._clock = clock
         self._ledger = ledger
@@ -50,6 +52,7 @@ class Loads:
         self._wait_ns_max = wait_ns_max
         self._events = events
         self._asleep_of = asleep_of
+        self._turns = Turns(ahead_max)
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
         self.on_loaded: Callable[[str], None] = nothing
@@ -66,6 +69,12 @@ class Loads:
         task.add_done_callback(self._tasks.discard)
         build.loading = task
         return task
+
+    def hurry(self, build: LoadedBuild) -> None:
+        """A request waits for what was being loaded ahead of time."""
+        build.is_urgent = True
+        self._turns.hurry(build)
+        self._changes.announce()
 
     def promise(self, replacement: Replacement) -> LoadedBuild:
         """Commit a replacement's bytes and start its load, which waits until they are free."""
@@ -111,8 +120,9 @@ class Loads:
         wakes = build.handle is not None
         try:
             await self._room_is_free(build, None if is_promised else await self._reserve(build))
-            load_start_ns = self._clock.now_ns()
-            await (self._wake(build) if wakes else self._fetch(build))
+            async with self._turns.turn(build):
+                load_start_ns = self._clock.now_ns()
+                await (self._wake(build) if wakes else self._fetch(build))
         except BaseException as error:
             self._load_failed(build, error)
             raise
@@ -269,11 +279,13 @@ class Loads:
         return True
 
     def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
-        """The arbiter is asked about every load: where there is room, a tenant's ceiling may still be in the way.
+        """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
 
         Where it finds none it is asked again, with what sleepers keep as free.
         """
         ledger = self._ledger
+        if newcomer and need_bytes <= ledger.free_bytes and not self._arbiter.is_bounded(newcomer):
+            return RoomPlan((), 0, True, "there is room")
         problem = RoomProblem(
             self._clock.now_ns(),
             newcomer,

@@ -45,9 +45,10 @@ class MemoryManager:
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
         asleep_share: float = 0.0,
         asleep_of: Callable[[str], int | None] = lambda build_id: None,
+        ahead_max: int | None = None,
     ) -> None:
         """`asleep_share`: of the budget, what sleepers may keep. `asleep_of`: what a build takes asleep, where that
-        was measured.
+        was measured. `ahead_max`: loads that nobody waits for and that the processor has at once; None = all.
         """
         self._clock = clock
         self._loader = loader
@@ -65,6 +66,7 @@ class MemoryManager:
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
             asleep_of=asleep_of,
+            ahead_max=ahead_max,
         )
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -115,8 +117,7 @@ class MemoryManager:
                 build.is_urgent = is_urgent
                 loading = self._loads.start(build)
             elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
-                build.is_urgent = True
-                self._changes.announce()
+                self._loads.hurry(build)
             try:
                 await self._changes.within(asyncio.shield(loading), deadline_ns, start_ns)
             finally:

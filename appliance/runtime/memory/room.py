@@ -97,6 +97,10 @@ class RoomPlan:
 class Arbiter(Protocol):
     """Port: decides who is in memory. The residency room implements it; memory asks it about every load."""
 
+    def is_bounded(self, build_id: str) -> bool:
+        """Whether room is not all that the build needs: whoever owns it has a ceiling."""
+        ...
+
     def plan(self, problem: RoomProblem) -> RoomPlan:
         """Total: an insufficient plan where nothing can be done."""
         ...

@@ -76,6 +76,9 @@ class EvictionArbiter:
 
     # -- the manager's port --------------------------------------------------------------------------------------------
 
+    def is_bounded(self, build_id: str) -> bool:
+        return self._shares.has_ceiling(build_id)
+
     def plan(self, problem: RoomProblem) -> RoomPlan:
         group = self._groups.of_build(problem.build_id)
         option = None if group is None else group.option(problem.build_id)

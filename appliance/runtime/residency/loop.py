@@ -196,7 +196,8 @@ class ResidencyLoop:
         elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
             self._is_settled = True
             self._looked_ns = now_ns
-            self._rebalance()
+            if self._is_better_wanted():  # or no change could be for the better
+                self._rebalance()
 
     def _before_window(self, group: VariantGroup) -> tuple[int, int | None]:
         """θ of a group, and where its best variant would be woken from disk how long before to have it read.

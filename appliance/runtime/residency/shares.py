@@ -43,6 +43,12 @@ class Shares:
         held = self._held(builds) if shares else {}
         return tuple(_less(share, held.get(share.name, 0)) for share in shares)
 
+    def has_ceiling(self, newcomer: str) -> bool:
+        """Whether the newcomer's tenant may not take all there is."""
+        shares = self._refreshed()
+        share = shares.get(self._groups.tenant_of(newcomer) or "") if shares else None
+        return share is not None and share.ceiling_bytes is not None
+
     def full(
         self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
     ) -> Holding | None:

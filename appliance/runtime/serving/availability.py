@@ -127,7 +127,10 @@ class Availability:
             if servable is None or self._memory.used_bytes + servable.peak_bytes > self._memory.budget_bytes:
                 continue
             try:
-                self._memory.unpin(await self._memory.pin(build_id, servable.resident_bytes, servable.peak_bytes, None))
+                build = await self._memory.pin(
+                    build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
+                )
+                self._memory.unpin(build)
             except ApplianceError:  # counted and announced by the memory manager; the next request tries again
                 continue
 

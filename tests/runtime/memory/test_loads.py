@@ -211,6 +211,9 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
         def __init__(self, *victims: str) -> None:
             self.victims = victims
 
+        def is_bounded(self, build_id: str) -> bool:
+            return False
+
         def plan(self, problem: RoomProblem) -> RoomPlan:
             if problem.free_bytes >= problem.need_bytes:
                 return RoomPlan((), 0, True, "it fits")
@@ -233,6 +236,9 @@ async def test_arbiter_that_refuses() -> None:
 
     class Refuses:
         """Lets nobody leave."""
+
+        def is_bounded(self, build_id: str) -> bool:
+            return False
 
         def plan(self, problem: RoomProblem) -> RoomPlan:
             return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
