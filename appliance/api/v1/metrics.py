@@ -11,12 +11,11 @@ from itertools import islice
 from prometheus_client.utils import floatToGoString
 
 from appliance.api.box import RunningBox
-from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.api.http.steps import Steps
+from appliance.clock import NS_PER_S
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STEP_NS = NS_PER_MS
-"""After so long it is others' turn."""
 LINES = 64
 """Written between two looks at the clock."""
 _BOUNDS = tuple(floatToGoString(bound) for bound in (*BUCKETS_S, float("inf")))
@@ -32,12 +31,11 @@ async def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
     """All series of the box, or those of one calling tenant; each as of the instant at which it is written."""
     lines = _lines(box, tenant)
     pieces: list[bytes] = []
-    turn_ns = box.clock.now_ns()
+    steps = Steps(box.clock)
     while piece := "".join(islice(lines, LINES)):
         pieces.append(piece.encode())
-        if box.clock.now_ns() - turn_ns > STEP_NS:
-            await box.clock.sleep_until_ns(turn_ns)
-            turn_ns = box.clock.now_ns()
+        if steps.is_over:
+            await steps.pause()
     return b"".join(pieces)
 
 

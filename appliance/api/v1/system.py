@@ -4,8 +4,9 @@ import asyncio
 import os
 import platform
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 from fastapi import APIRouter, Request
@@ -15,11 +16,15 @@ from appliance import __version__
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
+from appliance.api.http.steps import Steps
 from appliance.api.v1.deps import Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
-from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.box import BuildShape, ExpectationShape, MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.shape import Shape
+
+ShapeT = TypeVar("ShapeT", bound=Shape)
 
 router = APIRouter(tags=["system"])
 _SERVING = ("memory", "queues", "residency")
@@ -55,8 +60,8 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
     )
 
 
-@router.get("/v1/memory", summary="What is in memory", responses=problems(Forbidden))
-async def memory(box: TheBox, principal: Member) -> MemoryShape:
+@router.get("/v1/memory", summary="What is in memory", response_model=MemoryShape, responses=problems(Forbidden))
+async def memory(box: TheBox, principal: Member) -> Response:
     """The budget, what is taken, every build that is loaded, loading or leaving, with the applications that use it, and
     what each tenant holds.
 
@@ -64,7 +69,11 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
     """
     holdings = box.shares.holdings(box.memory.residents())
     own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
-    snapshot = box.memory.snapshot() | {"tenants": own, "residency": box.residency.snapshot()}
+    steps = Steps(box.clock)
+    snapshot = box.memory.snapshot()
+    await steps.pause()
+    residency = box.residency.snapshot()
+    await steps.pause()
     if not principal.is_admin:
         visible = {application.id for application in box.catalogue.visible(principal.tenant)}
         snapshot["builds"] = [
@@ -72,12 +81,18 @@ async def memory(box: TheBox, principal: Member) -> MemoryShape:
             for build in snapshot["builds"]
             if visible.intersection(build["applications"])
         ]
-        residency = snapshot["residency"]
         residency["applications"] = [row for row in residency["applications"] if row["application"] in visible]
     names = _variants(box)
+    await steps.pause()
     for build in snapshot["builds"]:
         build["variant"] = next((names.get((name, build["build"]), "") for name in build["applications"]), "")
-    return MemoryShape.model_validate(snapshot)
+    builds = await _read(BuildShape, snapshot["builds"], steps)
+    expected = await _read(ExpectationShape, residency["applications"], steps)
+    shape = MemoryShape.model_validate(
+        snapshot | {"builds": builds, "tenants": own, "residency": residency | {"applications": expected}}
+    )
+    # As it is: the framework would take it apart, check it and put it together once more.
+    return Response(shape.model_dump_json(), media_type="application/json")
 
 
 @router.get("/v1/processors", summary="What computes", responses=problems(Forbidden))
@@ -113,6 +128,16 @@ async def metrics(request: Request, box: TheBox) -> Response:
         return Response(await metrics_text(box, None), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
     return Response(await metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
+
+
+async def _read(shape: type[ShapeT], rows: Sequence[Mapping[str, Any]], steps: Steps) -> list[ShapeT]:
+    """The rows as they are shown, in steps."""
+    found: list[ShapeT] = []
+    for row in rows:
+        found.append(shape.model_validate(row))
+        if steps.is_over:
+            await steps.pause()
+    return found
 
 
 def _variants(box: RunningBox) -> dict[tuple[str, str], str]:

@@ -270,9 +270,10 @@ class Loads:
 
         The newcomer is planned for anew when they are there. False when there is nothing to do before.
         """
+        if not plan.replacements:
+            return False
         asleep = self._ledger.asleep()
-        together = sum(r.need_bytes(asleep) for r in plan.replacements)
-        if not plan.replacements or not self._ledger.has_room_beside(together):
+        if not self._ledger.has_room_beside(sum(r.need_bytes(asleep) for r in plan.replacements)):
             return False
         for replacement in plan.replacements:
             self.promise(replacement).successor_of = replacement.victim
