@@ -5,7 +5,7 @@ applications it has a hundred thousand lines, so they are written one by one, wi
 answers others: the client library of Prometheus makes a whole page, or at least a whole family, at once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from prometheus_client.utils import floatToGoString
@@ -18,7 +18,8 @@ from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics,
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LINES = 64
 """Written between two looks at the clock."""
-_BOUNDS = tuple(floatToGoString(bound) for bound in (*BUCKETS_S, float("inf")))
+_number: Callable[[float], str] = floatToGoString
+_BOUNDS = tuple(_number(bound) for bound in (*BUCKETS_S, float("inf")))
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 _Figures = Mapping[tuple[str, str, str], Statistics]
@@ -66,7 +67,7 @@ def _gauge(name: str, text: str, samples: Iterable[_Sample]) -> Iterator[str]:
 def _family(name: str, kind: str, text: str, samples: Iterable[_Sample]) -> Iterator[str]:
     yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
     for labels, value in samples:
-        yield f"{name}{labels} {floatToGoString(value)}\n"
+        yield f"{name}{labels} {_number(value)}\n"
 
 
 def _one(value: float) -> list[_Sample]:
@@ -123,10 +124,10 @@ def _seconds(name: str, text: str, figures: _Figures) -> Iterator[str]:
             total = 0
             for bound, count in zip(_BOUNDS, _counts(histogram), strict=True):
                 total += count
-                yield f"{name}_bucket{before}{bound}{after} {floatToGoString(total)}\n"
+                yield f"{name}_bucket{before}{bound}{after} {_number(total)}\n"
             labels = _of(whose, part=part)
-            yield f"{name}_count{labels} {floatToGoString(total)}\n"
-            yield f"{name}_sum{labels} {floatToGoString(histogram.sum_ns / NS_PER_S)}\n"
+            yield f"{name}_count{labels} {_number(total)}\n"
+            yield f"{name}_sum{labels} {_number(histogram.sum_ns / NS_PER_S)}\n"
 
 
 def _counts(histogram: Histogram) -> tuple[int, ...]:
