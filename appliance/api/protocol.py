@@ -22,6 +22,7 @@ from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.api.http.upgrades import go_on_behind_head
 from appliance.domain.errors import Busy, TooManyConnections
 
 if TYPE_CHECKING:
@@ -238,8 +239,6 @@ class BoxProtocol(HttpToolsProtocol):
             else:
                 self._feed(memoryview(data))
                 self._leave_parser()
-        except httptools.HttpParserUpgrade:
-            pass  # to nothing that the box speaks: answered as if it had not been asked for
         except (httptools.HttpParserError, _Refused) as error:
             refused = error if isinstance(error, _Refused) else self._refused
             if refused is None:
@@ -250,9 +249,19 @@ class BoxProtocol(HttpToolsProtocol):
         if self._bare_bytes > self._head_bytes_max and self._expects_head():
             self._feed_head(data)
         else:
-            self.parser.feed_data(data)
+            self._parse(data)
         if self._bare_bytes > self._head_bytes_max:
             raise self._head_too_large()
+
+    def _parse(self, data: memoryview) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as asked:  # to nothing that the box speaks
+                data = data[asked.args[0] :]
+                go_on_behind_head(self)
+            else:
+                return
 
     def _feed_large(self, data: memoryview) -> None:
         """A head with much behind it: when its request reads its body past the parser, only the head is parsed."""
@@ -336,11 +345,11 @@ class BoxProtocol(HttpToolsProtocol):
         before = self._bare_bytes - len(data)
         allowed = max(0, self._head_bytes_max - before)
         self._bare_bytes = before + min(allowed, len(data))
-        self.parser.feed_data(data[:allowed])
+        self._parse(data[:allowed])
         if self._expects_head() and self._bare_bytes >= self._head_bytes_max:
             raise self._head_too_large()
         self._bare_bytes += len(data) - allowed
-        self.parser.feed_data(data[allowed:])
+        self._parse(data[allowed:])
 
     def _head_too_large(self) -> _Refused:
         return _Refused("head-too-large", f"the head of a request may have {self._head_bytes_max} bytes")
@@ -356,6 +365,8 @@ class BoxProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Begin with a request that waited for its body, at the end of the turn, and then perhaps without a task."""
+        if self.parser.should_upgrade():
+            return  # only its head: as the parser sees it the rest is not HTTP
         self._bare_bytes = self._left_bytes = 0
         super().on_message_complete()
         self.cycle.more_body = False  # also of one that was answered before
@@ -377,8 +388,6 @@ class BoxProtocol(HttpToolsProtocol):
         self._left_bytes = max(0, self._left_bytes - len(body))
         if self.cycle.response_complete:
             self._drop(len(body))
-            return
-        if self.parser.should_upgrade():
             return
         self.cycle.body += body
         if len(self.cycle.body) > self._water_bytes:

@@ -304,6 +304,41 @@ def test_silent_announcers_keep_nobody_out(box: Box) -> None:
         box.assert_serves(box.harbour)
 
 
+@pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/add", INFER, "/v2/nothing"])
+@pytest.mark.parametrize("more", [{}, {"content_length": 5}])
+def test_an_answer_to_head_has_no_body(box: Box, path: str, more: dict[str, int]) -> None:
+    """Whatever stood behind its head would be taken for the answer to the next request."""
+    with wire(box.url) as one:
+        one.send(
+            head("HEAD", path, box.harbour, connection="close", **more) + b"12345"[: more.get("content_length", 0)]
+        )
+        closed = b"".join(one.rest())
+    with wire(box.url) as one:
+        one.send(head("HEAD", path, box.harbour, **more) + b"12345"[: more.get("content_length", 0)])
+        one.send(head("GET", "/v2/health/live", connection="close"))
+        kept = b"".join(one.rest())
+    assert closed.partition(b"\r\n\r\n")[2] == b""
+    assert kept.partition(b"\r\n\r\n")[2].startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+@pytest.mark.parametrize("path", [INFER, PREDICT])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(box: Box, path: str, protocol: str) -> None:
+    """As some clients do with every request: its body is read, and what comes behind it, too."""
+    small = SMALL if path == INFER else b'{"inputs":{"A":[[1,2,3,4]],"B":[[1,2,3,4]]}}'
+    upgrade = {"connection": "Upgrade", "upgrade": protocol, "content_type": "application/json"}
+    for body in (small, small + b" " * 300_000):
+        request = head("POST", path, box.harbour, content_length=len(body), **upgrade) + body
+        for step in (len(request), 100_000, 150):
+            with wire(box.url) as asking:
+                data = request * 3 if step > 150 else request[:2000]
+                for at in range(0, len(data), step):
+                    asking.send(data[at : at + step])
+                asking.send(request[2000:] if step == 150 else b"")
+                expected = [200] if step == 150 else [200] * 3
+                assert [asking.answer()[0] for _ in expected] == expected
+
+
 # -- what others notice ------------------------------------------------------------------------------------------------
 
 

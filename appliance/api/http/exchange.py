@@ -46,6 +46,9 @@ class AlignedBody:
     def __len__(self) -> int:
         return self._filled
 
+    def __bool__(self) -> bool:
+        return True  # it takes its memory before any of it has come
+
     @property
     def missing(self) -> memoryview:
         """Where the rest of it belongs; `filled` says how much of that has come."""
@@ -98,9 +101,10 @@ class HttpExchange:
 
     @property
     def can_answer(self) -> bool:
-        """Whether `answer` would answer, and the connection stays for more."""
+        """Whether `answer` would answer, the connection stays for more, and the answer has a body."""
         cycle = self._cycle
-        return cycle.keep_alive and not cycle.flow.write_paused and not cycle.disconnected
+        is_free = cycle.keep_alive and not cycle.flow.write_paused and not cycle.disconnected
+        return is_free and cycle.scope["method"] != "HEAD"
 
     def small_body(self, small: int) -> bytearray | memoryview | None:
         """The body, which is the caller's from now on, where all of it has come and it has at most so many bytes."""

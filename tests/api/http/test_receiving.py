@@ -14,7 +14,9 @@ from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
 from tests.api.http.test_exchange import _Transport, connect, head, settle
 
 SIZES = st.sampled_from([0, 3, 16_000, 16_384, 17_000, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1])
-REQUESTS = st.lists(st.tuples(SIZES, st.sampled_from(["read", "refuse", "chunked"])), min_size=1, max_size=6)
+REQUESTS = st.lists(
+    st.tuples(SIZES, st.sampled_from(["read", "refuse", "upgrade"]), st.booleans()), min_size=1, max_size=6
+)
 CUTS = st.tuples(st.integers(1, 300), st.lists(st.integers(20_000, 300_000), min_size=1, max_size=8))
 
 
@@ -37,12 +39,15 @@ class Application:
         assert exchange.answer(status, [(b"content-length", b"%d" % len(text))], text)
 
 
-def sent(size: int, how: str, number: int) -> bytes:
+MORE = {"refuse": ["x-refuse: yes"], "upgrade": ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c"]}
+
+
+def sent(size: int, how: str, number: int, is_chunked: bool = False) -> bytes:
     body = bytes(max(0, size - 1)) + bytes([number]) * (size > 0)
-    if how != "chunked":
-        refusal = ["x-refuse: yes"] if how == "refuse" else []
-        return head(size, *refusal) + body
-    plain = head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    more = MORE.get(how, [])
+    if not is_chunked:
+        return head(size, *more) + body
+    plain = head(0, *more).replace(b"content-length: 0", b"transfer-encoding: chunked")
     return plain + (b"%x\r\n%b\r\n" % (size, body) if size else b"") + b"0\r\n\r\n"
 
 
@@ -63,19 +68,19 @@ async def received(transport: _Transport, protocol: BoxProtocol, data: bytes, cu
 
 @settings(deadline=None, max_examples=50)
 @given(REQUESTS, CUTS)
-def test_any_cuts(requests: list[tuple[int, str]], cuts: tuple[int, list[int]]) -> None:
-    """Also many requests in one piece, and one in many."""
+def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[int]]) -> None:
+    """Also many requests in one piece, and one in many; also of clients that ask with each for another protocol."""
 
     async def story() -> None:
         protocol, transport = connect(Application())
-        data = b"".join(sent(size, how, number) for number, (size, how) in enumerate(requests))
+        data = b"".join(sent(size, how, number, is_chunked) for number, (size, how, is_chunked) in enumerate(requests))
         await received(transport, protocol, data, cuts)
         for _ in requests:
             await settle()
         answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
         expected = [
             b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
-            for number, (size, how) in enumerate(requests)
+            for number, (size, how, _) in enumerate(requests)
         ]
         assert [answer.rpartition(b"\r\n")[2] for answer in answers] == expected
         assert not transport.is_closed
