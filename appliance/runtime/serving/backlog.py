@@ -16,8 +16,15 @@ _SPAN_NS = 250 * NS_PER_MS
 """Of uninterrupted work, over which its rate is measured."""
 _NEW_SHARE = 0.5
 """Of what was measured last in the rate."""
-_FASTER_MAX, _SLOWER_MAX = 2.0, 50.0
+_FASTER_MAX, _SLOWER_MAX = 2.0, 10.0
 """How far from its profile a processor is believed to work."""
+_LONGER_MAX = 4.0
+"""A run that takes longer than so many times what was expected says something about itself, and nothing about the
+processor: a tenant's runs decide how long others are told that they would wait."""
+_AGAIN_SHARE = 1 / 16
+"""Of what is not believed of the processor, that is believed again with each run that nobody waits behind."""
+LEAST_NS = NS_PER_MS // 2
+"""Of any run, however short: handing it over and answering it takes time, too."""
 
 
 @dataclass(slots=True)
@@ -47,12 +54,18 @@ class Backlog:
         self._rate = float(workers)
         """Nanoseconds of expected run time done in a nanosecond."""
         self._tenants: dict[str, _Tenant] = {}
+        self._ready_ns = 0
+        """Of what waits, what could run now: where a worker does nothing meanwhile it is not slow."""
         self._since_ns: int | None = None
-        """Since when there was always something waiting, and none of it measured yet."""
-        self._done_ns = 0
+        """Since when there was always something ready, and none of it measured yet."""
+        self._done_ns = 0.0
 
-    def add(self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float]) -> None:
-        """More waits; `weights`: the tenant's on the box, the application's in the tenant."""
+    def add(
+        self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float], *, is_ready: bool = True
+    ) -> None:
+        """More waits; `weights`: the tenant's on the box, the application's in the tenant. It is not ready while it is
+        still being sent.
+        """
         found = self._tenants.get(tenant)
         if found is None:
             found = self._tenants[tenant] = _Tenant()
@@ -63,9 +76,11 @@ class Backlog:
         found.work_ns += work_ns
         share.work_ns += work_ns
         self.work_ns += work_ns
+        if is_ready:
+            self._ready_ns += work_ns
 
-    def remove(self, tenant: str, application_id: str, work_ns: int) -> None:
-        """It waits no more, whatever has become of it."""
+    def remove(self, tenant: str, application_id: str, work_ns: int, *, is_ready: bool = True) -> None:
+        """It waits no more, whatever has become of it; `is_ready` as when it came."""
         found = self._tenants[tenant]
         share = found.applications[application_id]
         share.work_ns -= work_ns
@@ -75,22 +90,25 @@ class Backlog:
             del found.applications[application_id]
             if not found.applications:
                 del self._tenants[tenant]
-        if not self.work_ns:
+        if is_ready:
+            self._ready_ns -= work_ns
+        if not self._ready_ns:
             self._since_ns = None
 
-    def done(self, work_ns: int, now_ns: int) -> None:
-        """A run that was expected to take so long has ended."""
-        if not self.work_ns:
+    def done(self, work_ns: int, took_ns: int, now_ns: int) -> None:
+        """A run that was expected to take `work_ns` has ended."""
+        if not self._ready_ns:
+            self._rate += _AGAIN_SHARE * max(0.0, self._workers - self._rate)
             return
         if self._since_ns is None:
-            self._since_ns, self._done_ns = now_ns, 0
+            self._since_ns, self._done_ns = now_ns, 0.0
             return
-        self._done_ns += work_ns
         span_ns = now_ns - self._since_ns
+        self._done_ns += max(work_ns, took_ns / _LONGER_MAX)
         if span_ns >= _SPAN_NS:
             measured = min(max(self._done_ns / span_ns, self._workers / _SLOWER_MAX), self._workers * _FASTER_MAX)
             self._rate += _NEW_SHARE * (measured - self._rate)
-            self._since_ns, self._done_ns = now_ns, 0
+            self._since_ns, self._done_ns = now_ns, 0.0
 
     def end_ns(
         self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float], ahead_ns: int | None = None

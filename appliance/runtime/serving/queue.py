@@ -17,7 +17,7 @@ from appliance.domain.errors import Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
-from appliance.runtime.serving.backlog import Backlog
+from appliance.runtime.serving.backlog import LEAST_NS, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
@@ -121,11 +121,11 @@ class Queue:
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
         place = [-request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
-        self._check_wait(request, job.likely_ns, job.weights, application.ahead_of(place))
+        self._check_wait(request, max(LEAST_NS, job.likely_ns), job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place
         self._places.take(request.tenant)
-        job.waiting_ns = max(1, job.likely_ns)
+        job.waiting_ns = max(LEAST_NS, job.likely_ns)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         heapq.heappush(application.jobs, place)
         if application.jobs[0] is place:
@@ -141,13 +141,13 @@ class Queue:
 
         Raises: Overloaded, when it would wait too long.
         """
-        work_ns = max(1, work_ns)
+        work_ns = max(LEAST_NS, work_ns)
         self._check_wait(request, work_ns, weights, None)
-        self._backlog.add(request.tenant, request.application_id, work_ns, weights)
+        self._backlog.add(request.tenant, request.application_id, work_ns, weights, is_ready=False)
         try:
             yield
         finally:
-            self._backlog.remove(request.tenant, request.application_id, work_ns)
+            self._backlog.remove(request.tenant, request.application_id, work_ns, is_ready=False)
 
     def saw(self, tenant: str, now_ns: int) -> None:
         """The tenant is active."""
@@ -206,7 +206,7 @@ class Queue:
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])
         if took_ns:
-            self._backlog.done(job.charged_ns, job.finished_ns)
+            self._backlog.done(max(LEAST_NS, job.charged_ns), took_ns, job.finished_ns)
         tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
         self.saw(job.request.tenant, self._clock.now_ns())
         if not tenant.line.is_busy and len(tenant.applications) > _KEPT:

@@ -46,12 +46,46 @@ def test_the_rate_is_what_was_seen() -> None:
     """
     backlog = Backlog(1)
     for turn in range(100):
-        backlog.done(10 * NS_PER_MS, turn * 400 * NS_PER_MS)
+        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 400 * NS_PER_MS)
     backlog.add("t", "a", 100, ALIKE)
     assert backlog.end_ns("t", "a", 100, ALIKE) == 200
     for turn in range(100):
-        backlog.done(10 * NS_PER_MS, turn * 40 * NS_PER_MS)
+        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 40 * NS_PER_MS)
     assert backlog.end_ns("t", "a", 100, ALIKE) == pytest.approx(800, rel=0.05)
+
+
+def test_bodies_that_are_still_sent_make_no_processor_slow() -> None:
+    """One body comes for a minute while a run of 1 ms ends now and then: nothing could have run meanwhile."""
+    backlog = Backlog(2)
+    backlog.add("sender", "a", 100, ALIKE, is_ready=False)
+    for turn in range(240):
+        backlog.done(NS_PER_MS, NS_PER_MS, turn * 250 * NS_PER_MS)
+    assert backlog.end_ns("other", "b", 300, ALIKE) == 200
+    backlog.remove("sender", "a", 100, is_ready=False)
+    assert backlog.work_ns == 0
+
+
+def test_runs_that_take_longer_than_expected_say_little_about_others() -> None:
+    """Two workers are kept busy by runs of 2 s that were expected to take 10 ms, by whatever values they were given:
+    others are told to wait no more than four times as long.
+    """
+    backlog = Backlog(2)
+    backlog.add("flood", "a", 10 * NS_PER_MS, ALIKE)
+    for turn in range(100):
+        backlog.done(10 * NS_PER_MS, 2000 * NS_PER_MS, turn * 1000 * NS_PER_MS)
+    assert backlog.end_ns("other", "b", 10 * NS_PER_MS, ALIKE) <= 4 * 10 * NS_PER_MS * 1.01
+
+
+def test_a_processor_that_was_slow_is_believed_again() -> None:
+    """Where runs end and nobody waits behind them it keeps up."""
+    backlog = Backlog(1)
+    backlog.add("t", "a", 100, ALIKE)
+    for turn in range(100):
+        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 40 * NS_PER_MS)
+    backlog.remove("t", "a", 100)
+    for turn in range(100):
+        backlog.done(10 * NS_PER_MS, 10 * NS_PER_MS, (5000 + turn * 40) * NS_PER_MS)
+    assert backlog.end_ns("t", "a", 10_000, ALIKE) == pytest.approx(10_000, rel=0.01)
 
 
 @given(
