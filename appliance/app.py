@@ -320,6 +320,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         sequence_idle_s=queues.sequence_idle_s,
         quick_us_max=queues.quick_us_max,
         isolation=Isolation(settings.guard.isolation),
+        loss_max=settings.selection.loss_max,
         **settings.residency.model_dump(),
     )
 

@@ -196,8 +196,17 @@ class ResidencySettings(Section):
 class PolicySettings(Section):
     eviction: str = "expected-utility"
     """Registry name in `policies.residency`."""
-    selection: str = "most-accurate"
-    """Registry name in `policies.selection`: the variant that answers a request which names none."""
+    selection: str = "by-profile"
+    """Registry name in `policies.selection`: the variant that answers a request which names none; `by-profile` goes by
+    what its application prefers, `most-accurate` does not.
+    """
+
+
+class SelectionSettings(Section):
+    loss_max: float = Field(0.005, ge=0, le=1)
+    """Accuracy, as a share, that a faster variant may lose to the most accurate one, at 95 %, to answer in its place
+    where an application prefers `balanced`.
+    """
 
 
 class DecisionSettings(Section):
@@ -241,6 +250,7 @@ class Settings(BaseSettings):
     guard: GuardSettings = GuardSettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
+    selection: SelectionSettings = SelectionSettings()
     decisions: DecisionSettings = DecisionSettings()
     security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()

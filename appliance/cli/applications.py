@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
-from appliance.domain.catalogue import Late
+from appliance.domain.catalogue import Late, Prefer
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def show_application(box: Connection, name: str) -> None:
     print(f"  weight        {application.weight:g}")
     if application.late is Late.RUN:
         print("  late          answered whenever it is done")
+    print(f"  prefers       {application.prefer.value}")
     print(f"  variants      {', '.join(application.variants) or 'none yet'}")
+    if application.choice:
+        print(f"                {application.choice}")
     if not application.available:
         print("  not available")
     _warn(application)
@@ -93,6 +96,7 @@ def create_application(
     weight: Annotated[float, typer.Option(help="Part of the tenant's share of the box.", min=0.001)] = 1.0,
     shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
     late: Annotated[Late, typer.Option(help="What becomes of a request at its deadline.")] = Late.DROP,
+    prefer: Annotated[Prefer, typer.Option(help="Which variant answers a request that names none.")] = Prefer.BALANCED,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse an SLO that no variant keeps.")] = False,
 ) -> None:
     """Register another use of a model, with promises of its own.
@@ -109,6 +113,7 @@ def create_application(
         weight=weight,
         shared=shared,
         late=late,
+        prefer=prefer,
     )
     with box.client() as client:
         application = client.create_application(order, strict=strict)
@@ -135,6 +140,7 @@ def change_application(
     model: Annotated[str | None, typer.Option(help="Swap the network behind the name.")] = None,
     shared: Annotated[bool | None, typer.Option("--shared/--not-shared", help="Callable by every tenant.")] = None,
     late: Annotated[Late | None, typer.Option(help="What becomes of a request at its deadline.")] = None,
+    prefer: Annotated[Prefer | None, typer.Option(help="Which variant answers a request that names none.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Change nothing where the box would warn.")] = False,
 ) -> None:
     """Change an application of a running box; what is not named stays. It holds from the next request on.
@@ -155,6 +161,7 @@ def change_application(
         "model": model,
         "shared": shared,
         "late": late,
+        "prefer": prefer,
     }
     fields: dict[str, object] = {field: value for field, value in wanted.items() if value is not None}
     if no_slo:

@@ -34,6 +34,7 @@ SETTINGS = {
     "wait_ms_max": ("memory", "wait_ms_max"),
     "loads_parallel_max": ("memory", "loads_parallel_max"),
     "asleep_share": ("memory", "asleep_share"),
+    "loss_max": ("selection", "loss_max"),
 }
 """Key of `box` in a scenario → (section, key) of the box's settings."""
 
@@ -203,6 +204,7 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
         "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
         "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
+        **({} if variant.loss is None else {"loss": points(variant.loss)}),
         "load_ms": profile.load_ms,
         **asleep,
         "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
@@ -233,6 +235,7 @@ def _application(shape: "ApplicationShape", name: str, model: str) -> dict[str, 
         "accuracy_min": points(shape.accuracy_min),
         "weight": shape.weight,
         "late": shape.late.value,
+        "prefer": shape.prefer.value,
     }
 
 

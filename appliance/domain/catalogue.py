@@ -34,6 +34,17 @@ class Late(StrEnum):
     """Answered whenever they are done, and counted as late."""
 
 
+class Prefer(StrEnum):
+    """Which of the variants that keep an application's promises answers a request that names none."""
+
+    BALANCED = "balanced"
+    """The fastest of those that are as good as the most accurate one, as far as that is known."""
+    ACCURACY = "accuracy"
+    """The most accurate one."""
+    SPEED = "speed"
+    """The fastest of those that reach the application's least accuracy."""
+
+
 class Precision(StrEnum):
     """Number format of a variant's weights."""
 
@@ -142,6 +153,9 @@ class Accuracy:
     measured."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""
+    loss_points: float | None = None
+    """How many points it may be behind its model's most accurate variant, where that is stated (a scenario has no
+    samples); None: the scores show it (`domain.confidence`)."""
 
     @property
     def share(self) -> float:
@@ -263,6 +277,7 @@ class Application:
     """Its part of what its tenant gets, relative to the tenant's other applications."""
     shared: bool = False
     late: Late = Late.DROP
+    prefer: Prefer = Prefer.BALANCED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from appliance.domain.catalogue import (
     Latency,
     Model,
     Precision,
+    Prefer,
     Profile,
     Quota,
     TaskSpec,
@@ -46,6 +47,7 @@ from appliance.policies.forecast.ewma import Ewma
 from appliance.policies.forecast.kinds import Kind
 from appliance.policies.forecast.memory import Trend
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
+from appliance.policies.selection import DEFAULT as DEFAULT_SELECTION
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
@@ -114,7 +116,7 @@ def compose(scenario: Scenario) -> LabBox:
 def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
     eviction = scenario.policies.get("eviction", DEFAULT)
     return Policies(
-        selection=SELECTION_POLICIES[scenario.policies.get("selection", "most-accurate")](),
+        selection=SELECTION_POLICIES[scenario.policies.get("selection", DEFAULT_SELECTION)](),
         eviction=stopwatch.timed("eviction", EVICTION_POLICIES[eviction]()),
         eviction_name=eviction,
     )
@@ -130,6 +132,7 @@ def _config(scenario: Scenario) -> RuntimeConfig:
         queue_len_max=box.queue_len_max,
         queue_total_max=box.queue_total_max,
         queue_wait_ms_max=box.queue_wait_ms_max,
+        loss_max=box.loss_max,
         **box.residency.model_dump(),
     )
 
@@ -206,6 +209,7 @@ def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
                 accuracy_min=shape.accuracy_min,
                 weight=shape.weight,
                 late=Late(shape.late),
+                prefer=Prefer(shape.prefer),
             )
         )
 
@@ -246,7 +250,7 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         profile.resident_bytes,
         _INPUTS,
         _OUTPUTS,
-        accuracy=Accuracy(shape.accuracy, "as given", "labels", 1),
+        accuracy=Accuracy(shape.accuracy, "as given", "as given", 1, loss_points=shape.loss),
         profile=profile,
     )
 

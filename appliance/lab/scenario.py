@@ -63,6 +63,7 @@ class Box(Shape):
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
     queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
     timeout_ms: Positive = 30_000
+    loss_max: Annotated[float, Field(ge=0, le=1)] = 0.005
     wait_ms_max: Positive = 30_000
     asleep_share: Annotated[float, Field(ge=0, le=0.9)] = 0.25
     loads_parallel_max: Annotated[int, Field(ge=1, le=16)] = 2
@@ -74,6 +75,8 @@ class VariantShape(Shape):
     size_mb: Positive
     peak_mb: Positive | None = None
     accuracy: Annotated[float, Field(ge=0, le=1e6)]
+    loss: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """How far it may be behind the most accurate one at 95 %, in the unit of `accuracy`; None: nobody knows."""
     load_ms: NotNegative
     unload_ms: NotNegative | None = None
     asleep_mb: Positive | None = None
@@ -114,6 +117,7 @@ class ApplicationShape(Shape):
     accuracy_min: NotNegative = 0
     weight: Positive = 1
     late: Literal["drop", "run"] = "drop"
+    prefer: Literal["balanced", "accuracy", "speed"] = "balanced"
 
 
 class TenantShape(Shape):

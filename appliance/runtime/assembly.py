@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
+from appliance.domain.accuracy import points
+from appliance.domain.catalogue import Application
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
 from appliance.policies.forecast import FORECASTERS
@@ -13,8 +15,9 @@ from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.kinds import Kind
 from appliance.policies.forecast.memory import MemoryForecaster
 from appliance.policies.residency.base import EvictionPolicy
-from appliance.policies.selection.base import SelectionPolicy
+from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.decisions.choices import choice
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import MemoryPressure
@@ -64,6 +67,7 @@ class RuntimeConfig:
     reloads_per_min_max: int
     patience_ms: float | None = None
     isolation: Isolation = Isolation.NONE
+    loss_max: float = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +126,12 @@ class RuntimeParts:
 def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> RuntimeParts:
     """Make the parts in the order in which they need one another; nothing runs yet. Inside a running loop."""
     clock, events = ports.clock, ports.events
-    catalogue = Catalogue(policies.selection, ports.processor.describe().kind, config.isolation)
+
+    def on_choice(application: Application, problem: SelectionInput, plan: SelectionPlan, before: str) -> None:
+        ports.decisions.record("selection", choice(application, problem, plan, before))
+
+    kind = ports.processor.describe().kind
+    catalogue = Catalogue(policies.selection, kind, config.isolation, points(config.loss_max), on_choice)
     groups = VariantGroups(catalogue)
     shares = Shares(catalogue, groups, config.budget_bytes)
     expectations = Expectations(

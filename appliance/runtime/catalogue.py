@@ -4,7 +4,7 @@ Owned by the event-loop thread; filled from the store at start and after every c
 reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, Model, RunBound, Shapes, Tenant, TensorSpec, Variant
+from appliance.domain.confidence import losses
 from appliance.domain.errors import (
     ModelUnavailable,
     UnknownApplication,
@@ -23,7 +24,7 @@ from appliance.domain.errors import (
 from appliance.domain.isolation import Isolation, is_guarded
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
-from appliance.policies.selection.base import SelectionInput, SelectionPolicy
+from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
@@ -31,6 +32,10 @@ _UNMEASURED_FACTOR = 3
 _ANY = (1 << 62,)
 COUNTED_BYTES_MIN = 4_000_000
 """Runs that take less are not counted: the heap keeps as much anyway."""
+
+
+OnChoice = Callable[[Application, SelectionInput, SelectionPlan, str], None]
+"""Told that an application's first choice is another than the variant of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class Servable:
     """Whether its inputs differ in more than the number of items."""
     counted_bytes_max: int = 0
     """What its largest run takes; 0 where that is not worth counting."""
+    loss: float | None = None
+    """Points that it may be behind the model's most accurate variant at 95 %; None = not known."""
 
     def run_bytes_of(self, inputs: Mapping[str, Any]) -> int:
         """What a run takes beside the build; 0 where that is not worth counting, or nobody knows."""
@@ -105,6 +112,11 @@ class Servable:
         return profile.latencies[0].p99_ms if profile and profile.latencies else None
 
     @property
+    def p50_ms(self) -> float | None:
+        """Median of a run of one item, as profiled; None until measured."""
+        return None if self.expected_ns is None else self.expected_ns / NS_PER_MS
+
+    @property
     def need_bytes(self) -> int:
         """What must be free for it to come in."""
         return max(self.resident_bytes, self.peak_bytes)
@@ -131,15 +143,26 @@ class Entry:
     servables: dict[str, Servable]
     order: tuple[Servable, ...]
     """Candidates for a request without a version, most wanted first."""
+    reason: str = ""
+    """Why they are in that order."""
 
 
 class Catalogue:
     """Tenants, models and applications in memory."""
 
     def __init__(
-        self, selection: SelectionPolicy, processor_kind: str = "cpu", isolation: Isolation = Isolation.NONE
+        self,
+        selection: SelectionPolicy,
+        processor_kind: str = "cpu",
+        isolation: Isolation = Isolation.NONE,
+        loss_points_max: float = 0.0,
+        on_choice: OnChoice | None = None,
     ) -> None:
-        """`isolation`: which builds run in a guard, unless the owner's quota says otherwise."""
+        """`isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
+        application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
+        """
+        self._on_choice = on_choice
+        self._loss_points_max = loss_points_max
         self._isolation = isolation
         self._selection = selection
         self._processor_kind = processor_kind
@@ -368,21 +391,28 @@ class Catalogue:
         if model is None:
             self._entries.pop(application.id, None)
         else:
-            self._entries[application.id] = self._entry(application, model)
+            before = self._entries.get(application.id)
+            self._entries[application.id] = self._entry(application, model, before)
 
-    def _entry(self, application: Application, model: Model) -> Entry:
-        servables = {v.name: self._servable(v, model) for v in model.variants if v.servable}
-        chosen = self._selection.order(
-            SelectionInput(
-                [s for s in servables.values() if s.variant.state is VariantState.READY],
-                application.latency_slo_ms,
-                application.accuracy_min,
-            )
+    def _entry(self, application: Application, model: Model, before: Entry | None = None) -> Entry:
+        lost = losses([v for v in model.variants if v.state is VariantState.READY])
+        servables = {v.name: self._servable(v, model, lost.get(v.id)) for v in model.variants if v.servable}
+        problem = SelectionInput(
+            [s for s in servables.values() if s.variant.state is VariantState.READY],
+            application.latency_slo_ms,
+            application.accuracy_min,
+            application.prefer,
+            self._loss_points_max,
         )
+        chosen = self._selection.order(problem)
+        if self._on_choice is not None and before is not None and before.order and chosen.order:
+            was = before.order[0].name
+            if was != chosen.order[0]:
+                self._on_choice(application, problem, chosen, was)
         order = tuple(servables[name] for name in chosen.order)
-        return Entry(application, model, servables, order)
+        return Entry(application, model, servables, order, chosen.reason)
 
-    def _servable(self, variant: Variant, model: Model) -> Servable:
+    def _servable(self, variant: Variant, model: Model, loss: float | None) -> Servable:
         guarded_for = self._guarded_for(variant, model)
         build = build_id(variant.content_sha256, self._processor_kind, guarded_for)
         rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
@@ -412,6 +442,7 @@ class Catalogue:
             is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
+            loss=loss,
         )
 
     def _index_shared(self) -> None:

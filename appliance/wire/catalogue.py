@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from appliance.domain.catalogue import Late, Precision, TaskKind
+from appliance.domain.catalogue import Late, Precision, Prefer, TaskKind
 from appliance.domain.states import VariantState
 from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
@@ -110,6 +110,8 @@ class VariantShape(Shape):
     outputs: list[TensorShape]
     accuracy: AccuracyShape | None
     profile: ProfileShape | None
+    loss: float | None = Field(None, examples=[0.001])
+    """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
     residency: str = "absent"
     """Where it is in memory now: absent, loading, resident, draining, unloading, failed."""
 
@@ -179,6 +181,10 @@ class ApplicationOrder(Order):
     late: Late = Late.DROP
     """What becomes of a request at its deadline: `drop` answers 504 there and then; `run` answers whenever it is done,
     and counts it as late."""
+    prefer: Prefer = Prefer.BALANCED
+    """Which variant answers a request that names none: `accuracy`, the most accurate; `balanced`, the fastest of those
+    that lose next to nothing to it (`selection.loss_max`); `speed`, the fastest that reaches `accuracy_min`. Before all
+    of these go variants that keep the SLO."""
 
 
 class ApplicationChange(Order):
@@ -193,6 +199,7 @@ class ApplicationChange(Order):
     weight: Real | None = Field(None, gt=0, le=WEIGHT_MAX)
     shared: Flag | None = None
     late: Late | None = None
+    prefer: Prefer | None = None
 
 
 class RunsShape(Shape):
@@ -231,10 +238,13 @@ class ApplicationShape(Shape):
     weight: float
     shared: bool
     late: Late = Late.DROP
+    prefer: Prefer = Prefer.BALANCED
     available: bool
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]
     """Names of the servable variants, the one the box would choose first."""
+    choice: str = Field("", examples=["2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58"])
+    """Why they are in that order; accuracies in it are points of per cent."""
     warnings: list[SloWarning] = Field([])
     """What the tenant should know of its promises; empty where there is nothing."""
     slo_requests: int = 0

@@ -1,9 +1,12 @@
 """Every selection policy in the registry keeps the family's contract."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.domain.catalogue import Prefer
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.policies.selection.base import SelectionInput
 from tests.fakes.candidate import FakeCandidate
@@ -11,6 +14,7 @@ from tests.fakes.candidate import FakeCandidate
 every_policy = pytest.mark.parametrize("name", sorted(SELECTION_POLICIES))
 
 accuracies = st.sampled_from([0.0, 50.0, 90.0, 100.0])
+losses = st.none() | st.sampled_from([0.0, 0.5, 3.0])
 latencies = st.none() | st.sampled_from([1.0, 5.0, 20.0])
 
 
@@ -18,10 +22,12 @@ latencies = st.none() | st.sampled_from([1.0, 5.0, 20.0])
 def problems(draw: st.DrawFn) -> SelectionInput:
     """Up to eight candidates with many ties and unknowns."""
     names = draw(st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=8))
-    candidates = tuple(FakeCandidate(n, draw(accuracies), draw(latencies), draw(st.integers(1, 3))) for n in names)
-    return SelectionInput(
-        candidates, draw(st.none() | st.sampled_from([5.0, 15.0])), draw(st.sampled_from([0.0, 70.0]))
+    candidates = tuple(
+        FakeCandidate(n, draw(accuracies), draw(latencies), draw(st.integers(1, 3)), draw(latencies), draw(losses))
+        for n in names
     )
+    slo_ms, least = draw(st.none() | st.sampled_from([5.0, 15.0])), draw(st.sampled_from([0.0, 70.0]))
+    return SelectionInput(candidates, slo_ms, least, draw(st.sampled_from(Prefer)), 0.5)
 
 
 @every_policy
@@ -40,4 +46,4 @@ def test_order_of_input_does_not_matter(name: str, data: st.DataObject, problem:
     """The same candidates in any order give the same plan."""
     shuffled = tuple(data.draw(st.permutations(problem.candidates)))
     policy = SELECTION_POLICIES[name]()
-    assert policy.order(problem) == policy.order(SelectionInput(shuffled, problem.latency_slo_ms, problem.accuracy_min))
+    assert policy.order(problem) == policy.order(replace(problem, candidates=shuffled))

@@ -9,3 +9,5 @@ class FakeCandidate:
     accuracy: float
     p99_ms: float | None
     resident_bytes: int
+    p50_ms: float | None = None
+    loss: float | None = None

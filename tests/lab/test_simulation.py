@@ -211,3 +211,24 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> 
         answers.append(json.dumps({**json.loads(done.stdout), "decisions": None}))
     assert answers[0] == answers[1]
     assert simulate(scenario(seed=12)).outcome.answers != simulate(scenario(seed=13)).outcome.answers
+
+
+@pytest.mark.parametrize(
+    ("prefer", "loss", "accuracy"),
+    [("balanced", 0.4, 89.8), ("balanced", 0.6, 90), ("balanced", None, 90), ("accuracy", 0.4, 90), ("speed", 9, 89.8)],
+)
+def test_what_an_application_prefers_answers_and_is_what_is_brought(
+    prefer: str, loss: float | None, accuracy: float
+) -> None:
+    """There is room for either; only the one that is chosen is ever loaded."""
+    small = document()
+    quick = small["models"][0]["variants"][1]
+    quick.update({"accuracy": 89.8} | ({} if loss is None else {"loss": loss}))
+    figures = _figures(
+        scenario(
+            models=small["models"],
+            applications=[{"name": "door", "model": "faces", "prefer": prefer}],
+            arrivals=[{"application": "door", "poisson_rps": 1}],
+        )
+    )
+    assert (figures["accuracy_mean"], figures["loads"]) == (accuracy, 1)

@@ -2,16 +2,20 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from appliance.domain.catalogue import (
+    Accuracy,
     Application,
     Latency,
     Model,
+    Prefer,
     Profile,
     Quota,
+    SampleScore,
     TaskSpec,
     Tenant,
     TensorSpec,
@@ -27,6 +31,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.states import VariantState
+from appliance.policies.selection.by_profile import ByProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from tests.fakes.engine import build_of, make_variant
@@ -269,3 +274,32 @@ def test_items_are_counted_along_a_free_first_axis(
     fill(catalogue, "t", "m", [dataclasses.replace(make_variant("t/m", "v"), inputs=specs)])
     inputs = {f"x{i}": np.zeros(shape, np.float32) for i, shape in enumerate(sent)}
     assert catalogue.entry("t/m").servables["v"].items_of(inputs) == items
+
+
+# -- what the application prefers --------------------------------------------------------------------------------------
+
+
+def test_another_first_choice_is_said_with_its_reason() -> None:
+    """When the import has measured a variant that loses next to nothing; not at the start, and not without a change."""
+    said: list[tuple[str, str, str]] = []
+    catalogue = Catalogue(
+        ByProfile(),
+        loss_points_max=0.5,
+        on_choice=lambda application, problem, plan, before: said.append((before, plan.order[0], plan.reason)),
+    )
+    scores = tuple(SampleScore(score, 1) for score in (0.999, 0.999, 0.998, 0.999))
+    accuracy = Accuracy(99.875, "cosine", "fp32", 4, "", scores, "s")
+    same = Accuracy(100, "cosine", "fp32", 4, "", (SampleScore(1, 1),) * 4, "s")
+    large = replace(make_variant("t/m", "fp32", Cost(100, run_ms=20)), accuracy=same)
+    small = replace(make_variant("t/m", "int8", Cost(40, run_ms=8)), accuracy=accuracy)
+    application = Application("t/m", "t", "m", "t/m")
+    catalogue.put_tenant(Tenant("t"))
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (large,)))
+    catalogue.put_application(application)
+    for _ in range(2):
+        catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (large, small)))
+    assert [(before, after) for before, after, _ in said] == [("fp32", "int8")]
+    assert "int8 takes 8 ms, fp32 20" in said[0][2]
+    assert catalogue.entry("t/m").order[0].loss == pytest.approx(0.2046, abs=1e-3)
+    catalogue.put_application(replace(application, prefer=Prefer.ACCURACY))
+    assert catalogue.entry("t/m").order[0].name == "fp32"

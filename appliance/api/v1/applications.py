@@ -63,6 +63,7 @@ async def create_application(
         order.weight,
         order.shared,
         order.late,
+        order.prefer,
     )
     if strict:
         refuse_broken(box.catalogue.draft(application))
@@ -137,9 +138,10 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         entry = box.catalogue.entry(application.id)
     except ModelUnavailable:  # its model is on its way out
         model, task, variants, warnings = application.model_id.split("/", 1)[1], None, [], []
+        choice = ""
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
-        warnings = warnings_of(entry)
+        warnings, choice = warnings_of(entry), entry.reason
     figures = box.telemetry.of_application(application.id).values()
     asked, kept = sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)
     return ApplicationShape(
@@ -152,8 +154,10 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         weight=application.weight,
         shared=application.shared,
         late=application.late,
+        prefer=application.prefer,
         available=box.availability.is_open(application),
         variants=variants,
+        choice=choice,
         warnings=warnings,
         slo_requests=asked,
         slo_kept=kept / asked if asked else None,

@@ -30,7 +30,7 @@ Kind = Annotated[
     str | None,
     Query(
         max_length=40,
-        description="Only decisions of this kind: residency, admission, drop, budget.",
+        description="Only decisions of this kind: residency, admission, drop, budget, selection.",
         examples=["residency"],
     ),
 ]

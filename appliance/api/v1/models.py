@@ -19,7 +19,7 @@ from appliance.api.v1 import jobs
 from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
 from appliance.api.v1.orders import PARTS, Source, check_fields, import_request, pack
 from appliance.api.v1.pages import page_of_all
-from appliance.api.v1.shapes import model_shape, model_summary, variant_shape
+from appliance.api.v1.shapes import model_shape, model_summary, variant_shape, variant_shapes
 from appliance.domain.errors import (
     AlreadyExists,
     BadInput,
@@ -161,9 +161,8 @@ async def list_variants(
 ) -> Page[VariantShape]:
     """By name, with what was measured of each."""
     found = box.catalogue.resolve_model(principal.tenant, model)
-    variants = sorted(found.variants, key=lambda variant: variant.name)
-    memory = box.memory.snapshot()
-    return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: variant_shape(v, memory))
+    variants = sorted(variant_shapes(found, box.memory.snapshot()), key=lambda variant: variant.name)
+    return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: v)
 
 
 @router.post(
@@ -202,7 +201,7 @@ async def show_variant(model: ModelName, variant: VariantName, box: TheBox, prin
     found = box.catalogue.resolve_model(principal.tenant, model)
     for one in found.variants:
         if one.name == variant:
-            return variant_shape(one, box.memory.snapshot())
+            return variant_shape(found, one, box.memory.snapshot())
     raise UnknownVariant(name=variant)
 
 
@@ -235,7 +234,7 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
             raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:
             released = await box.store.models.set_variant_state(one.id, VariantState.READY)
-            return variant_shape(released, box.memory.snapshot())
+            return variant_shape(found, released, box.memory.snapshot())
     raise UnknownVariant(name=variant)
 
 

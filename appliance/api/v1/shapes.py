@@ -1,9 +1,12 @@
 """Domain values as the shapes of `/v1`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from appliance.domain.accuracy import share
 from appliance.domain.catalogue import Model, Variant
+from appliance.domain.confidence import losses
 from appliance.domain.states import VariantState
 from appliance.wire.catalogue import ModelShape, ModelSummary, TaskShape, VariantShape
 
@@ -42,14 +45,28 @@ def model_shape(model: Model, memory: Mapping[str, Any]) -> ModelShape:
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=[variant_shape(variant, memory) for variant in model.variants],
+        variants=variant_shapes(model, memory),
     )
 
 
-def variant_shape(variant: Variant, memory: Mapping[str, Any]) -> VariantShape:
-    """A variant and where it is in memory."""
-    shape = VariantShape.model_validate(variant)
-    return shape.model_copy(update={"residency": _residency(variant, memory)})
+def variant_shapes(model: Model, memory: Mapping[str, Any]) -> list[VariantShape]:
+    """The variants of a model, what each may lose to the best that is ready, and where it is in memory."""
+    lost = losses([v for v in model.variants if v.state is VariantState.READY])
+    return [
+        VariantShape.model_validate(variant).model_copy(
+            update={
+                "residency": _residency(variant, memory),
+                "loss": share(lost[variant.id]) if variant.id in lost else None,
+            }
+        )
+        for variant in model.variants
+    ]
+
+
+def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any]) -> VariantShape:
+    """A variant of a model, as it is now."""
+    others = tuple(one for one in model.variants if one.id != variant.id)
+    return variant_shapes(replace(model, variants=(variant, *others)), memory)[0]
 
 
 def _residency(variant: Variant, memory: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from appliance.wire.shape import Shape
 ShapeT = TypeVar("ShapeT", bound=Shape)
 
 router = APIRouter(tags=["system"])
-_SERVING = ("memory", "queues", "residency")
+_SERVING = ("memory", "queues", "residency", "selection")
 """Sections of the settings that decide how requests are served."""
 
 

@@ -4,9 +4,9 @@ Pure; called by the importer once a variant has been measured, and again when an
 
 A variant is excluded, with the reason, when it is below the floor, or when another one is more accurate and this one
 is neither smaller in memory nor faster. More accurate is what is so for sure: by more than the samples leave open at
-95 % (`confidence`), and with `SAMPLES_MIN` of them at least. Where it only looks so the variant stays, and its reason
-says that. The original needs no samples where accuracy is likeness to the original. It and the tenant's own variants
-are never excluded.
+95 % (`domain.confidence`), and with `SAMPLES_MIN` of them at least. Where it only looks so the variant stays, and its
+reason says that. The original needs no samples where accuracy is likeness to the original. It and the tenant's own
+variants are never excluded.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from appliance.domain.accuracy import SAMPLES_MIN
 from appliance.domain.catalogue import Precision, Variant
+from appliance.domain.confidence import difference
 from appliance.domain.states import VariantState
-from appliance.modelstore.importing.confidence import difference
 
 NOTICEABLE = 0.05
 """A difference in memory or latency below this is measuring noise, not a gain."""

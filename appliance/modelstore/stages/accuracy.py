@@ -49,6 +49,8 @@ class Tally:
     answers: list[Answer] = field(default_factory=list)
     """Kept only where the metric needs the whole set."""
     problem: str = ""
+    sample_set: str = ""
+    """Where variants of other sizes had other samples."""
 
     @property
     def size(self) -> Size | None:
@@ -144,7 +146,7 @@ class _Evaluation:
                 except BadModel as error:
                     tally.problem = str(error)
                     break
-        self.sample_set = ""
+            tally.sample_set = f"synthetic {tally.size or ''}".strip()
         self.against = "fp32"
         self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against fp32 at the same input size"
         return tallies
@@ -156,7 +158,9 @@ class _Evaluation:
             return None
         value = points(round(tally.score.value, 6))
         metric, scores = tally.score.metric, tuple(tally.scores)
-        return Accuracy(value, metric, self.against, tally.samples, self.data, scores, self.sample_set)
+        return Accuracy(
+            value, metric, self.against, tally.samples, self.data, scores, tally.sample_set or self.sample_set
+        )
 
     def _in_time(self, samples: Sequence[Sample]) -> Iterator[Sample]:
         for number, sample in enumerate(samples):

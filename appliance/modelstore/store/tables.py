@@ -16,6 +16,7 @@ from appliance.domain.catalogue import (
     Late,
     Model,
     Precision,
+    Prefer,
     Profile,
     Quota,
     TaskSpec,
@@ -199,6 +200,7 @@ class ApplicationRow(Row, table=True):
     weight: float = 1.0
     shared: bool = False
     late: str = Late.DROP.value
+    prefer: str = Prefer.BALANCED.value
 
     def to_application(self) -> Application:
         return Application(
@@ -211,6 +213,7 @@ class ApplicationRow(Row, table=True):
             self.weight,
             self.shared,
             Late(self.late),
+            Prefer(self.prefer),
         )
 
     def take(self, application: Application) -> None:
@@ -221,6 +224,7 @@ class ApplicationRow(Row, table=True):
         self.weight = application.weight
         self.shared = application.shared
         self.late = application.late.value
+        self.prefer = application.prefer.value
 
 
 class JobRow(Row, table=True):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from appliance.domain.catalogue import Prefer
+
 
 class Candidate(Protocol):
     """A variant that may be chosen by itself; the box gives its servables."""
@@ -25,6 +27,16 @@ class Candidate(Protocol):
         ...
 
     @property
+    def p50_ms(self) -> float | None:
+        """Measured median of a run of one item; None: not known."""
+        ...
+
+    @property
+    def loss(self) -> float | None:
+        """How far it may be behind the most accurate candidate at 95 %, in the unit of `accuracy`; None: not known."""
+        ...
+
+    @property
     def resident_bytes(self) -> int: ...
 
 
@@ -33,6 +45,9 @@ class SelectionInput:
     candidates: Sequence[Candidate]
     latency_slo_ms: float | None = None
     accuracy_min: float = 0.0
+    prefer: Prefer = Prefer.BALANCED
+    loss_max: float = 0.0
+    """What `balanced` may lose, in the unit of `accuracy`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Prefer
 from appliance.domain.slo import preferred
 from appliance.policies.residency.base import Option
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -20,7 +21,7 @@ _WAKE_NS_PER_BYTE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class VariantGroup:
-    """The variants worth keeping in memory, those that the SLO prefers first, of these the most accurate.
+    """The variants worth keeping in memory, those that the SLO prefers first, of these what requests get first.
 
     A smaller one is less wanted, or it would not be here, and never more accurate.
     """
@@ -164,7 +165,8 @@ class VariantGroups:
         applications = [e.application for e in entries]
         accuracy_min = max(a.accuracy_min for a in applications)
         slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
-        servables = _worth_keeping([s for e in entries for s in e.order], accuracy_min, slos_ms)
+        servables = [s for e in entries for s in e.order]
+        servables = _worth_keeping(servables, accuracy_min, slos_ms, _places(entries))
         return VariantGroup(
             name=first.application.id,
             applications=tuple(a.id for a in applications),
@@ -217,20 +219,39 @@ def _groups(entries: list[Entry]) -> list[list[Entry]]:
     return [group for group in groups if any(e.order for e in group)]
 
 
-def _worth_keeping(servables: list[Servable], accuracy_min: float, slos_ms: list[float]) -> list[Servable]:
+def _places(entries: list[Entry]) -> dict[str, int]:
+    """Build → its place among what requests get first; none where an application wants the most accurate: then
+    accuracy decides. Where some prefer balance and others speed, balance does.
+    """
+    wanted = {e.application.prefer for e in entries}
+    if Prefer.ACCURACY in wanted:
+        return {}
+    prefer = Prefer.BALANCED if Prefer.BALANCED in wanted else Prefer.SPEED
+    strictest = max((e for e in entries if e.application.prefer is prefer), key=lambda e: e.application.accuracy_min)
+    places: dict[str, int] = {}
+    for place, servable in enumerate(strictest.order):
+        places.setdefault(servable.build_id, place)
+    return places
+
+
+def _worth_keeping(
+    servables: list[Servable], accuracy_min: float, slos_ms: list[float], places: dict[str, int]
+) -> list[Servable]:
     """One servable a build (its most wanted rung), without those that another beats in both size and what is wanted.
 
-    Wanted are, of the accurate enough, those that the SLOs prefer, then the most accurate. Policies know accuracies
-    only, so one that the SLOs do not prefer is left out where it is more accurate than a larger one that stays.
+    Wanted are, of the accurate enough, those that the SLOs prefer, by their `places`; then the most accurate. Policies
+    know accuracies only, so one that is less wanted is left out where it is more accurate than one that stays.
     """
     enough = [s for s in servables if s.variant.accuracy_points >= accuracy_min] or servables
     for slo_ms in sorted(slos_ms, reverse=True):  # the strictest last: where nobody keeps it, the others still count
         enough = preferred(enough, lambda s: s.p99_ms, slo_ms)
     first = {s.variant.id for s in enough}
 
-    def rank(servable: Servable) -> tuple[bool, float, int, str]:
+    def rank(servable: Servable) -> tuple[bool, int, float, int, str]:
         variant = servable.variant
-        return variant.id not in first, -variant.accuracy_points, servable.resident_bytes, variant.name
+        is_other = variant.id not in first
+        place = 0 if is_other else places.get(servable.build_id, len(places))
+        return is_other, place, -variant.accuracy_points, servable.resident_bytes, variant.name
 
     kept: list[Servable] = []
     for servable in sorted(servables, key=rank):

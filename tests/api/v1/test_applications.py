@@ -18,6 +18,9 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
         "task": "image-classification",
         "shared": False,
         "late": "drop",
+        "prefer": "balanced",
+        "choice": "1 of 1 reach the accuracy floor 20, 1 keep 100 ms; fp32 is the most accurate, and no other is "
+        "faster at a loss of at most 0.5 at 95 %",
         "available": True,
         "variants": ["fp32"],
         "warnings": [],
@@ -27,6 +30,9 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
     assert made.json() == order | expected
     changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
     assert changed.json() == made.json() | {"weight": 3}
+    quick = (await harbour.patch("/v1/applications/door", json={"prefer": "speed"})).json()
+    assert quick["prefer"] == "speed"
+    assert (await harbour.patch("/v1/applications/door", json={"prefer": "balanced"})).json()["prefer"] == "balanced"
     assert (await harbour.patch("/v1/applications/door", json={"late": "run"})).json()["late"] == "run"
     assert (await harbour.patch("/v1/applications/door", json={"late": "drop"})).json()["late"] == "drop"
     changed = await harbour.patch("/v1/applications/door", json={"latency_slo_ms": None})

@@ -24,7 +24,7 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert shown["uptime_s"] > 0
     assert shown["confinement"] == asdict(available())
     assert shown["policies"]["eviction"]
-    assert shown["settings"].keys() == {"memory", "queues", "residency"}
+    assert shown["settings"].keys() == {"memory", "queues", "residency", "selection"}
     assert shown["settings"]["memory"]["loads_parallel_max"] == 2
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
 

@@ -1,6 +1,9 @@
 """Which variants the residency policies see of an application."""
 
-from appliance.domain.catalogue import Application, Model, TaskSpec, Tenant, Variant
+from dataclasses import replace
+
+from appliance.domain.catalogue import Accuracy, Application, Model, Prefer, TaskSpec, Tenant, Variant
+from appliance.policies.selection.by_profile import ByProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.residency.groups import VariantGroups
@@ -62,3 +65,29 @@ def test_the_strictest_slo_that_is_kept_counts() -> None:
 def test_a_least_accuracy_goes_before_an_slo() -> None:
     """The only fast one is not accurate enough for the first application, so it is no reason to give up the others."""
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 9), least=75) == ["large", "middle", "small"]
+
+
+def preferring(*prefers: Prefer) -> list[str]:
+    """Options of a model whose middle variant loses next to nothing and takes half the time, and whose small one is
+    fast and bad.
+    """
+    catalogue = Catalogue(ByProfile(), loss_points_max=0.5)
+    catalogue.put_tenant(Tenant("t"))
+    accuracy = Accuracy(89.9, "top-1", "labels", 1000, loss_points=0.2)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (LARGE, replace(MIDDLE, accuracy=accuracy), SMALL)))
+    for number, prefer in enumerate(prefers):
+        catalogue.put_application(Application(f"t/a{number}", "t", f"a{number}", "t/m", prefer=prefer))
+    (group,) = VariantGroups(catalogue).all()
+    return [option.name for option in group.options]
+
+
+def test_what_is_kept_is_what_answers() -> None:
+    """Else memory would be filled with a variant that the applications do not choose."""
+    assert preferring(Prefer.ACCURACY) == ["large", "middle", "small"]
+    assert preferring(Prefer.BALANCED) == ["middle", "small"]
+    assert preferring(Prefer.SPEED) == ["small"]
+
+
+def test_the_application_that_asks_for_most_decides_for_the_group() -> None:
+    assert preferring(Prefer.BALANCED, Prefer.ACCURACY, Prefer.SPEED) == ["large", "middle", "small"]
+    assert preferring(Prefer.SPEED, Prefer.BALANCED) == ["middle", "small"]

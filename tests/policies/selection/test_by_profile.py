@@ -1,0 +1,78 @@
+"""Speed and accuracy as the application prefers, after the SLO and the floor."""
+
+import pytest
+
+from appliance.domain.catalogue import Prefer
+from appliance.policies.selection.base import SelectionInput, SelectionPlan
+from appliance.policies.selection.by_profile import ByProfile
+from tests.fakes.candidate import FakeCandidate
+
+RESNET = (
+    FakeCandidate("fp32", 100.0, 64.0, 131, p50_ms=58.0, loss=0.0),
+    FakeCandidate("int8", 99.97, 28.0, 40, p50_ms=25.0, loss=0.04),
+)
+"""Measured: next to nothing is lost, and it takes less than half the time."""
+SHUFFLENET = (
+    FakeCandidate("fp32", 100.0, 5.1, 29, p50_ms=4.6, loss=0.0),
+    FakeCandidate("int8", 99.9, 6.2, 12, p50_ms=5.6, loss=0.2),
+)
+"""Measured: quantised it is slower."""
+
+
+def plan(
+    *candidates: FakeCandidate, prefer: Prefer = Prefer.BALANCED, slo_ms: float | None = None, floor: float = 0.0
+) -> SelectionPlan:
+    return ByProfile().order(SelectionInput(candidates, slo_ms, floor, prefer, loss_max=0.5))
+
+
+@pytest.mark.parametrize(
+    ("prefer", "resnet", "shufflenet"),
+    [(Prefer.BALANCED, "int8", "fp32"), (Prefer.ACCURACY, "fp32", "fp32"), (Prefer.SPEED, "int8", "fp32")],
+)
+def test_what_answers(prefer: Prefer, resnet: str, shufflenet: str) -> None:
+    assert plan(*RESNET, prefer=prefer).order[0] == resnet
+    assert plan(*SHUFFLENET, prefer=prefer).order[0] == shufflenet
+
+
+@pytest.mark.parametrize("loss", [None, 0.51])
+def test_balance_takes_what_is_known_to_lose_little(loss: float | None) -> None:
+    """Without samples enough it is as it was; speed alone asks for no proof."""
+    int8 = FakeCandidate("int8", 99.97, 28.0, 40, p50_ms=25.0, loss=loss)
+    assert plan(RESNET[0], int8).order == ("fp32", "int8")
+    assert plan(RESNET[0], int8, prefer=Prefer.SPEED).order == ("int8", "fp32")
+
+
+def test_the_floor_goes_before_speed() -> None:
+    rough = FakeCandidate("rough", 60.0, 3.0, 10, p50_ms=2.0, loss=45.0)
+    assert plan(*RESNET, rough, prefer=Prefer.SPEED).order == ("rough", "int8", "fp32")
+    assert plan(*RESNET, rough, prefer=Prefer.SPEED, floor=90).order == ("int8", "fp32")
+
+
+def test_the_slo_goes_before_all() -> None:
+    """60 ms: only int8 keeps it, whatever is preferred."""
+    for prefer in Prefer:
+        assert plan(*RESNET, prefer=prefer, slo_ms=60.0).order == ("int8", "fp32")
+
+
+def test_without_a_run_time_nobody_is_known_to_be_faster() -> None:
+    """An import goes on."""
+    new = FakeCandidate("fp32", 100.0, None, 131, loss=0.0)
+    assert plan(new, RESNET[1]).order == ("fp32", "int8")
+
+
+@pytest.mark.parametrize(("p50_ms", "first"), [(53.0, "fp32"), (52.0, "int8")])
+def test_as_fast_is_who_is_within_the_noise_and_then_the_more_accurate_goes_first(p50_ms: float, first: str) -> None:
+    """9 and 10 % faster than 58 ms: what is no gain is worth no loss."""
+    int8 = FakeCandidate("int8", 99.97, 64.0, 40, p50_ms=p50_ms, loss=0.04)
+    assert plan(RESNET[0], int8).order[0] == first
+
+
+def test_the_reason_has_the_figures() -> None:
+    assert plan(*RESNET).reason == (
+        "2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58; it loses at most 0.04 at 95 %"
+    )
+    assert plan(*SHUFFLENET).reason == (
+        "2 of 2 reach the accuracy floor 0; fp32 is the most accurate, and no other is faster at a loss of at most "
+        "0.5 at 95 %"
+    )
+    assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 reach the accuracy floor 0"
