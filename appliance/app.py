@@ -319,6 +319,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         sequences_max=queues.sequences_max,
         sequence_idle_s=queues.sequence_idle_s,
         quick_us_max=queues.quick_us_max,
+        inline_ms_max=queues.inline_ms_max,
         isolation=Isolation(settings.guard.isolation),
         loss_max=settings.selection.loss_max,
         **settings.residency.model_dump(),

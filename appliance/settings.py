@@ -117,6 +117,10 @@ class QueueSettings(Section):
     """A model whose measured median is below this runs on the event loop: the hop to a thread would cost more than
     the run. 0 = never.
     """
+    inline_ms_max: float = Field(5.0, ge=0, le=50)
+    """A run that is expected to take at most this, of a model that is known to do no harm, runs on the event loop where
+    nothing else waits or runs and no other connection has asked for 50 ms. 0 = never.
+    """
     sequences_max: int = Field(1024, ge=1)
     """States of stateful models kept at once; one tenant's at most seven times what is free."""
     sequence_idle_s: float = Field(60.0, gt=0)

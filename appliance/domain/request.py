@@ -33,6 +33,8 @@ class Request:
     """What reading and decoding its input took, from its arrival to its admission."""
     began_cold: bool = False
     """No variant was in memory when its head came: what it woke then may be there by now."""
+    source: int = 0
+    """The connection that it came over, as a number of its own; 0: not known."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
 

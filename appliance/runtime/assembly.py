@@ -59,6 +59,7 @@ class RuntimeConfig:
     sequences_max: int = 1
     sequence_idle_s: float = 60
     quick_us_max: float = 0
+    inline_ms_max: float = 0
     alpha: float
     delta_ms: float
     delta_share_max: float
@@ -237,6 +238,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         telemetry=ports.telemetry,
         decisions=ports.decisions,
         inline_ns_max=int(config.quick_us_max * NS_PER_US),
+        alone_ns_max=int(config.inline_ms_max * NS_PER_MS),
     )
     return RuntimeParts(
         catalogue,

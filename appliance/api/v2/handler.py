@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from appliance import __version__
-from appliance.api.auth.callers import caller_of
+from appliance.api.auth.callers import CONNECTION, caller_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
@@ -102,7 +102,9 @@ class V2:
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             exchange: HttpExchange | None = scope.get(EXCHANGE)
             small = None if exchange is None else exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
-            return await infer(box, principal, parts, headers, receive, small)
+            connection = scope.get(CONNECTION)
+            source = 0 if connection is None else id(connection)
+            return await infer(box, principal, parts, headers, receive, small, source)
         await in_task()
         if allowed := _other_methods(parts, method):
             return not_allowed(allowed)

@@ -35,18 +35,19 @@ async def infer(
     headers: Mapping[bytes, bytes],
     receive: Receive,
     small: Body | None = None,
+    source: int = 0,
 ) -> Answer:
     """Read the body, run the request, and write what came of it.
 
     `small`: the whole body, where it is there already and no more than what a connection may keep anyway; it counts
-    against nothing.
+    against nothing. `source`: a number of the connection.
     """
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     arrival_ns = box.clock.now_ns()
     if small is not None:
         call = parse_infer(small, json_length(headers))
-        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns))
+        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns, source))
         return await _encoded(box, application, principal.tenant, call, name, result)
     box.engine.check(application, principal.tenant)
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
@@ -57,7 +58,7 @@ async def infer(
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
             call = await _parsed(box, application, principal.tenant, body, ahead)
         del body
-        request = _request(box, application, principal, version, call, arrival_ns)
+        request = _request(box, application, principal, version, call, arrival_ns, source)
         request.began_cold = began_cold
         result = await box.engine.infer(request)
     return await _encoded(box, application, principal.tenant, call, name, result)
@@ -78,9 +79,11 @@ def _request(
     version: str | None,
     call: InferCall,
     arrival_ns: int,
+    source: int,
 ) -> Request:
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=variant, outputs=call.outputs)
+    request.source = source
     if call.parameters:
         _apply(call.parameters, request)
     return request

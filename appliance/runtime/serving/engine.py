@@ -1,7 +1,7 @@
 """The way of a request: admission → placement → queue → worker → result.
 
 A run shorter than the hop to a worker and back is computed inline, on the event loop: neither queue nor worker, the
-same way before and after.
+same way before and after. So is a longer one, up to a bound, of who asks alone.
 
 One engine serves the real box and the lab; it knows neither HTTP nor files nor threads. Every request gets exactly one
 answer.
@@ -35,6 +35,7 @@ from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.company import Company
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.job import BuildGone, Job
 from appliance.runtime.serving.placement import Placed, Placement
@@ -46,6 +47,8 @@ from appliance.tasks.base import next_state, step_inputs
 
 _OVERRUN = 20
 """An inline run that takes this many times the limit (5 ms by default) is an overrun ..."""
+_ALONE_OVERRUN = 4
+"""... of who asks alone, this many times theirs (20 ms) ..."""
 _OVERRUNS_MAX = 3
 """... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
 
@@ -78,9 +81,10 @@ class Engine:
         telemetry: Telemetry,
         decisions: DecisionSink,
         inline_ns_max: int = 0,
+        alone_ns_max: int = 0,
     ) -> None:
         """Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have
-        begun.
+        begun. So do runs up to `alone_ns_max` while nobody else is there who would wait.
         """
         self._clock = clock
         self._catalogue = catalogue
@@ -97,6 +101,8 @@ class Engine:
         self.workers = [Worker(clock, processor, queue, memory.unpin, memory.runs) for _ in range(workers)]
         self._processor = processor
         self._inline_ns_max = inline_ns_max
+        self._alone_ns_max = alone_ns_max
+        self._company = Company()
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
         """The variant that a request would get now: what decoding must prepare the tensors for.
@@ -226,6 +232,7 @@ class Engine:
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
         self._residency.seen(request.application_id, placed_ns)
+        self._company.saw(request.source, placed_ns)
         while True:
             placed = self._placement.pin_resident(request, entry)
             if placed is None:
@@ -237,8 +244,14 @@ class Engine:
             servable = placed[0]
             items = servable.items_of(request.inputs)
             run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
-            if run_bytes == 0 and self._is_inline(request, placed, items, start_ns):
-                run = self._run_inline(request, entry, placed[1], start_ns)
+            if run_bytes == 0 and self._is_inline(request, placed, items, start_ns, self._inline_ns_max):
+                run = self._run_inline(request, entry, placed[1], start_ns, _OVERRUN * self._inline_ns_max)
+                break
+            if self._is_alone(request, start_ns) and self._is_inline(
+                request, placed, items, start_ns, self._alone_ns_max
+            ):
+                overrun_ns = _ALONE_OVERRUN * self._alone_ns_max
+                run = self._run_inline(request, entry, placed[1], start_ns, overrun_ns, run_bytes)
                 break
             try:
                 run = await self._run_in_turn(request, entry, placed, items, run_bytes)
@@ -247,8 +260,12 @@ class Engine:
                 continue
         return self._answered(request, entry, placed, items, run, placed_ns)
 
-    def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int) -> bool:
-        """Whether to compute a request on this thread, now.
+    def _is_alone(self, request: Request, now_ns: int) -> bool:
+        """Whether nothing waits or runs, no body is on its way, and nobody else has asked of late."""
+        return self._company.is_alone(request.source, now_ns) and not self._queue.is_expecting
+
+    def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int, limit_ns: int) -> bool:
+        """Whether to compute a request that is expected to take at most `limit_ns` on this thread, now.
 
         A build that keeps taking much longer loses the privilege, and so does a tenant that is over its share while
         others wait.
@@ -257,11 +274,11 @@ class Engine:
         if servable.is_guarded or not servable.is_harmless:  # it might stop or end everybody
             return False
         expected_ns = servable.expected_of(items)
-        if expected_ns is None or expected_ns > self._inline_ns_max or placed[1].overruns >= _OVERRUNS_MAX:
+        if expected_ns is None or expected_ns > limit_ns or placed[1].overruns >= _OVERRUNS_MAX:
             return False
         if servable.is_of_free_size:
             bound = servable.bound_of(request.inputs)
-            if bound is None or bound.run_ms * NS_PER_MS > self._inline_ns_max:
+            if bound is None or bound.run_ms * NS_PER_MS > limit_ns:
                 return False
         if len(self._queue) and self._queue.is_behind(request.tenant):
             return False
@@ -278,18 +295,22 @@ class Engine:
             raise
         return run_bytes
 
-    def _run_inline(self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int) -> _Run:
+    def _run_inline(
+        self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int, overrun_ns: int, run_bytes: int = 0
+    ) -> _Run:
         """Run on this thread, charge its time, and release the build."""
+        self._memory.runs.begin(run_bytes)
         try:
             outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)
         finally:
+            self._memory.runs.end(run_bytes)
             self._memory.unpin(build)
             end_ns = self._clock.now_ns()
             self._queue.saw(request.tenant, end_ns)
             if self._queue.is_busy:  # else it was nobody's turn
                 weights = self._weights(request, entry)
                 self._queue.ran(request.tenant, request.application_id, end_ns - start_ns, weights)
-        is_overrun = end_ns - start_ns > _OVERRUN * self._inline_ns_max
+        is_overrun = end_ns - start_ns > overrun_ns
         build.overruns = build.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns
 

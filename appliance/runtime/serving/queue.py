@@ -161,6 +161,11 @@ class Queue:
         """Whether anybody waits for a worker or has one."""
         return self._line.is_busy
 
+    @property
+    def is_expecting(self) -> bool:
+        """Whether anybody waits for a worker, has one, or is still being read."""
+        return self._line.is_busy or self._backlog.work_ns > 0
+
     def is_behind(self, tenant: str) -> bool:
         """Whether somebody waits who is to run before this tenant."""
         first = self._line.first()

@@ -89,6 +89,108 @@ async def test_quick_run_that_fails() -> None:
     bench.assert_quiet()
 
 
+# -- alone -------------------------------------------------------------------------------------------------------------
+
+
+def on_workers(bench: EngineBench) -> int:
+    """How many runs took a worker."""
+    return sum(worker["runs"] for worker in bench.engine.status()["workers"])
+
+
+@story
+async def test_who_asks_alone_is_computed_on_the_loop() -> None:
+    """One connection, and 4 ms of 5: no worker. Nobody's connection, or 6 ms: a worker."""
+    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
+    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    bench.add({"v": Cost(load_ms=0, run_ms=6)}, name="slow")
+    async with bench.working():
+        for _ in range(3):
+            result = await bench.infer(3, source=1)
+            assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 4)
+        assert on_workers(bench) == 0
+        await bench.infer(application="t/slow", source=1)
+        assert on_workers(bench) == 1
+        await bench.infer()
+        assert on_workers(bench) == 2
+    bench.assert_quiet()
+
+
+@story
+async def test_two_who_ask_in_turns_take_workers() -> None:
+    """Each finds nobody waiting and nobody running; on the loop they would share one processor of two."""
+    bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
+    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+
+    async def ask(source: int, times: int) -> None:
+        for _ in range(times):
+            await bench.infer(source=source)
+            await bench.pause(0.1)  # the way to the caller and back
+
+    async with bench.working():
+        await bench.infer(source=1)
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(ask(1, 10), ask(2, 10))
+        assert on_workers(bench) >= 18  # the very first may have found itself alone
+        assert ms(bench.clock.now_ns() - start_ns) <= 11 * 4.1
+        before = on_workers(bench)
+        await bench.pause(51)
+        await bench.infer(source=2)
+        assert on_workers(bench) == before
+        await bench.infer(source=1)
+        await bench.pause(51)
+        await bench.infer(source=1)
+        assert on_workers(bench) == before + 1
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_on_a_worker_or_a_body_under_way_is_company() -> None:
+    """Whoever is there would wait for the loop."""
+    bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
+    async with bench.working():
+        slow = asyncio.create_task(bench.infer(application="t/slow"))
+        await bench.pause(100)
+        await bench.infer(source=1)
+        assert on_workers(bench) == 1
+        await slow
+        await bench.pause(100)
+        with bench.engine.announced(application, "t"):
+            await bench.infer(source=1)
+        assert on_workers(bench) == 3
+        await bench.infer(source=1)
+        assert on_workers(bench) == 3
+    bench.assert_quiet()
+
+
+@story
+async def test_overruns_of_who_asks_alone_take_a_worker_from_then_on() -> None:
+    """Three in a row above 20 ms."""
+    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
+    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    cost = bench.processor.costs[bench.build("v")]
+    async with bench.working():
+        for cost.run_ms in (30, 30, 19, 30, 30, 30):
+            await bench.infer(source=1)
+            assert on_workers(bench) == 0
+        await bench.infer(source=1)
+        assert on_workers(bench) == 1
+
+
+@story
+async def test_what_a_run_alone_takes_in_memory_is_counted() -> None:
+    """And given back, also where it fails."""
+    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5, model=_positive)
+    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    async with bench.working():
+        await bench.infer(1, source=1)
+        with pytest.raises(RunFailed):
+            await bench.infer(-1, source=1)
+        assert bench.memory.runs.running_bytes == 0
+    bench.assert_quiet()
+
+
 # -- without a task ----------------------------------------------------------------------------------------------------
 
 
