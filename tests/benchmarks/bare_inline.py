@@ -160,7 +160,7 @@ class _Bare(asyncio.BufferedProtocol):
         start = -(room.__array_interface__["data"][0] + request_bytes - self._bytes) % 64
         self._room = room[start : start + request_bytes]
         self._tensor = self._room[request_bytes - self._bytes :].view(np.float32).reshape(self._shape)
-        self._view = memoryview(self._room)
+        self._view = self._room.data
         self._filled = 0
 
     def connection_made(self, transport: Any) -> None:
