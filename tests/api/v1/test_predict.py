@@ -31,7 +31,7 @@ async def test_real_pictures_are_recognised(stand: Stand, digits: toys.Digits) -
     assert 0.5 < answer["accuracy"] <= 1
     assert answer["warm"] is True
     timings = answer["timings_ms"]
-    assert set(timings) == {"decode", "queue", "load", "compute", "encode", "total"}
+    assert set(timings) == {"decode", "queue", "load", "wake", "compute", "encode", "total"}
     assert timings["load"] == 0
     assert sum(timings.values()) - timings["total"] <= timings["total"] + 0.01
 
