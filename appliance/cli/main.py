@@ -29,6 +29,7 @@ from appliance.cli import (
     scenario,
     serve,
     simulate,
+    system,
     tenants,
     zoo,
 )
@@ -60,6 +61,7 @@ app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
+app.command("system", rich_help_panel=BOX)(system.system)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)

@@ -101,6 +101,15 @@ def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run
     assert [look["builds"][0]["variant"] for look in looks] == ["fp32", "fp32"]
 
 
+def test_the_box_is_shown_at_a_glance(server: Server, asked: Path, appliance: Run) -> None:
+    """The Python that it runs on, with how that was built."""
+    shown = json.loads(appliance("system", "--json"))
+    assert shown["python_build"]
+    said = appliance("system")
+    assert f"Python        {shown['python']} ({shown['python_build']})" in said
+    assert "1, 1 application" in said
+
+
 def test_an_application_is_changed_and_the_rest_stays(server: Server, asked: Path, appliance: Run) -> None:
     """What is named changes at once; --no-slo takes the promise away; a stranger's name is a sentence."""
 

@@ -119,3 +119,38 @@ def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "serve" in done.stdout
     assert run(checkout / "scripts/setup", "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("plain", "other", "chosen"),
+    [
+        ("", "--enable-optimizations --with-lto", "python3.12"),
+        ("", "--enable-optimizations", "python3.12"),
+        ("--enable-optimizations --with-lto", "--enable-optimizations --with-lto", "python3"),
+        ("--enable-optimizations", "", "python3"),
+    ],
+)
+def test_the_best_built_python_is_taken(checkout: Path, tmp_path: Path, plain: str, other: str, chosen: str) -> None:
+    """Of equally good ones the first in line. Only those that the test has made are in reach."""
+    shell, folder = shutil.which("bash"), tmp_path / "pythons"
+    folder.mkdir()
+    for name, options in (("python3", plain), ("python3.12", other)):
+        fake = "import sys, sysconfig; sys.base_prefix = '/elsewhere'; "
+        fake += f"sysconfig.get_config_var = lambda name: '{options}'"
+        script = f"""#!{shell}
+if [ "$1" = -c ]; then exec {sys.executable} -c "{fake}
+$2"; fi
+exec {sys.executable} "$@"
+"""
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    code = (checkout / "scripts/setup").read_text().replace('main "$@"\n', "find_python\n")
+    code = code.replace("$PATH /usr/local/bin /usr/bin; do", "$PATH; do")
+    only = subprocess.run(
+        [shell or "bash", "-c", code, str(checkout / "scripts/setup")],
+        env={"PATH": str(folder), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert only.stdout == str(folder / chosen), only.stderr

@@ -4,6 +4,8 @@ import asyncio
 import os
 import platform
 import shutil
+import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -45,6 +47,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         uptime_s=(box.clock.now_ns() - box.started_ns) / NS_PER_S,
         now=box.clock.wall_now(),
         python=platform.python_version(),
+        python_build=await asyncio.to_thread(_python_build),
         machine=platform.machine(),
         cores=len(os.sched_getaffinity(0)),
         memory_total_bytes=machine.total,
@@ -153,6 +156,15 @@ def _own(queues: dict[str, Any], principal: Principal) -> dict[str, Any]:
     if principal.is_admin:
         return queues
     return {name: length for name, length in queues.items() if name.startswith(f"{principal.tenant}/")}
+
+
+def _python_build() -> str:
+    """As `scripts/setup` judges it: a distribution's own is built with both, and does not say so."""
+    if sys.base_prefix == "/usr":
+        return "a distribution's"
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    found = [name for option, name in (("--enable-optimizations", "PGO"), ("--with-lto", "LTO")) if option in options]
+    return ", ".join(found) or "plain"
 
 
 def _process_bytes() -> int:
