@@ -17,6 +17,7 @@ from appliance import log
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
+from appliance.api.http.unix_socket import UnixSocket
 from appliance.api.protocol import BoxProtocol
 from appliance.app import Appliance
 from appliance.settings import Settings
@@ -36,21 +37,31 @@ class Server(uvicorn.Server):
         connections: Connections[Counted],
         handshake_s: float,
         on_listen: Callable[[str], None],
+        unix_socket: UnixSocket | None = None,
     ) -> None:
         super().__init__(config)
+        self._unix_socket = unix_socket
         self._appliance = appliance
         self._connections = connections
         self._handshake_s = handshake_s
         self._on_listen = on_listen
 
     async def startup(self, sockets: Any = None) -> None:
-        context = self.config.ssl
+        context, plain = self.config.ssl, self.config.http_protocol_class
         if context is not None:  # the connections see to it themselves, so that they count and end before
             made = self.config.http_protocol_class
             shake = partial(Handshake, context, self._connections, self._handshake_s)
             self.config.http_protocol_class = lambda **parts: shake(partial(made, **parts))  # type: ignore[assignment]
             self.config.ssl = None
         await super().startup(sockets)
+        if self._unix_socket is not None and self.started:
+            parts = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+            listening = await asyncio.get_running_loop().create_unix_server(
+                partial(plain, **parts),
+                sock=self._unix_socket.socket,
+                backlog=self.config.backlog,
+            )
+            self.servers.append(listening)
         if self.servers and self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
@@ -75,7 +86,8 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: None) -> None:
     """Run the box until SIGTERM or SIGINT. The address stands in STATE/address while it listens.
 
-    Raises: what kept the box from starting: InUse (another box runs on the folder), StorageFull ...
+    Raises: what kept the box from starting: InUse (another box runs on the folder, or listens at the Unix socket),
+    StorageFull, OSError (of the Unix socket) ...
     """
     os.umask(0o077)  # whatever is written from here on is for the box alone
     log.configure(settings.log.level, settings.log.format)
@@ -115,10 +127,14 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
         proxy_headers=False,
     )
+    unix_socket = None
+    if http.unix_socket is not None:
+        unix_socket = UnixSocket(http.unix_socket, int(http.unix_socket_mode, 8))
+        stack.callback(unix_socket.close)
     logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
     with stack:  # a box that could not start leaves the address of the one that runs here alone
         try:
-            Server(config, appliance, connections, http.head_s, listening).run()
+            Server(config, appliance, connections, http.head_s, listening, unix_socket).run()
         except SystemExit:
             if appliance.failure is not None:
                 raise appliance.failure from None

@@ -25,6 +25,10 @@ class HttpSettings(Section):
     """Address to listen on; loopback until an operator opens it."""
     port: int = Field(8080, ge=0, le=65535)
     """TCP port; 0 takes a free one (printed at start)."""
+    unix_socket: Path | None = None
+    """A file at which the box listens too, as a Unix socket and without TLS, for clients on the box itself."""
+    unix_socket_mode: str = Field("0600", pattern="^(0600|0660)$")
+    """Who may connect there: `0600`, the box's own user; `0660`, its group too. A key is needed all the same."""
     body_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest body of an inference or predict request; bodies that wait count against memory."""
     form_bytes_max: int = Field(64 * MIB, ge=1024)

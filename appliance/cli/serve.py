@@ -62,10 +62,18 @@ def serve(
     from appliance.domain.errors import InUse
     from appliance.server import serve as run
 
+    unix_socket = settings.http.unix_socket
+
     try:
         run(settings, on_listen=lambda url: _greet(url, settings.state_dir))
     except InUse as error:
+        if unix_socket is not None and error.name == str(unix_socket):
+            raise CommandFailed(f"{unix_socket} is taken; name another APPLIANCE_HTTP__UNIX_SOCKET") from error
         raise CommandFailed(f"a box runs on {settings.state_dir} already; stop it, or name another --state") from error
+    except OSError as error:
+        if unix_socket is None or error.filename is not None:
+            raise
+        raise CommandFailed(f"the Unix socket {unix_socket} cannot be made ({error})") from error
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
