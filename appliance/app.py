@@ -176,6 +176,7 @@ class Appliance:
         core = assemble(ports, _policies(settings), _config(settings))
         processor.on_lost = core.memory.lost
         processor.on_base = core.memory.set_overhead
+        core.memory.when_short(processor.end_idle)
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         confinement = available()

@@ -24,7 +24,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
-from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, prepared_form
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
@@ -312,6 +312,40 @@ async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
                 while base_bytes[-1]:
                     await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
             assert lost == []
+    finally:
+        processor.close()
+
+
+async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
+    """Who holds nothing before who holds sleepers, which are told to be lost; never who has something awake, or whose
+    tenant wants something.
+    """
+    options = GuardOptions(scratch=tmp_path / "scratch")
+    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
+    lost: list[str] = []
+    base_bytes: list[int] = []
+    processor.on_lost, processor.on_base = lost.append, base_bytes.append
+    add = toys.tiny_add(tmp_path / "add.onnx")
+    try:
+        handles: dict[str, Any] = {
+            tenant: await processor.load(form_of(add, tenant, f"content@cpu@{tenant}"))
+            for tenant in ("empty", "awake", "wanted")
+        }
+        (folder := tmp_path / "form").mkdir()
+        assert OnnxSessions(1).prepare(toys.conv_net(tmp_path / "net.onnx", 1), folder)
+        form = prepared_form("content@cpu@asleep", folder)
+        assert form is not None
+        await processor.sleep(await processor.load(replace(form, guarded_for="asleep")))
+        for tenant in ("empty", "wanted"):
+            await processor.unload(handles[tenant])
+        before_bytes = base_bytes[-1]
+        assert processor.end_idle({"other@cpu@wanted", "content@cpu"})
+        assert (lost, handles["empty"].guard.has_ended) == ([], True)
+        assert base_bytes[-1] < before_bytes
+        assert processor.end_idle({"other@cpu@wanted"})
+        assert lost == ["content@cpu@asleep"]
+        assert not processor.end_idle({"other@cpu@wanted"})
+        assert (await processor.run(handles["awake"], numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
     finally:
         processor.close()
 

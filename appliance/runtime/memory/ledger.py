@@ -175,6 +175,10 @@ class Ledger:
         build = self._builds.get(build_id)
         return build is None or build.state in _AWAY or build.state is _S.ASLEEP
 
+    def wanted(self) -> set[str]:
+        """Builds that somebody holds, or that are on their way into memory."""
+        return {b.build_id for b in self._builds.values() if b.pins or b.state is _S.LOADING}
+
     def followed(self) -> set[str]:
         """Builds that leave as soon as their replacement has come."""
         return {b.successor_of for b in self._builds.values() if b.successor_of is not None}

@@ -3,7 +3,7 @@ task of its own, or woken where it sleeps.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -57,6 +57,8 @@ class Loads:
         self.is_closed = False
         self.on_loaded: Callable[[str], None] = nothing
         """Told of every build that has come into memory, by id."""
+        self.end_idle: Callable[[Collection[str]], bool] = lambda wanted: False
+        """Ends a process that holds nothing awake, and that no build `wanted` needs; whether there was one."""
         self.loads = self.wakes = self.failures = self.skipped = self.replacements = 0
 
     def start(self, build: LoadedBuild, *, is_promised: bool = False) -> asyncio.Future[None]:
@@ -240,7 +242,10 @@ class Loads:
         """
         if self.is_closed:
             raise ShuttingDown()
-        plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
+        while True:
+            plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
+            if plan.sufficient or not build.is_urgent or not self.end_idle(self._ledger.wanted()):
+                break
         if not plan.sufficient:
             if build.need_bytes > self._ledger.budget_bytes:  # no change can help; asked above, so that it is recorded
                 raise self._out_of_memory(build)

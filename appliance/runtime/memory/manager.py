@@ -7,7 +7,7 @@ fits.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -151,6 +151,12 @@ class MemoryManager:
         self._ledger.set_overhead(count_bytes)
         self._loads.shrink()
         self._changes.announce()
+
+    def when_short(self, end_idle: Callable[[Collection[str]], bool]) -> None:
+        """Where a request finds no room: `end_idle` ends a process that holds nothing awake, and that no build which it
+        is given needs; whether there was one.
+        """
+        self._loads.end_idle = end_idle
 
     async def unload(self, build_id: str) -> None:
         """Make a build absent, sleepers too: no new pins, wait for the running ones, give its memory back.

@@ -1,7 +1,7 @@
 """Builds that sleep: what leaves keeps its session and gives its pages back, and comes again by waking."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
@@ -64,6 +64,36 @@ async def test_an_evicted_build_sleeps_and_wakes() -> None:
     bench.memory.unpin(build)
     assert [e["build"] for e in bench.events.of("variant asleep")] == ["a", "b"]
     assert [e["build"] for e in bench.events.of("variant woken")] == ["a"]
+    bench.assert_quiet()
+
+
+@story
+async def test_processes_with_nothing_awake_end_for_a_request() -> None:
+    """Two take 30 of 100 beside the builds: a request that finds no room is given theirs, as many as it needs; what is
+    brought ahead of time is not.
+    """
+    bench = bench_of("ab")
+    processes = [15, 15]
+    bench.memory.set_overhead(30)
+    asked: list[set[str]] = []
+
+    def end_idle(wanted: Collection[str]) -> bool:
+        asked.append(set(wanted))
+        if processes:
+            processes.pop()
+            bench.memory.set_overhead(sum(processes))
+            return True
+        return False
+
+    bench.memory.when_short(end_idle)
+    held = await bench.pin("a")
+    with pytest.raises(OutOfMemory):
+        await bench.memory.pin("b", 40, 45, None, is_urgent=False)
+    assert asked == []
+    bench.memory.unpin(await bench.pin("b"))
+    assert (processes, asked) == ([15], [{"a", "b"}])
+    bench.memory.unpin(held)
+    bench.memory.set_overhead(0)
     bench.assert_quiet()
 
 

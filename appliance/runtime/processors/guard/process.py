@@ -122,6 +122,11 @@ class GuardProcess:
         return self.loading.locked() or self._dispatcher.is_busy
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it holds nothing that is awake, and nothing is asked of it."""
+        return not self.is_busy and all(build.is_asleep for build in self.builds.values())
+
+    @property
     def last_used_ns(self) -> int:
         return self._dispatcher.last_used_ns
 

@@ -4,7 +4,7 @@ of the tenant that owns them.
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -16,6 +16,7 @@ import numpy as np
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.names import owner_of
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
 from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, kept_bytes, sleeping_file
@@ -164,6 +165,17 @@ class GuardedProcessor:
                 return await guard.tokenize(path, texts, order.tokens_max, build_id, on_time)
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
+
+    def end_idle(self, wanted: Collection[str]) -> bool:
+        """End a guard with nothing awake, whose tenant has none of the builds `wanted`; whether there was one.
+
+        Of several one that holds nothing, and of those the one unused longest.
+        """
+        tenants = {owner_of(build_id)[1] for build_id in wanted}
+        idle = [guard for guard in self._guards.values() if guard.is_idle and guard.tenant not in tenants]
+        if idle:
+            self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
+        return bool(idle)
 
     def close(self) -> None:
         if self._sweeping is not None:
