@@ -35,12 +35,12 @@ from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
-from appliance.runtime.serving.company import Company
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.job import BuildGone, Job
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.sequences import Key, Sequences
+from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
@@ -102,7 +102,7 @@ class Engine:
         self._processor = processor
         self._inline_ns_max = inline_ns_max
         self._alone_ns_max = alone_ns_max
-        self._company = Company()
+        self._sole = SoleCaller()
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
         """The variant that a request would get now: what decoding must prepare the tensors for.
@@ -232,7 +232,7 @@ class Engine:
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
         self._residency.seen(request.application_id, placed_ns)
-        self._company.saw(request.source, placed_ns)
+        self._sole.saw(request.source, placed_ns)
         while True:
             placed = self._placement.pin_resident(request, entry)
             if placed is None:
@@ -262,7 +262,7 @@ class Engine:
 
     def _is_alone(self, request: Request, now_ns: int) -> bool:
         """Whether nothing waits or runs, no body is on its way, and nobody else has asked of late."""
-        return self._company.is_alone(request.source, now_ns) and not self._queue.is_expecting
+        return self._sole.is_alone(request.source, now_ns) and not self._queue.is_expecting
 
     def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int, limit_ns: int) -> bool:
         """Whether to compute a request that is expected to take at most `limit_ns` on this thread, now.

@@ -144,7 +144,7 @@ async def test_two_who_ask_in_turns_take_workers() -> None:
 
 
 @story
-async def test_a_run_on_a_worker_or_a_body_under_way_is_company() -> None:
+async def test_who_runs_on_a_worker_or_sends_a_body_is_not_alone() -> None:
     """Whoever is there would wait for the loop."""
     bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
     application = bench.add({"v": Cost(load_ms=0, run_ms=4)})

@@ -1,7 +1,7 @@
 """Whether somebody asks alone: over one connection, and no other has asked of late. Pure.
 
 The event loop is busy while it computes, and does not see who comes meanwhile: two who ask in turns would each find
-nobody else there, and share one processor. So who asks over another connection ends the solitude of all for a while.
+nobody else there, and share one processor. So after a request of another connection nobody counts as alone for a while.
 """
 
 from appliance.clock import NS_PER_MS
@@ -11,7 +11,7 @@ QUIET_NS = 50 * NS_PER_MS
 _NEVER = -(1 << 62)
 
 
-class Company:
+class SoleCaller:
     """Who asked last, and when somebody else did."""
 
     __slots__ = ("_at_ns", "_other_ns", "_source")
