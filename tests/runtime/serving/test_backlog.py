@@ -94,7 +94,9 @@ def test_a_processor_that_was_slow_is_believed_again() -> None:
     st.integers(0, 3),
 )
 def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[float], asker: int) -> None:
-    """One more job of 10 against the queue played to its end: what is told is off by at most a run for each tenant."""
+    """One more job of 10 against the queue played to its end: what is told is off by at most a run for each tenant, and
+    by what others have done beside its last run, which has the worker for itself.
+    """
     backlog = Backlog(1)
     jobs: dict[int, list[int]] = {}
     for tenant, work in waiting:
@@ -102,7 +104,8 @@ def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[
         jobs.setdefault(tenant, []).append(work)
     told = backlog.end_ns(str(asker), "a", 10, (weights[asker], 1.0))
     jobs.setdefault(asker, []).append(10)
-    assert abs(played(jobs, weights, asker) - told) <= 20 * len(jobs)
+    beside = sum(10 * weights[tenant] / weights[asker] for tenant in jobs if tenant != asker)
+    assert -beside <= played(jobs, weights, asker) - told + 20 * len(jobs) <= 40 * len(jobs)
 
 
 def played(jobs: dict[int, list[int]], weights: list[float], asker: int) -> int:
