@@ -34,9 +34,9 @@ class _Share:
     work_ns: int = 0
     weight: float = 1.0
 
-    def beside(self, work_ns: float, weight: float) -> float:
-        """What of it is done while `work_ns` of another with `weight` is done."""
-        return min(self.work_ns, work_ns * self.weight / weight)
+    def beside(self, virtual_ns: float) -> float:
+        """What of it is done while others with weight 1 have so much done."""
+        return min(self.work_ns, virtual_ns * self.weight)
 
 
 @dataclass(slots=True)
@@ -111,23 +111,31 @@ class Backlog:
             self._since_ns, self._done_ns = now_ns, 0.0
 
     def end_ns(
-        self, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float], ahead_ns: int | None = None
+        self,
+        tenant: str,
+        application_id: str,
+        work_ns: int,
+        weights: tuple[float, float],
+        *,
+        ahead_ns: int | None = None,
+        lead_ns: float = 0.0,
     ) -> int:
         """Nanoseconds until `work_ns` more of an application would be done.
 
-        `ahead_ns`: what of its own waiting work goes before; None: all.
+        `ahead_ns`: what of its own waiting work goes before; None: all. `lead_ns`: what its tenant has had more of than
+        the others, by weight 1 (`fairness`). Others are served while that is made up and what is ahead is done, not
+        beside the run itself: it begins when its turn comes.
         """
+        in_line = 0.0
         found = self._tenants.get(tenant)
-        if found is None:
-            own: float = work_ns
-        else:
+        if found is not None:
             share = found.applications.get(application_id)
             before_ns = ahead_ns if ahead_ns is not None else share.work_ns if share is not None else 0
-            in_line: float = before_ns + work_ns
-            own = in_line + sum(
-                other.beside(in_line, weights[1])
+            in_line = before_ns + sum(
+                other.beside(before_ns / weights[1])
                 for name, other in found.applications.items()
                 if name != application_id
             )
-        others = sum(other.beside(own, weights[0]) for name, other in self._tenants.items() if name != tenant)
-        return int((own + others) / self._rate)
+        until = in_line / weights[0] + lead_ns
+        others = sum(other.beside(until) for name, other in self._tenants.items() if name != tenant)
+        return int((in_line + work_ns + others) / self._rate)

@@ -333,9 +333,11 @@ class Queue:
         if request.drop_ns is not None:
             allowed_ns = min(allowed_ns, int((request.drop_ns - now_ns) * _HASTE))
         asked = (request.tenant, request.application_id, work_ns, weights)
-        end_ns = self._backlog.end_ns(*asked)
+        flow = self._tenants.get(request.tenant)
+        lead_ns = 0.0 if flow is None else self._line.start_of(flow) - self._line.now
+        end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns)
         if end_ns > allowed_ns and ahead is not None:
-            end_ns = self._backlog.end_ns(*asked, ahead())
+            end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns)
         if end_ns > allowed_ns:
             raise Overloaded(
                 application_id=request.application_id,

@@ -20,23 +20,28 @@ def test_alone_its_own_work_is_what_counts() -> None:
 
 
 def test_another_tenant_takes_its_share_of_the_time_only() -> None:
-    """Beside an hour of another's work, by hand: 100 of its own at weights 1 : 1 end after 200, at 1 : 3 after 400; a
-    backlog of 50 is done by then and adds no more.
+    """Beside an hour of another's work, by hand. Who was idle is next: 100 of its own end after 100. Behind 100 that it
+    has waiting, 100 of the other's are done at weights 1 : 1, 33 at 3 : 1; a backlog of 50 adds no more than it is. Who
+    is 60 ahead waits for 60 of the other's.
     """
     backlog = Backlog(1)
     backlog.add("flood", "a", 10**9, (1.0, 1.0))
-    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 200
-    assert backlog.end_ns("quiet", "b", 100, (3.0, 1.0)) == 133
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 100
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0), lead_ns=60) == 160
+    backlog.add("quiet", "b", 100, (1.0, 1.0))
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 300
+    assert backlog.end_ns("quiet", "b", 100, (3.0, 1.0)) == 233
     backlog.remove("flood", "a", 10**9)
     backlog.add("flood", "a", 50, (3.0, 1.0))
-    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 150
+    assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 250
 
 
 def test_inside_a_tenant_applications_share() -> None:
-    """Two applications at 1 : 1, the other with much waiting: 100 of its own end after 200, beside nobody else."""
+    """Two applications at 1 : 1, the other with much waiting: 100 behind 100 of its own end after 300."""
     backlog = Backlog(1)
     backlog.add("t", "busy", 10**6, ALIKE)
-    assert backlog.end_ns("t", "calm", 100, ALIKE) == 200
+    backlog.add("t", "calm", 100, ALIKE)
+    assert backlog.end_ns("t", "calm", 100, ALIKE) == 300
     assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
 
 
@@ -60,7 +65,7 @@ def test_bodies_that_are_still_sent_make_no_processor_slow() -> None:
     backlog.add("sender", "a", 100, ALIKE, is_ready=False)
     for turn in range(240):
         backlog.done(NS_PER_MS, NS_PER_MS, turn * 250 * NS_PER_MS)
-    assert backlog.end_ns("other", "b", 300, ALIKE) == 200
+    assert backlog.end_ns("other", "b", 300, ALIKE) == 150
     backlog.remove("sender", "a", 100, is_ready=False)
     assert backlog.work_ns == 0
 
@@ -94,8 +99,8 @@ def test_a_processor_that_was_slow_is_believed_again() -> None:
     st.integers(0, 3),
 )
 def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[float], asker: int) -> None:
-    """One more job of 10 against the queue played to its end: what is told is off by at most a run for each tenant, and
-    by what others have done beside its last run, which has the worker for itself.
+    """One more job of 10 against the queue played to its end: what is told is too little by at most a run for each
+    tenant, the one that it begins just before.
     """
     backlog = Backlog(1)
     jobs: dict[int, list[int]] = {}
@@ -104,8 +109,7 @@ def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[
         jobs.setdefault(tenant, []).append(work)
     told = backlog.end_ns(str(asker), "a", 10, (weights[asker], 1.0))
     jobs.setdefault(asker, []).append(10)
-    beside = sum(10 * weights[tenant] / weights[asker] for tenant in jobs if tenant != asker)
-    assert -beside <= played(jobs, weights, asker) - told + 20 * len(jobs) <= 40 * len(jobs)
+    assert -1 <= played(jobs, weights, asker) - told <= 20 * len(jobs)
 
 
 def played(jobs: dict[int, list[int]], weights: list[float], asker: int) -> int:
