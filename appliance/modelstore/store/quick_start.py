@@ -23,6 +23,7 @@ from appliance.domain.catalogue import (
     Late,
     Model,
     Precision,
+    Prefer,
     Profile,
     Quota,
     TaskSpec,
@@ -161,6 +162,7 @@ def _application(row: sqlite3.Row) -> Application:
         row["weight"],
         bool(row["shared"]),
         Late(row["late"]),
+        Prefer(row["prefer"]),
     )
 
 
