@@ -49,9 +49,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         context, plain = self.config.ssl, self.config.http_protocol_class
         if context is not None:  # the connections see to it themselves, so that they count and end before
-            made = self.config.http_protocol_class
             shake = partial(Handshake, context, self._connections, self._handshake_s)
-            self.config.http_protocol_class = lambda **parts: shake(partial(made, **parts))  # type: ignore[assignment]
+            self.config.http_protocol_class = lambda **parts: shake(partial(plain, **parts))  # type: ignore[assignment]
             self.config.ssl = None
         await super().startup(sockets)
         if self._unix_socket is not None and self.started:

@@ -238,7 +238,6 @@ class BoxProtocol(HttpToolsProtocol):
                 self._feed_large(memoryview(data))
             else:
                 self._feed(memoryview(data))
-                self._leave_parser()
         except (httptools.HttpParserError, _Refused) as error:
             refused = error if isinstance(error, _Refused) else self._refused
             if refused is None:
@@ -252,6 +251,7 @@ class BoxProtocol(HttpToolsProtocol):
             self._parse(data)
         if self._bare_bytes > self._head_bytes_max:
             raise self._head_too_large()
+        self._leave_parser()
 
     def _parse(self, data: memoryview) -> None:
         while True:
@@ -272,14 +272,12 @@ class BoxProtocol(HttpToolsProtocol):
         body = data[end:]
         self._bare_bytes -= len(body)
         self._feed(data[:end])
-        self._leave_parser()
         if self._large is not None or self._surplus_bytes:
             self._received_bytes -= len(body)
             self.data_received(body)
         else:
             self._bare_bytes += len(body)
             self._feed(body)
-            self._leave_parser()
 
     def _leave_parser(self) -> None:
         """Go past it with the rest of a body of known length: to its place, or nowhere, when it is answered already."""

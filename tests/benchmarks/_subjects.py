@@ -5,7 +5,9 @@ from a third process.
 import base64
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,9 @@ from typing import Any
 
 import httpx
 import numpy as np
+import onnxruntime as ort
+
+from appliance.runtime.processors.cpu.heap import trim
 
 
 @dataclass(frozen=True)
@@ -211,10 +216,34 @@ def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
+def ask(connection: socket.socket, request: bytes) -> bytes:
+    """Send a request and take its whole answer; returns the head."""
+    connection.sendall(request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(1 << 16)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", head)
+    while len(body) < int(length):
+        body += connection.recv(1 << 16)
+    return head
+
+
+def plain_session_ms(model: Path) -> float:
+    """To make a session from the plain file, on one thread."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    start = time.perf_counter()
+    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    elapsed_ms = (time.perf_counter() - start) * 1e3
+    del session
+    trim()
+    return elapsed_ms
+
+
 def free_port() -> int:
     """A TCP port that was free a moment ago."""
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

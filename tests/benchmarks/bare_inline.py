@@ -7,7 +7,6 @@ With two and four connections the box is compared to one that computes nothing i
 """
 
 import asyncio
-import re
 import socket
 import statistics
 import subprocess
@@ -90,21 +89,9 @@ def _turn(line: socket.socket, request: bytes) -> tuple[float, float]:
     times = []
     for _ in range(REQUESTS):
         start = time.perf_counter()
-        _ask(line, request)
+        subjects.ask(line, request)
         times.append((time.perf_counter() - start) * 1e3)
     return statistics.median(times), min(times)
-
-
-def _ask(line: socket.socket, request: bytes) -> None:
-    line.sendall(request)
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += line.recv(1 << 16)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200"), head
-    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", head)
-    while len(body) < int(length):
-        body += line.recv(1 << 16)
 
 
 @contextmanager

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import onnxruntime as ort
 
 from appliance.demo.zoo import toys
-from appliance.runtime.processors.cpu.heap import trim
 from tests.benchmarks import _subjects as subjects
 
 ROUNDS, WARM = 9, 5
@@ -49,7 +47,7 @@ def _round(infer: Callable[[], float], disturb: Callable[[], float], model: Path
     disturb()
     cold = infer()
     warm = statistics.median(infer() for _ in range(WARM))
-    plain = _plain_ms(model)
+    plain = subjects.plain_session_ms(model)
     ratio = (cold - warm) / plain
     print(f"cold {cold:6.1f}  warm {warm:6.1f}  plain session {plain:6.1f} ms  ratio {ratio:.3f}")
     return ratio
@@ -66,17 +64,6 @@ def _caller(http: httpx.Client, box: subjects.LiveBox, name: str) -> Callable[[]
         return (time.perf_counter() - start) * 1e3
 
     return infer
-
-
-def _plain_ms(model: Path) -> float:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    start = time.perf_counter()
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    elapsed = (time.perf_counter() - start) * 1e3
-    del session
-    trim()
-    return elapsed
 
 
 if __name__ == "__main__":

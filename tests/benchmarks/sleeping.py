@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
 from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
@@ -29,6 +28,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
 from appliance.runtime.processors.cpu.session import OnnxProcessor, prepared_form
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests.benchmarks import _subjects as subjects
 
 NETWORKS = {"resnet50": toys.resnet50, "shufflenet": toys.shufflenet}
 TRIMMED_AFTER_S = 12.0
@@ -99,7 +99,7 @@ async def _network(
     for _ in range(rounds):
         await _round(processor, handle, inputs, pid, figures)
         await _from_disk(processor, handle, inputs, weights, figures)
-        figures.plain.append(_plain_ms(source))
+        figures.plain.append(subjects.plain_session_ms(source))
     await processor.unload(handle)
     _report(f"{network}, {home}", (awake - base) / 1e6, (asleep - base) / 1e6, weights.stat().st_size / 1e6, figures)
 
@@ -167,17 +167,6 @@ def _read(path: Path) -> None:
     with path.open("rb", buffering=0) as file:
         while file.readinto(block):
             pass
-
-
-def _plain_ms(source: Path) -> float:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    start = time.perf_counter()
-    session = ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
-    elapsed_ms = (time.perf_counter() - start) * 1e3
-    del session
-    trim()
-    return elapsed_ms
 
 
 def _report(label: str, awake_mb: float, asleep_mb: float, file_mb: float, figures: Figures) -> None:

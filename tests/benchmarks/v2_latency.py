@@ -54,7 +54,7 @@ def _round(port: int, request: bytes, run: Callable[[], object]) -> tuple[float,
         for _ in range(TURNS):
             for _ in range(REQUESTS):
                 start = time.perf_counter()
-                head = _ask(connection, request)
+                head = subjects.ask(connection, request)
                 ours.append((time.perf_counter() - start) * 1e3)
                 inside.append(float(re.search(rb"compute;dur=([0-9.]+)", head)[1]))  # type: ignore[index]
             for _ in range(REQUESTS):
@@ -62,20 +62,6 @@ def _round(port: int, request: bytes, run: Callable[[], object]) -> tuple[float,
                 run()
                 alone.append((time.perf_counter() - start) * 1e3)
     return statistics.median(ours), statistics.median(inside), statistics.median(alone)
-
-
-def _ask(connection: socket.socket, request: bytes) -> bytes:
-    """Send a request and take its whole answer; returns the head."""
-    connection.sendall(request)
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += connection.recv(1 << 16)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200"), head
-    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", head)
-    while len(body) < int(length):
-        body += connection.recv(1 << 16)
-    return head
 
 
 def _single(box: subjects.LiveBox) -> bool:

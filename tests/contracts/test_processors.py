@@ -1,7 +1,6 @@
 """Every kind of processor in the registry keeps the port's contract, on a real model, in the service and in a guard."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,27 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors import PROCESSORS
-from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-
-
-@pytest.fixture(params=[f"{kind}{home}" for kind in sorted(PROCESSORS) for home in ("", " in a guard")])
-def home(request: pytest.FixtureRequest) -> str:
-    """The kind, and where the builds live."""
-    return str(request.param)
-
-
-@pytest.fixture
-def processor(home: str, tmp_path: Path) -> Iterator[Any]:
-    made = PROCESSORS[home.split(maxsplit=1)[0]](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
-    if "guard" in home:
-        made = GuardedProcessor(made, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -25,21 +24,6 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor, Guard
 MEGABYTES = 12
 CLOCK = SystemClock()
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
-
-
-@pytest.fixture(params=[f"{kind}{home}" for kind in sorted(PROCESSORS) for home in ("", " in a guard")])
-def home(request: pytest.FixtureRequest) -> str:
-    """The kind, and where the builds live."""
-    return str(request.param)
-
-
-@pytest.fixture
-def processor(home: str, tmp_path: Path) -> Iterator[Any]:
-    made = PROCESSORS[home.split(maxsplit=1)[0]](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
-    if "guard" in home:
-        made = GuardedProcessor(made, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ else it is unloaded, in a task of its own.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -96,11 +96,7 @@ class Unloads:
     def trim(self) -> None:
         """Sleepers go for good, those asked longest ago first, until they keep to their share and the budget holds."""
         above = max(self._ledger.asleep_bytes - self._ledger.asleep_max_bytes, -self._ledger.free_bytes)
-        for sleeper in self._ledger.sleepers():
-            if above <= 0:
-                break
-            above -= sleeper.bytes
-            self.dismiss(sleeper)
+        self._dismiss_first(self._ledger.sleepers(), above)
 
     async def done(self) -> None:
         """Wait until all who are leaving have left."""
@@ -113,12 +109,16 @@ class Unloads:
         older = [s for s in self._ledger.sleepers() if s.last_used_ns <= build.last_used_ns]
         if above > sum(s.bytes for s in older):
             return False
-        for sleeper in older:
-            if above <= 0:
-                break
-            above -= sleeper.bytes
-            self.dismiss(sleeper)
+        self._dismiss_first(older, above)
         return True
+
+    def _dismiss_first(self, sleepers: Sequence[LoadedBuild], count_bytes: int) -> None:
+        """The first of them go for good, until so many bytes do."""
+        for sleeper in sleepers:
+            if count_bytes <= 0:
+                break
+            count_bytes -= sleeper.bytes
+            self.dismiss(sleeper)
 
     async def _sleep(self, build: LoadedBuild) -> None:
         """Go to sleep; whoever is lost meanwhile, or must go for good, is unloaded after."""

@@ -189,7 +189,7 @@ class Engine:
         self._admission.set_deadline(request, entry.application)
         expected_ns = next((s.expected_ns for s in entry.order if s.expected_ns is not None), None) or 0
         try:
-            with self._queue.announced(request, expected_ns, self._weights(request, entry)):
+            with self._queue.announced(request, expected_ns, self._weights(application, tenant)):
                 yield
         except Overloaded as error:
             self.count_failure(request, entry, error)
@@ -197,10 +197,7 @@ class Engine:
 
     def charge(self, application: Application, tenant: str, took_ns: int) -> None:
         """Count processor time that a tenant's call took beside its runs, as that of an inline run."""
-        self._queue.saw(tenant, self._clock.now_ns())
-        if self._queue.is_busy:
-            weights = self._catalogue.processor_weight(tenant), application.weight
-            self._queue.ran(tenant, application.id, took_ns, weights)
+        self._charge(application, tenant, took_ns, self._clock.now_ns())
 
     def deadline_ns(self, application: Application, arrival_ns: int) -> int:
         """Of a request that states none."""
@@ -306,17 +303,20 @@ class Engine:
             self._memory.runs.end(run_bytes)
             self._memory.unpin(build)
             end_ns = self._clock.now_ns()
-            self._queue.saw(request.tenant, end_ns)
-            if self._queue.is_busy:  # else it was nobody's turn
-                weights = self._weights(request, entry)
-                self._queue.ran(request.tenant, request.application_id, end_ns - start_ns, weights)
+            self._charge(entry.application, request.tenant, end_ns - start_ns, end_ns)
         is_overrun = end_ns - start_ns > overrun_ns
         build.overruns = build.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns
 
-    def _weights(self, request: Request, entry: Entry) -> tuple[float, float]:
+    def _charge(self, application: Application, tenant: str, took_ns: int, now_ns: int) -> None:
+        """Count what took no worker."""
+        self._queue.saw(tenant, now_ns)
+        if self._queue.is_busy:  # else it was nobody's turn
+            self._queue.ran(tenant, application.id, took_ns, self._weights(application, tenant))
+
+    def _weights(self, application: Application, tenant: str) -> tuple[float, float]:
         """Of the calling tenant on the box, and of the application in the tenant."""
-        return self._catalogue.processor_weight(request.tenant), entry.application.weight
+        return self._catalogue.processor_weight(tenant), application.weight
 
     def _answered(
         self, request: Request, entry: Entry, placed: Placed, items: int, run: _Run, placed_ns: int
@@ -344,7 +344,7 @@ class Engine:
         servable, build, *_ = placed
         expected_ns = servable.expected_of(items)
         loop = asyncio.get_running_loop()
-        weights = self._weights(request, entry)
+        weights = self._weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes, weights=weights)
         timer: asyncio.TimerHandle | None = None

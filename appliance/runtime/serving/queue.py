@@ -121,11 +121,11 @@ class Queue:
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
         place = [-request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
-        self._check_wait(request, max(LEAST_NS, job.likely_ns), job.weights, application.ahead_of(place))
+        job.waiting_ns = max(LEAST_NS, job.likely_ns)
+        self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place
         self._places.take(request.tenant)
-        job.waiting_ns = max(LEAST_NS, job.likely_ns)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         heapq.heappush(application.jobs, place)
         if application.jobs[0] is place:
