@@ -86,6 +86,12 @@ def _adaptation(document: Mapping[str, Any]) -> Question[Any]:
     return adaptation.read(document)
 
 
+def _dispatch(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import dispatch
+
+    return dispatch.read(document)
+
+
 def _offload(document: Mapping[str, Any]) -> Question[Any]:
     from appliance.lab.problems import offload
 
@@ -106,12 +112,11 @@ def _residency(document: Mapping[str, Any]) -> Question[Any]:
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
+    "dispatch": _dispatch,
     "offload": _offload,
     "pipeline": _pipeline,
     "residency": _residency,
 }
-PLANNED = ("dispatch",)
-"""Kinds of the format that this version does not answer yet."""
 
 
 def _reader(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Question[Any]]:
@@ -122,6 +127,4 @@ def _reader(document: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Questi
         raise Malformed("kind", "must be a string")
     if kind in KINDS:
         return KINDS[kind]
-    if kind in PLANNED:
-        raise Malformed("kind", f"{kind!r} is not built yet")
-    raise Malformed("kind", f"{kind[:200]!r} is not one of: {', '.join((*KINDS, *PLANNED))}")
+    raise Malformed("kind", f"{kind[:200]!r} is not one of: {', '.join(KINDS)}")

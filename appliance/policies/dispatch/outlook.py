@@ -1,0 +1,99 @@
+"""What the jobs that wait can expect of the processors as they are (Band §4.3.1, Fig. 12), worked out as far as asked.
+
+Jobs of one network that have come equally far expect the same, so they are one group. The bounds of a group are cheap;
+the exact time, which has to be worked out anew at each decision (BA-13), is asked for few.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from appliance.policies.dispatch.base import DispatchInput, Job
+from appliance.policies.dispatch.partition import Subgraph
+from appliance.policies.dispatch.search import FOREVER, Run, Search, Way, place_of, search
+
+ROUNDING_MS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """When a job is done, and how it goes on."""
+
+    finish_ms: float
+    first: Subgraph
+    processor: str
+    start_ms: float
+
+
+class Group:
+    """Jobs of one network that have come equally far."""
+
+    __slots__ = ("_done", "_exact", "_outlook", "_place", "_search", "earliest_ms", "jobs", "surely_ms")
+
+    def __init__(self, outlook: "Outlook", job: Job) -> None:
+        self.jobs: list[Job] = []
+        self._outlook = outlook
+        self._search: Search = search(job.partition, outlook.names, outlook.transfer_ms)
+        self._done, self._place = job.done, place_of(job.at, outlook.index)
+        self._exact: Way | None = None
+        idle = self._search.idle(self._done, self._place)
+        self.earliest_ms = outlook.now_ms + idle.took_ms if idle.first is not None else FOREVER
+        """A job is not done before; infinite when the processors cannot do it, or nothing is left to do."""
+        self.surely_ms = idle.finish_ms(outlook.now_ms, outlook.free_ms) if idle.first is not None else FOREVER
+        """It can be done by then."""
+
+    @property
+    def can_run(self) -> bool:
+        return self.earliest_ms < FOREVER
+
+    @property
+    def finish_ms(self) -> float:
+        """When a job is done if it runs as quickly as it can, were it alone."""
+        return self._way().finish_ms
+
+    def expected(self) -> Expected:
+        """The same, and how it begins."""
+        way = self._way()
+        return Expected(way.finish_ms, way.first.subgraph, self._outlook.names[way.first.processor], way.start_ms)
+
+    def after(self, subgraph: Subgraph, processor: str) -> Expected:
+        """When a job is done if it goes on with that run."""
+        index, outlook = self._outlook.index[processor], self._outlook
+        run = Run(subgraph, index, subgraph.latency_ms[processor], self._done | subgraph.units)
+        way = self._search.after(run, self._place, outlook.now_ms, outlook.free_ms)
+        return Expected(way.finish_ms, subgraph, processor, way.start_ms)
+
+    def is_late(self, job: Job) -> bool:
+        """Whether the best finish of one of its jobs is past its deadline. No job that cannot run has one."""
+        deadline_ms = job.deadline_ms + ROUNDING_MS
+        if self.surely_ms <= deadline_ms or not self.can_run:
+            return False
+        return deadline_ms < self.earliest_ms or deadline_ms < self.finish_ms
+
+    def _way(self) -> Way:
+        if self._exact is None:
+            outlook = self._outlook
+            now_ms, free_ms = outlook.now_ms, outlook.free_ms
+            if self.surely_ms <= self.earliest_ms:  # it never has to wait: nothing is quicker
+                self._exact = self._search.idle(self._done, self._place).way(now_ms, free_ms)
+            else:
+                self._exact = self._search.quickest(self._done, self._place, now_ms, free_ms)
+        return self._exact
+
+
+class Outlook:
+    """The jobs of one decision, by group."""
+
+    def __init__(self, problem: DispatchInput) -> None:
+        processors = sorted(problem.processors, key=lambda processor: processor.name)
+        self.now_ms, self.transfer_ms = problem.now_ms, problem.transfer_ms
+        self.names = tuple(processor.name for processor in processors)
+        self.index = {name: index for index, name in enumerate(self.names)}
+        self.free_ms: Sequence[float] = [max(processor.busy_until_ms, problem.now_ms) for processor in processors]
+        groups: dict[tuple[object, int, str | None], Group] = {}
+        for job in problem.jobs:
+            key = job.partition, job.done, job.at
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(self, job)
+            group.jobs.append(job)
+        self.groups = tuple(groups.values())

@@ -1,0 +1,174 @@
+"""The quickest way to do what is left of a job: a sequence of subgraphs, and the processor of each (Band §4.3.1).
+
+Dynamic programming over what is done. To have come somewhere earlier is never worse, since a processor that is busy
+until then serves whoever comes later no sooner; so of the ways to a state on a processor one is kept. With n units in a
+row and p processors that is O(p·n²) (BA-14).
+
+What a job takes on idle processors depends on its network alone, and is worked out once for all states, from the end.
+It is what a search on busy ones cannot beat, so ways that could not even then be quicker than a known one are left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.policies.dispatch.partition import Partition, Subgraph
+
+FOREVER = float("inf")
+SEARCHES_MAX = 32
+"""Processors come and go, and each set of them needs a search of its own: so many are remembered."""
+ANYWHERE, ELSEWHERE = -1, -2
+"""Places of a job's results beside the processors, which go by their index: nothing has to be moved; all has to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One step of a way: `processor` by index."""
+
+    subgraph: Subgraph
+    processor: int
+    took_ms: float
+    after: int
+    """What is done then, as bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """When the job is done, and how it begins: the first run, and when."""
+
+    finish_ms: float
+    start_ms: float
+    first: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The best way on idle processors: how long it takes (infinite when they cannot do it), its first run and when that
+    begins, and when it first needs each processor; milliseconds from now.
+    """
+
+    took_ms: float
+    first: Run | None
+    start_ms: float
+    begins_ms: tuple[tuple[int, float], ...]
+
+    def finish_ms(self, now_ms: float, free_ms: Sequence[float]) -> float:
+        """The same way on processors that are free from then on: whatever it waits for longest delays all of it."""
+        delay_ms = 0.0
+        for processor, begin_ms in self.begins_ms:
+            delay_ms = max(delay_ms, free_ms[processor] - begin_ms - now_ms)
+        return now_ms + self.took_ms + delay_ms
+
+    def way(self, now_ms: float, free_ms: Sequence[float]) -> Way:
+        """The same, and how it begins. Only where there is something to do, and it can be done."""
+        assert self.first is not None, "possible, and not done"
+        start_ms = max(now_ms + self.start_ms, free_ms[self.first.processor])
+        return Way(self.finish_ms(now_ms, free_ms), start_ms, self.first)
+
+
+class Search:
+    """Over one network, for some processors and a time to transfer results between them."""
+
+    def __init__(self, partition: Partition, processors: Sequence[str], transfer_ms: float) -> None:
+        self._whole, self._transfer_ms = partition.whole, transfer_ms
+        index = {name: place for place, name in enumerate(processors)}
+        self._runs = {
+            done: tuple(
+                Run(subgraph, index[name], took_ms, after)
+                for after, subgraph in choices
+                for name, took_ms in subgraph.latency_ms.items()
+                if name in index
+            )
+            for done, choices in partition.next.items()
+        }
+        self._order = partition.order
+        self._places = (ANYWHERE, ELSEWHERE, *range(len(processors)))
+        self._idle: dict[tuple[int, int], Idle] = {}
+        """By what is done and where its results are."""
+        for done in reversed(self._order):
+            for place in self._places:
+                self._idle[done, place] = self._best_idle(done, place)
+
+    def idle(self, done: int, place: int) -> Idle:
+        """What is best on idle processors."""
+        return self._idle[done, place]
+
+    def quickest(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> Way:
+        """The quickest of all ways; of equal ones that with the larger first runs. The rest must be possible."""
+        best = self._idle[done, place].way(now_ms, free_ms)
+        limit_ms, transfer_ms, whole, idle = best.finish_ms, self._transfer_ms, self._whole, self._idle
+        # By what is done: the earliest end on each processor, and how the way there began.
+        reached: dict[int, dict[int, tuple[float, float, Run | None]]] = {done: {place: (now_ms, 0.0, None)}}
+        for state in self._order:
+            ends = reached.get(state)
+            if not ends or state == whole:
+                continue
+            moved_ms, moved_start_ms, moved_first = min(ends.values(), key=_end)
+            if moved_ms + idle[state, ANYWHERE].took_ms >= limit_ms:
+                continue
+            if ANYWHERE not in ends:
+                moved_ms += transfer_ms
+            for run in self._runs.get(state, ()):
+                processor, after = run.processor, run.after
+                ready_ms, start_ms, first = moved_ms, moved_start_ms, moved_first
+                if processor in ends and ends[processor][0] <= ready_ms:
+                    ready_ms, start_ms, first = ends[processor]
+                begin_ms = free_ms[processor]
+                begin_ms = max(begin_ms, ready_ms)
+                end_ms = begin_ms + run.took_ms
+                if end_ms + idle[after, processor].took_ms >= limit_ms:
+                    continue
+                if first is None:
+                    start_ms, first = begin_ms, run
+                if after == whole:
+                    limit_ms, best = end_ms, Way(end_ms, start_ms, first)
+                    continue
+                known = reached.setdefault(after, {})
+                if processor not in known or end_ms < known[processor][0]:
+                    known[processor] = end_ms, start_ms, first
+        return best
+
+    def after(self, run: Run, place: int, now_ms: float, free_ms: Sequence[float]) -> Way:
+        """The quickest way that begins with a run; it ends in infinity where the rest is not possible."""
+        moved_ms = 0.0 if place in (run.processor, ANYWHERE) else self._transfer_ms
+        start_ms = max(now_ms + moved_ms, free_ms[run.processor])
+        end_ms = start_ms + run.took_ms
+        if run.after == self._whole:
+            return Way(end_ms, start_ms, run)
+        if self._idle[run.after, run.processor].took_ms == FOREVER:
+            return Way(FOREVER, start_ms, run)
+        return Way(self.quickest(run.after, run.processor, end_ms, free_ms).finish_ms, start_ms, run)
+
+    def _best_idle(self, done: int, place: int) -> Idle:
+        if done == self._whole:
+            return Idle(0.0, None, 0.0, ())
+        best_ms, best, best_start_ms = FOREVER, None, 0.0
+        for run in self._runs.get(done, ()):
+            start_ms = 0.0 if place in (run.processor, ANYWHERE) else self._transfer_ms
+            took_ms = start_ms + run.took_ms + self._idle[run.after, run.processor].took_ms
+            if took_ms < best_ms:
+                best_ms, best, best_start_ms = took_ms, run, start_ms
+        if best is None:
+            return Idle(FOREVER, None, 0.0, ())
+        rest, end_ms = self._idle[best.after, best.processor], best_start_ms + best.took_ms
+        later = {processor: end_ms + begin_ms for processor, begin_ms in rest.begins_ms}
+        return Idle(best_ms, best, best_start_ms, tuple((later | {best.processor: best_start_ms}).items()))
+
+
+def search(partition: Partition, processors: tuple[str, ...], transfer_ms: float) -> Search:
+    """Made once for a partition and what it depends on."""
+    known: dict[tuple[tuple[str, ...], float], Search] = partition.searches  # type: ignore[assignment]
+    key = processors, transfer_ms
+    if key not in known:
+        if len(known) > SEARCHES_MAX:
+            known.clear()
+        known[key] = Search(partition, processors, transfer_ms)
+    return known[key]
+
+
+def place_of(at: str | None, processors: Mapping[str, int]) -> int:
+    """A lost processor's results are elsewhere."""
+    return ANYWHERE if at is None else processors.get(at, ELSEWHERE)
+
+
+def _end(way: tuple[float, float, Run | None]) -> float:
+    return way[0]

@@ -1,0 +1,81 @@
+"""Units and subgraphs: the paper's example, graphs that are no chain, graphs that are too wide."""
+
+import pytest
+
+from appliance.policies.dispatch.partition import CHOICES_MAX, SUBGRAPHS_MAX, Operator, Partition, Uncuttable, partition
+
+ALL = frozenset({"CPU", "GPU", "NPU"})
+SOME = frozenset({"CPU", "NPU"})
+CPU = frozenset({"CPU"})
+
+
+def cut(*operators: Operator) -> Partition:
+    latency_ms = {processor: {op.name: 1.0 for op in operators} for processor in ALL}
+    return partition("net", operators, latency_ms)
+
+
+def test_example_of_the_paper() -> None:
+    """Figures 9 and 10: three units, and all six subgraphs with the processors of each (`oracles.json`, band)."""
+    net = cut(Operator("1", ALL), Operator("2", ALL, ("1",)), Operator("3", SOME, ("2",)), Operator("4", CPU, ("3",)))
+
+    assert net.units == (("1", "2"), ("3",), ("4",))
+    assert {one.ops: set(one.latency_ms) for one in net.subgraphs} == {
+        ("1", "2"): ALL,
+        ("3",): SOME,
+        ("4",): CPU,
+        ("1", "2", "3"): SOME,
+        ("3", "4"): CPU,
+        ("1", "2", "3", "4"): CPU,
+    }
+
+
+def test_order_in_the_file_says_nothing() -> None:
+    """Adjacent are operators that take results of one another: 2 and 3 stand side by side, and are no unit."""
+    net = cut(
+        Operator("4", SOME, ("2", "3")), Operator("2", ALL, ("1",)), Operator("3", ALL, ("0",)), Operator("1", CPU),
+        Operator("0", SOME),
+    )  # fmt: skip
+
+    assert {frozenset(unit) for unit in net.units} == {
+        frozenset({"0"}), frozenset({"1"}), frozenset({"2"}), frozenset({"3"}), frozenset({"4"}),
+    }  # fmt: skip
+
+
+def test_what_goes_through_another_is_no_unit() -> None:
+    """1, 2 and 4 run on the same processors, but 4 needs 3, which needs 1: one of them has to stay outside."""
+    net = cut(
+        Operator("1", ALL), Operator("2", ALL, ("1",)), Operator("3", CPU, ("1",)), Operator("4", ALL, ("2", "3"))
+    )
+
+    assert {frozenset(unit) for unit in net.units} == {frozenset({"1", "2"}), frozenset({"3"}), frozenset({"4"})}
+    assert ("1", "2", "4") not in {one.ops for one in net.subgraphs}
+
+
+def test_groups_meet_behind_a_frontier() -> None:
+    """Two ways to an operator of the same processors are one unit, though neither begins with the other."""
+    net = cut(Operator("a", ALL), Operator("b", CPU), Operator("c", ALL, ("a", "b")))
+
+    assert {frozenset(unit) for unit in net.units} == {frozenset({"a", "c"}), frozenset({"b"})}
+
+
+def test_a_network_that_one_kind_takes_is_not_cut() -> None:
+    """However its operators branch."""
+    net = cut(Operator("1", ALL), *(Operator(f"x{i}", ALL, ("1",)) for i in range(40)))
+
+    assert len(net.units) == len(net.subgraphs) == 1
+
+
+@pytest.mark.parametrize("branches", [30, 200])
+def test_wide_graphs_have_bounds(branches: int) -> None:
+    """Each branch merges with the root, so any choice of them would be a subgraph: they are run in one order then."""
+    net = cut(Operator("root", ALL), *(Operator(f"x{i}", SOME if i % 2 else CPU, ("root",)) for i in range(branches)))
+
+    assert len(net.units) == branches + 1
+    assert len(net.subgraphs) <= SUBGRAPHS_MAX + 2 * branches
+    assert sum(len(choices) for choices in net.next.values()) <= CHOICES_MAX
+    assert net.whole in {after for choices in net.next.values() for after, _one in choices}
+
+
+def test_a_cycle_cannot_be_cut() -> None:
+    with pytest.raises(Uncuttable, match="'a' waits for itself"):
+        cut(Operator("a", ALL, ("b",)), Operator("b", ALL, ("a",)))

@@ -1,0 +1,190 @@
+"""What each policy chooses, the paper's example, turns of tenants, and what comes back to the queue."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.policies.dispatch.base import Decision, DispatchInput, Job, Processor, Tenant
+from appliance.policies.dispatch.partition import Operator, Partition, partition, whole_only
+
+CPU, GPU, NPU = Processor("CPU"), Processor("GPU"), Processor("NPU")
+
+
+def chain(name: str, *steps: dict[str, float]) -> Partition:
+    """A network of one operator a step: its run time by processor."""
+    names = [f"{name}{index}" for index in range(len(steps))]
+    operators = [
+        Operator(op, frozenset(step), tuple(names[index - 1 : index]) if index else ())
+        for index, (op, step) in enumerate(zip(names, steps, strict=True))
+    ]
+    latency_ms = {p: {op: s[p] for op, s in zip(names, steps, strict=True) if p in s} for s in steps for p in s}
+    return partition(name, operators, latency_ms)
+
+
+def decide(policy: str, problem: DispatchInput) -> Decision:
+    decision = DISPATCH_POLICIES[policy]().plan(problem).decision
+    assert decision is not None
+    return decision
+
+
+def test_example_of_the_paper() -> None:
+    """Figure 12: jobs of equal length, SLOs of 80 and 100: job 1, {A, B} on the NPU, with a slack of 70."""
+    first = chain("abc", {"CPU": 20, "GPU": 9, "NPU": 4}, {"CPU": 10, "NPU": 3}, {"CPU": 3})
+    second = chain("ef", {"CPU": 30, "NPU": 6}, {"CPU": 40, "GPU": 8, "NPU": 4})
+    problem = DispatchInput(0, (CPU, GPU, NPU), (Job("1", first, 0, 80), Job("2", second, 0, 100)))
+
+    decision = decide("least-slack", problem)
+
+    assert (decision.job, decision.ops, decision.processor) == ("1", ("abc0", "abc1"), "NPU")
+    assert (decision.expected_latency_ms, decision.slack_ms) == (10, 70)
+
+
+def test_what_runs_already_changes_the_sequence() -> None:
+    """With the NPU busy for long, the same job goes another way (BA-13)."""
+    net = chain("net", {"CPU": 20, "GPU": 9, "NPU": 4}, {"CPU": 10, "NPU": 3}, {"CPU": 3})
+    busy = DispatchInput(0, (CPU, GPU, replace(NPU, busy_until_ms=50)), (Job("1", net, 0, 80),))
+
+    decision = decide("least-slack", busy)
+
+    assert (decision.ops, decision.processor, decision.expected_latency_ms) == (("net0",), "GPU", 22)
+
+
+def test_it_waits_for_a_busy_processor_that_is_worth_it() -> None:
+    """The run begins when its processor is free."""
+    net = chain("net", {"CPU": 100, "NPU": 5})
+    problem = DispatchInput(10, (CPU, replace(NPU, busy_until_ms=30)), (Job("1", net, 0),))
+
+    decision = decide("least-slack", problem)
+
+    assert (decision.processor, decision.start_ms, decision.expected_latency_ms) == ("NPU", 30, 25)
+
+
+def test_to_move_costs() -> None:
+    """A quicker processor for the second half is not worth a transfer that takes longer."""
+    net = chain("net", {"CPU": 5}, {"CPU": 6, "NPU": 2})
+    problem = DispatchInput(0, (CPU, NPU), (Job("1", net, 0),))
+
+    assert decide("least-slack", problem).expected_latency_ms == 7
+    assert decide("least-slack", replace(problem, transfer_ms=5)).expected_latency_ms == 11
+    half_done = replace(problem, transfer_ms=3, jobs=(Job("1", net, 0, done=1, at="CPU"),))
+    assert decide("least-slack", half_done).processor == "NPU"
+    assert decide("least-slack", half_done).start_ms == 3
+
+
+def test_who_is_late_anyway_waits() -> None:
+    """It is named, and runs when nobody else can."""
+    net = whole_only("net", {"CPU": 20.0})
+    late, good = Job("late", net, 0, 10), Job("good", net, 0, 100)
+    plan = DISPATCH_POLICIES["least-slack"]().plan(DispatchInput(0, (CPU,), (late, good)))
+
+    assert plan.violated == ("late",)
+    assert plan.decision is not None
+    assert plan.decision.job == "good"
+    assert decide("least-slack", DispatchInput(0, (CPU,), (late,))).job == "late"
+
+
+@pytest.mark.parametrize("policy", DISPATCH_POLICIES)
+def test_nobody_can_run(policy: str) -> None:
+    """No jobs; a job whose processors are lost."""
+    lost = Job("1", whole_only("net", {"NPU": 5.0}), 0, 10)
+
+    for jobs in ((), (lost,)):
+        plan = DISPATCH_POLICIES[policy]().plan(DispatchInput(0, (CPU,), jobs))
+        assert (plan.decision, plan.violated) == (None, ())
+        assert plan.reason
+
+
+@pytest.mark.parametrize("policy", DISPATCH_POLICIES)
+def test_fair_shares_stand_before_slack(policy: str) -> None:
+    """The tenant that has had least for its weight; of its jobs those of the highest priority."""
+    net = whole_only("net", {"CPU": 5.0})
+    jobs = (
+        Job("hurried", net, 0, 20, tenant="a"),
+        Job("patient", net, 1, 9000, tenant="b"),
+        Job("first", net, 2, 9000, tenant="b", priority=1),
+    )
+    problem = DispatchInput(5, (CPU,), jobs, tenants=(Tenant("a", 1, 100), Tenant("b", 3, 200)))
+
+    assert decide(policy, problem).job == "first"
+    assert decide(policy, replace(problem, tenants=())).job == "first"  # a priority holds among all then
+    assert decide(policy, replace(problem, tenants=(Tenant("a", 2, 100), Tenant("b", 1, 200)))).job == "hurried"
+
+
+def test_earliest_finish_begins_with_the_longest() -> None:
+    """A frame is done with its last result: by first come, first served it would take 12 ms longer."""
+    short, long = whole_only("short", {"CPU": 8.0, "GPU": 8.0}), whole_only("long", {"CPU": 20.0, "GPU": 20.0})
+    problem = DispatchInput(0, (CPU, GPU), (Job("a", short, 0), Job("b", short, 0), Job("c", long, 0)))
+
+    assert decide("earliest-finish", problem).job == "c"
+    assert decide("fifo", problem).job == "a"
+
+
+def test_round_robin_takes_turns() -> None:
+    """The longest in the queue goes to whichever processor is free for longest, and its rest to the tail."""
+    net = chain("net", {"CPU": 5, "GPU": 50}, {"CPU": 5})
+    jobs = (Job("a", net, 0, queued_ms=9), Job("b", net, 3))
+    problem = DispatchInput(10, (replace(CPU, busy_until_ms=8), replace(GPU, busy_until_ms=2)), jobs)
+
+    decision = decide("round-robin", problem)
+
+    assert (decision.job, decision.processor, decision.ops) == ("b", "GPU", ("net0",))
+    assert not DISPATCH_POLICIES["round-robin"]().requeues_at_head
+    assert DISPATCH_POLICIES["least-slack"]().requeues_at_head
+
+
+def test_fixed_goes_back_and_forth() -> None:
+    """What its processor does not run goes to the quickest of the others, unit by unit."""
+    net = chain("net", {"CPU": 9, "NPU": 1}, {"CPU": 9, "GPU": 5}, {"CPU": 9, "NPU": 1})
+    busy = replace(NPU, busy_until_ms=500)
+    ways = []
+    for done in (0, 1, 3):
+        decision = decide("fixed", DispatchInput(0, (CPU, GPU, busy), (Job("1", net, 0, done=done, fixed="NPU"),)))
+        ways.append((decision.ops, decision.processor))
+
+    assert ways == [(("net0",), "NPU"), (("net1",), "GPU"), (("net2",), "NPU")]
+    assert decide("fixed", DispatchInput(0, (CPU, GPU), (Job("1", net, 0, fixed="NPU"),))).processor == "CPU"
+
+
+@pytest.mark.parametrize("policy", DISPATCH_POLICIES)
+def test_order_of_jobs_and_processors_says_nothing(policy: str) -> None:
+    """Permuted problems have the same answer."""
+    nets = [chain("x", {"CPU": 4, "GPU": 4}, {"CPU": 2}), chain("y", {"CPU": 6, "NPU": 6}), chain("z", {"GPU": 3})]
+    random = Random(7)
+    for _ in range(50):
+        processors = [replace(p, busy_until_ms=random.choice([0, 3, 9])) for p in (CPU, GPU, NPU)]
+        jobs = [Job(f"j{i}", random.choice(nets), random.choice([0, 1]), random.choice([10, 30])) for i in range(6)]
+        plans = set()
+        for _ in range(4):
+            random.shuffle(jobs)
+            random.shuffle(processors)
+            plan = DISPATCH_POLICIES[policy]().plan(DispatchInput(2, tuple(processors), tuple(jobs)))
+            plans.add((plan.decision, plan.violated))
+        assert len(plans) == 1
+
+
+@pytest.mark.parametrize("policy", DISPATCH_POLICIES)
+def test_every_job_ends(policy: str) -> None:
+    """Decision by decision, each unit of each job runs exactly once, and no processor runs two at a time."""
+    nets = [chain("x", {"CPU": 4, "GPU": 4}, {"CPU": 2}, {"NPU": 1, "GPU": 7}), chain("y", {"CPU": 6, "NPU": 6})]
+    jobs = {f"j{i}": Job(f"j{i}", nets[i % 2], float(i), 60.0 + i) for i in range(6)}
+    free = {"CPU": 0.0, "GPU": 0.0, "NPU": 0.0}
+    ran: list[str] = []
+    for _ in range(100):
+        if not jobs:
+            break
+        now_ms = min(free.values())
+        problem = DispatchInput(now_ms, tuple(Processor(p, until) for p, until in free.items()), tuple(jobs.values()))
+        decision = decide(policy, problem)
+        job = jobs.pop(decision.job)
+        assert not job.done & decision.units
+        assert decision.start_ms >= free[decision.processor]
+        subgraph = next(one for one in job.partition.subgraphs if one.units == decision.units)
+        free[decision.processor] = decision.start_ms + subgraph.latency_ms[decision.processor]
+        ran += [f"{job.name}:{op}" for op in decision.ops]
+        left = replace(job, done=job.done | decision.units, at=decision.processor, queued_ms=now_ms)
+        if left.done != left.partition.whole:
+            jobs[left.name] = left
+    assert not jobs
+    assert len(ran) == len(set(ran)) == 3 * 3 + 3
