@@ -21,6 +21,7 @@ from appliance.api.box import ServingBox
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
 from appliance.api.http.limits import ASGIApp, BodyRules, Bounds, InFlight, Receive, Scope, Send
+from appliance.api.regions.regions import Regions
 from appliance.clock import Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
@@ -44,7 +45,7 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor, Guard
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import ProcessorSettings, Settings
+from appliance.settings import HttpSettings, ProcessorSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
@@ -191,6 +192,9 @@ class Appliance:
         )
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
+        regions = _regions(settings.http)
+        if regions is not None:
+            stack.callback(regions.clear)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
         await self._run_in_background(stack, core, beginning.residents)
         box = ServingBox(
@@ -207,6 +211,7 @@ class Appliance:
             decisions=decisions,
             keyring=keyring,
             in_flight=self.in_flight,
+            regions=regions,
             media=media,
             predictor=Predictor(
                 clock=clock,
@@ -294,6 +299,10 @@ def memory_budget(settings: Settings) -> int:
     """Bytes for loaded builds: as set, or a share of what the machine has available now."""
     memory = settings.memory
     return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
+
+
+def _regions(http: HttpSettings) -> Regions | None:
+    return Regions(http.shared_memory_regions_max, http.shared_memory_bytes_max) if http.shared_memory else None
 
 
 def _policies(settings: Settings) -> Policies:

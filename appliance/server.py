@@ -19,6 +19,7 @@ from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
 from appliance.api.http.unix_socket import UnixSocket
 from appliance.api.protocol import BoxProtocol
+from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
 from appliance.settings import Settings
 
@@ -103,7 +104,9 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         on_listen(url)
 
     cert, key = _certificate(settings)
-    connections = Connections[Counted](_connections_max(http.connections_max), http.connections_reserved)
+    other_files = _OTHER_FILES + (files_max(http.shared_memory_regions_max) if http.shared_memory else 0)
+    connections_max = _connections_max(http.connections_max, other_files)
+    connections = Connections[Counted](connections_max, http.connections_reserved)
     config = uvicorn.Config(
         appliance.asgi,
         host=http.host,
@@ -140,11 +143,11 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
             raise
 
 
-def _connections_max(wanted: int) -> int:
+def _connections_max(wanted: int, other_files: int) -> int:
     """As many as may be open beside other files; the limit on open files is raised as far as the system lets it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    allowed = wanted if hard == resource.RLIM_INFINITY else max(1, min(wanted, hard - _OTHER_FILES))
+    allowed = wanted if hard == resource.RLIM_INFINITY else max(1, min(wanted, hard - other_files))
     if allowed < wanted:
         log.get("server").warning(
             "fewer connections than connections_max, since the system lets the box open too few files",

@@ -29,6 +29,12 @@ class HttpSettings(Section):
     """A file at which the box listens too, as a Unix socket and without TLS, for clients on the box itself."""
     unix_socket_mode: str = Field("0600", pattern="^(0600|0660)$")
     """Who may connect there: `0600`, the box's own user; `0660`, its group too. A key is needed all the same."""
+    shared_memory: bool = False
+    """Whether clients on the box itself may pass tensors in shared memory (`/v2/systemsharedmemory`)."""
+    shared_memory_regions_max: int = Field(32, ge=1, le=1000)
+    """Shared memory regions that one tenant may have registered; all tenants together ten times as many."""
+    shared_memory_bytes_max: int = Field(256 * MIB, ge=1024)
+    """Bytes of one tenant's shared memory regions together."""
     body_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest body of an inference or predict request; bodies that wait count against memory."""
     form_bytes_max: int = Field(64 * MIB, ge=1024)

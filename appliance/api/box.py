@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.http.limits import InFlight
+from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription
 from appliance.runtime.catalogue import Catalogue
@@ -47,6 +48,8 @@ class ServingBox:
     decisions: DecisionLog
     keyring: KeyRing
     in_flight: InFlight
+    regions: Regions | None
+    """Shared memory; None: the box takes none."""
     media: MediaPool
     predictor: Predictor
     processors: tuple[ProcessorDescription, ...]

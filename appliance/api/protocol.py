@@ -8,6 +8,7 @@ request is parsed. It begins then, and may be refused; its body is read to where
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Mapping
 from functools import partial
@@ -112,6 +113,12 @@ class BoxProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             self.cycle.scope.pop(CONNECTION, None)  # type: ignore[misc]  # a circle else
         super().connection_lost(exc)
+
+    def duplicate(self) -> socket.socket | None:
+        """A socket of the caller's own at the same connection; None: it is closed already."""
+        if self.transport.is_closing():
+            return None
+        return socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno()))
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""

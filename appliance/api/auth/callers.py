@@ -1,5 +1,6 @@
 """Who sends a request: asked once, before anything of its body is kept."""
 
+import socket
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol
 
@@ -14,6 +15,10 @@ class Connection(Protocol):
 
     tenant: str | None
     """For whom it counts; None: no good key was shown on it."""
+
+    def duplicate(self) -> socket.socket | None:
+        """A socket of the caller's own at the same connection; None: it is closed already."""
+        ...
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""

@@ -120,6 +120,10 @@ class KeyRing:
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
 
+    def has(self, key_id: str) -> bool:
+        """Whether a key was not revoked."""
+        return key_id in self._digests
+
     def remove(self, key_id: str) -> None:
         """Forget a key; one that is not there is no error."""
         self._entries.pop(self._digests.pop(key_id, b""), None)

@@ -21,6 +21,14 @@ _VERSION = {
     "description": "A variant, by number or by name.",
     "example": "2",
 }
+_REGION = {
+    "name": "region",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "maxLength": 255},
+    "description": "Name of a shared memory region, the tenant's own.",
+    "example": "frames",
+}
 _KEY: list[dict[str, list[str]]] = [{"key": []}]
 _INFER = {
     "id": "42",
@@ -52,6 +60,8 @@ _CONFIG = {
     "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [2]}],
 }
 _INDEX = [{"name": "door", "version": "2", "variant": "int8", "state": "READY", "reason": ""}]
+_REGISTERED = {"key": "/frames", "offset": 0, "byte_size": 602112}
+_REGIONS = [{"name": "frames", **_REGISTERED}]
 _DURATION = {"count": 1520, "ns": 6080000000}
 _STATISTICS = {
     "model_stats": [
@@ -113,7 +123,8 @@ _INFER_OPERATION = _operation(
     "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in "
     "microseconds, "
     "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful "
-    "models.",
+    "models. With `shared_memory_region`, `shared_memory_byte_size` and `shared_memory_offset` in the parameters of an "
+    "input or output it is in shared memory.",
     _json(
         _INFERRED,
         "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered.",
@@ -148,6 +159,24 @@ _STATISTICS_OPERATION = _operation(
     "Statistics of a model", "Counts and durations since the start.", _json(_STATISTICS, "By variant.")
 )
 _LOAD = (413, 500, 503, 507)
+_STATUS_OPERATION = _operation(
+    "Shared memory regions",
+    "Those of the tenant. 404 where the box takes no tensors in shared memory.",
+    _json(_REGIONS, "The regions."),
+)
+_UNREGISTER_OPERATION = _operation(
+    "Unregister shared memory",
+    "Requests under way still use it. One that is not there is no error.",
+    _json({}, "Unregistered."),
+    (413, 503),
+)
+_REGISTER_OPERATION = _operation(
+    "Register shared memory",
+    "A part of a POSIX shared memory object, over a connection from the box itself. The object belongs to the user who "
+    "runs the caller's process, and to no other tenant's region.",
+    _json({}, "Registered."),
+    (413, 503),
+) | {"requestBody": {"required": True, "content": {"application/json": {"example": _REGISTERED}}}}
 
 V2_PATHS: dict[str, Any] = {
     "/v2": {
@@ -184,6 +213,11 @@ V2_PATHS: dict[str, Any] = {
             _json(_STATISTICS, "By model and variant."),
         )
     },
+    "/v2/systemsharedmemory/status": {"get": _STATUS_OPERATION},
+    "/v2/systemsharedmemory/unregister": {"post": _UNREGISTER_OPERATION},
+    "/v2/systemsharedmemory/region/{region}/status": {"parameters": [_REGION], "get": _STATUS_OPERATION},
+    "/v2/systemsharedmemory/region/{region}/register": {"parameters": [_REGION], "post": _REGISTER_OPERATION},
+    "/v2/systemsharedmemory/region/{region}/unregister": {"parameters": [_REGION], "post": _UNREGISTER_OPERATION},
     "/v2/repository/index": {
         "post": _operation(
             "List models",

@@ -6,6 +6,7 @@ an unavailable model answers 400 as clients expect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from appliance import __version__
@@ -14,7 +15,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
-from appliance.api.v2 import models, statistics
+from appliance.api.v2 import models, shared_memory, statistics
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import (
     Answer,
@@ -111,13 +112,16 @@ class V2:
         found = _route(parts, method)
         if found is None:
             raise NotFound(name=scope["path"])
+        if found is shared_memory.register:
+            found = partial(found, connection=scope.get(CONNECTION))
         parameters = await _parameters(box, principal, headers, receive) if method == "POST" else {}
         return json_answer(await found(box, principal, parts, parameters))
 
     def _health(self, box: ServingBox, parts: list[str]) -> Answer:
         """Open to everyone: probes have no key."""
         if not parts:
-            return json_answer({"name": "edge-appliance", "version": __version__, "extensions": EXTENSIONS})
+            extensions = EXTENSIONS if box.regions is None else (*EXTENSIONS, shared_memory.EXTENSION)
+            return json_answer({"name": "edge-appliance", "version": __version__, "extensions": extensions})
         if parts == ["health", "live"]:
             return json_answer({"live": True})
         if parts == ["health", "ready"]:
@@ -134,7 +138,7 @@ async def _parameters(
 
 
 def _route(parts: list[str], method: str) -> _Handler | None:
-    """The calls about models; infer and health are handled before."""
+    """The calls about models and shared memory; infer and health are handled before."""
     if method == "GET" and parts[0] == "models":
         if parts == ["models", "stats"]:
             return statistics.of_all
@@ -144,7 +148,7 @@ def _route(parts: list[str], method: str) -> _Handler | None:
         return models.index
     if method == "POST" and parts[:2] == ["repository", "models"] and len(parts) == 4:
         return _ORDERS.get(parts[3])
-    return None
+    return shared_memory.route(parts, method) if parts[0] == shared_memory.PATH else None
 
 
 def _other_methods(parts: list[str], method: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from appliance.api.box import ServingBox
 from appliance.api.http.limits import Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
+from appliance.api.v2.shared_memory import infer_shared
 from appliance.api.v2.tensors import (
     Body,
     InferCall,
@@ -47,7 +48,12 @@ async def infer(
     arrival_ns = box.clock.now_ns()
     if small is not None:
         call = parse_infer(small, json_length(headers))
-        result = await box.engine.infer(_request(box, application, principal, version, call, arrival_ns, source))
+        asked = (box, application, principal, version, call, arrival_ns, source)
+        if call.shared is None:
+            result = await box.engine.infer(_request(*asked))
+        else:
+            box.engine.check(application, principal.tenant)
+            result = await infer_shared(box, application, principal.tenant, call, call.shared, lambda: _request(*asked))
         return await _encoded(box, application, principal.tenant, call, name, result)
     box.engine.check(application, principal.tenant)
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
@@ -58,9 +64,16 @@ async def infer(
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
             call = await _parsed(box, application, principal.tenant, body, ahead)
         del body
-        request = _request(box, application, principal, version, call, arrival_ns, source)
-        request.began_cold = began_cold
-        result = await box.engine.infer(request)
+
+        def request() -> Request:
+            made = _request(box, application, principal, version, call, arrival_ns, source)
+            made.began_cold = began_cold
+            return made
+
+        if call.shared is None:
+            result = await box.engine.infer(request())
+        else:
+            result = await infer_shared(box, application, principal.tenant, call, call.shared, request)
     return await _encoded(box, application, principal.tenant, call, name, result)
 
 

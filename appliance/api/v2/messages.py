@@ -8,7 +8,7 @@ from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Receive
 from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
-from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, RunRefused, TooLarge
+from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
 from appliance.wire.problem import PROBLEMS_PATH, slug_of
 
@@ -100,7 +100,7 @@ def _type_of(error: BaseException) -> bytes:
 
 def error_answer(error: BaseException) -> Answer:
     """Status, headers and sentence of any error; one that is not ours tells nothing of the inside."""
-    status = 400 if isinstance(error, ModelUnavailable | BadTensor | RunRefused) else status_of(error)
+    status = 400 if isinstance(error, ModelUnavailable | BadTensor | BadRegion | RunRefused) else status_of(error)
     text = (
         str(error)
         if isinstance(error, ApplianceError)

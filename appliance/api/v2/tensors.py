@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -40,11 +40,29 @@ _JSON_TYPES: Mapping[str, tuple[frozenset[type], str]] = {
 """Kind of dtype → what may stand for it in JSON, and how to say so."""
 
 
+class Place(NamedTuple):
+    """Where the bytes of a tensor are in a shared memory region of the caller's."""
+
+    region: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTensors:
+    """What of a call is in shared memory."""
+
+    inputs: "tuple[tuple[_Described, Place], ...]"
+    outputs: Mapping[str, Place]
+    """By name, with the bytes that there are for it."""
+
+
 @dataclass(slots=True)
 class InferCall:
     """A parsed infer request.
 
-    `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest.
+    `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest. `shared` None: all
+    of it is in the body; else `inputs` lacks those that are still to be read.
     """
 
     id: str | None
@@ -53,6 +71,9 @@ class InferCall:
     binary: dict[str, bool]
     binary_default: bool
     parameters: Mapping[str, Any]
+    shared: SharedTensors | None = None
+    written: Mapping[str, Place] | None = None
+    """Outputs that were written into shared memory, with the bytes that they took: an answer says where they are."""
 
 
 def parse_infer(body: Body, json_length: int | None) -> InferCall:
@@ -65,13 +86,20 @@ def parse_infer(body: Body, json_length: int | None) -> InferCall:
     if not 0 < length <= len(body):
         raise BadTensor(reason=f"Inference-Header-Content-Length {length} does not fit a body of {len(body)} bytes")
     if length == len(body):
-        header = _header(body)
+        header = _whole_header(body)
     elif length <= _REMEMBERED_BYTES_MAX:
         header = _remembered_header(bytes(body[:length]))
     else:
         header = _header(body[:length])
     inputs = _inputs(header.inputs, body, length)
-    return InferCall(header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters)
+    return InferCall(
+        header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters, header.shared
+    )
+
+
+def shared_input(described: "_Described", data: memoryview) -> np.ndarray:
+    """An input of which the bytes are in shared memory, by a copy of them. Raises: BadTensor."""
+    return _inputs([described], data, 0)[described.name]
 
 
 def is_slow_to_read(body: Body, json_length: int | None) -> bool:
@@ -86,7 +114,7 @@ def is_slow_to_read(body: Body, json_length: int | None) -> bool:
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
     """Whether `encode_infer` would take more than a millisecond: much JSON, or many texts."""
     for name, array in outputs.items():  # a loop: every answer is asked
-        is_long = array.size > _WRITTEN_SOON
+        is_long = array.size > _WRITTEN_SOON and not (call.written and name in call.written)
         if is_long and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default)):
             return True
     return False
@@ -103,8 +131,12 @@ def encode_infer(
     chunks: list[Any] = []
     is_binary = True
     for name, array in outputs.items():
-        if call.binary.get(name, call.binary_default):
-            chunk = _bytes_of(array)
+        place = None if call.written is None else call.written.get(name)
+        if place is not None:
+            is_binary = False
+            described.append((name, array.dtype, array.shape, place, None))
+        elif call.binary.get(name, call.binary_default):
+            chunk = bytes_of(array)
             chunks.append(chunk)
             described.append((name, array.dtype, array.shape, len(chunk), None))
         else:
@@ -117,8 +149,10 @@ def encode_infer(
     return b"".join([text, *chunks]), len(text)
 
 
-_DescribedOutput = tuple[str, "np.dtype[Any]", tuple[int, ...], int | None, Any]
-"""An output of an answer: its name, dtype, shape, and either the length of its bytes or its values for JSON."""
+_DescribedOutput = tuple[str, "np.dtype[Any]", tuple[int, ...], int | Place | None, Any]
+"""An output of an answer: its name, dtype, shape, and the length of its bytes, their place in shared memory, or its
+values for JSON.
+"""
 
 
 def _answer(
@@ -130,6 +164,8 @@ def _answer(
         entry: dict[str, Any] = {"name": name, "datatype": word_of(dtype), "shape": shape}
         if size is None:
             entry["data"] = data
+        elif isinstance(size, Place):
+            entry["parameters"] = _parameters_of(size)
         else:
             entry["parameters"] = {"binary_data_size": size}
         described.append(entry)
@@ -142,6 +178,12 @@ def _answer(
     if call_id is not None:
         header["id"] = call_id
     return orjson.dumps(header, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _parameters_of(place: Place) -> dict[str, Any]:
+    """As a request states them: an offset only where there is one."""
+    offset = {"shared_memory_offset": place.offset} if place.offset else {}
+    return {"shared_memory_region": place.region, **offset, "shared_memory_byte_size": place.size}
 
 
 _remembered_answer = lru_cache(_REMEMBERED)(_answer)
@@ -180,6 +222,7 @@ class _Header:
     binary: dict[str, bool]
     binary_default: bool
     parameters: Mapping[str, Any]
+    shared: SharedTensors | None
 
 
 def _header(text: Body) -> _Header:
@@ -190,55 +233,85 @@ def _header(text: Body) -> _Header:
     if not isinstance(header, dict):
         raise BadTensor(reason="the request must be a JSON object")
     parameters = _mapping(header.get("parameters"), "parameters")
-    outputs, binary = _requested_outputs(header.get("outputs"))
+    outputs, binary, places = _requested_outputs(header.get("outputs"))
+    described = _described_inputs(header.get("inputs"))
+    in_body = [each for each, place in described if place is None]
+    in_regions = tuple((each, place) for each, place in described if place is not None)
     call_id = header.get("id")
     if call_id is not None and type(call_id) not in (str, int):
         raise BadTensor(reason="id: must be a string")
     return _Header(
         str(call_id) if call_id is not None and call_id != "" else None,
-        _described_inputs(header.get("inputs")),
+        in_body,
         outputs,
         binary,
         parameters.get("binary_data_output") is True,
         {name: value for name, value in parameters.items() if name != "binary_data_output"},
+        SharedTensors(in_regions, places) if in_regions or places else None,
     )
 
 
 _remembered_header = lru_cache(_REMEMBERED)(_header)
 
 
-def _described_inputs(listed: Any) -> list[_Described]:
+def _whole_header(body: Body) -> _Header:
+    """Of a request that is all JSON: the same each time where it says that its tensors are in shared memory."""
+    text = bytes(body) if len(body) <= _REMEMBERED_BYTES_MAX else b""
+    return _remembered_header(text) if b'"shared_memory_region"' in text else _header(body)
+
+
+def _described_inputs(listed: Any) -> list[tuple[_Described, Place | None]]:
     if not isinstance(listed, list) or not listed:
         raise BadTensor(reason="inputs: must be a list of at least one tensor")
     inputs = [_described(described, f"inputs[{index}]") for index, described in enumerate(listed)]
     names: set[str] = set()
-    for each in inputs:
+    for each, _ in inputs:
         if each.name in names:
             raise BadTensor(reason=f"{each.where}: {each.name!r} appears twice")
         names.add(each.name)
     return inputs
 
 
-def _described(described: Any, where: str) -> _Described:
+def _described(described: Any, where: str) -> tuple[_Described, Place | None]:
     if not isinstance(described, dict):
         raise BadTensor(reason=f"{where}: must be an object")
     name, word = described.get("name"), described.get("datatype")
     if not isinstance(name, str) or not isinstance(word, str) or len(name) > _NAME_MAX or len(word) > _NAME_MAX:
         raise BadTensor(reason=f"{where}: name and datatype must be strings of at most {_NAME_MAX} characters")
     shape, count = _shape(described.get("shape"), where)
-    size = _mapping(described.get("parameters"), f"{where}.parameters").get("binary_data_size")
+    parameters = _mapping(described.get("parameters"), f"{where}.parameters")
+    size, place = parameters.get("binary_data_size"), _place(parameters, where)
+    if place is not None:
+        if size is not None:
+            raise BadTensor(reason=f"{where}: binary_data_size or shared_memory_region, not both")
+        size = place.size
     if size is None:
-        return _Described(where, name, word, shape, count, None, None, described.get("data"))
+        return _Described(where, name, word, shape, count, None, None, described.get("data")), None
     if type(size) is not int or size < 0:
         raise BadTensor(reason=f"{where}: binary_data_size does not fit: it must be a whole number ≥ 0")
     if word == "BYTES":
-        return _Described(where, name, word, shape, count, size, None, None)
+        return _Described(where, name, word, shape, count, size, None, None), place
     dtype = dtype_of(word)
     if size != count * dtype.itemsize:
         raise BadTensor(
             reason=f"{where}: {size} bytes for shape {shape} of {word}, which takes {count * dtype.itemsize}"
         )
-    return _Described(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None)
+    return _Described(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None), place
+
+
+def _place(parameters: Mapping[str, Any], where: str) -> Place | None:
+    """Where a tensor is in shared memory, by its parameters; None: it is not."""
+    region = parameters.get("shared_memory_region")
+    if region is None:
+        return None
+    if not isinstance(region, str):
+        raise BadTensor(reason=f"{where}: shared_memory_region must be a string")
+    numbers = {"shared_memory_offset": parameters.get("shared_memory_offset", 0)}
+    numbers["shared_memory_byte_size"] = parameters.get("shared_memory_byte_size")
+    for word, number in numbers.items():
+        if type(number) is not int or not 0 <= number <= _ELEMENTS_MAX:
+            raise BadTensor(reason=f"{where}: {word} must be a whole number ≥ 0")
+    return Place(region, *numbers.values())
 
 
 def _inputs(described: list[_Described], body: Body, offset: int) -> dict[str, np.ndarray]:
@@ -349,22 +422,35 @@ def _text_or_bytes(value: bytes) -> str | bytes:
         return value
 
 
-def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool]]:
+def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], dict[str, Place]]:
+    """The names, which of them are wanted as bytes or not, and which in shared memory."""
     if listed is None or listed == []:
-        return None, {}
+        return None, {}, {}
     if not isinstance(listed, list):
         raise BadTensor(reason="outputs: must be a list")
     names: list[str] = []
     binary: dict[str, bool] = {}
+    places: dict[str, Place] = {}
     for index, described in enumerate(listed):
         name = described.get("name") if isinstance(described, dict) else None
         if not isinstance(name, str) or len(name) > _NAME_MAX:
             raise BadTensor(reason=f"outputs[{index}]: must be an object with a name of at most {_NAME_MAX} characters")
         names.append(name)
-        wanted = _mapping(described.get("parameters"), f"outputs[{index}].parameters").get("binary_data")
+        parameters = _mapping(described.get("parameters"), f"outputs[{index}].parameters")
+        wanted, place = parameters.get("binary_data"), _place(parameters, f"outputs[{index}]")
         if wanted is not None:
             binary[name] = wanted is True
-    return names, binary
+        if place is not None:
+            places[name] = place
+    _refuse_overlaps(places)
+    return names, binary, places
+
+
+def _refuse_overlaps(places: Mapping[str, Place]) -> None:
+    """Two outputs in one place are one output."""
+    for one, other in pairwise(sorted(places.values())):
+        if one.region == other.region and one.offset + one.size > other.offset:
+            raise BadTensor(reason=f"outputs overlap in the shared memory region {one.region!r}")
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
@@ -378,7 +464,8 @@ def _mapping(value: Any, where: str) -> Mapping[str, Any]:
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 
-def _bytes_of(array: np.ndarray) -> Any:
+def bytes_of(array: np.ndarray) -> Any:
+    """As the protocol has a tensor in binary."""
     if array.dtype.kind not in "OUS":
         contiguous = np.ascontiguousarray(array)
         return contiguous.data.cast("B") if contiguous.size else b""

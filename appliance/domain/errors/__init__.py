@@ -2,11 +2,11 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownDecision
+│   UnknownDecision, UnknownRegion, SharedMemoryOff
 ├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
-├── BadInput: BadName, BadTensor, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
+├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
-├── NotAllowed: MissingKey, WrongKey, Forbidden
+├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyFailedKeys, TooManyConnections
 ├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
 │   NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
@@ -17,7 +17,7 @@ Import them from here; one module holds one branch of the tree, or what goes wro
 `api/http/problems.py` has the one table that maps these to answers.
 """
 
-from appliance.domain.errors.access import Forbidden, MissingKey, NotAllowed, WrongKey
+from appliance.domain.errors.access import Forbidden, MissingKey, NotAllowed, NotOnBox, WrongKey
 from appliance.domain.errors.conflicts import (
     AlreadyExists,
     Conflict,
@@ -35,6 +35,7 @@ from appliance.domain.errors.inputs import (
     BadModel,
     BadName,
     BadQuota,
+    BadRegion,
     BadTensor,
     SloNotKept,
     TooLarge,
@@ -50,11 +51,13 @@ from appliance.domain.errors.limits import (
 from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory
 from appliance.domain.errors.missing import (
     NotFound,
+    SharedMemoryOff,
     UnknownApplication,
     UnknownDecision,
     UnknownJob,
     UnknownKey,
     UnknownModel,
+    UnknownRegion,
     UnknownTenant,
     UnknownUpload,
     UnknownVariant,
@@ -82,6 +85,7 @@ __all__ = [
     "BadModel",
     "BadName",
     "BadQuota",
+    "BadRegion",
     "BadTensor",
     "Blocker",
     "Busy",
@@ -99,6 +103,7 @@ __all__ = [
     "NotAllowed",
     "NotConfined",
     "NotFound",
+    "NotOnBox",
     "OffsetMismatch",
     "OutOfMemory",
     "Overcommitted",
@@ -110,6 +115,7 @@ __all__ = [
     "RunFailed",
     "RunRefused",
     "RunStopped",
+    "SharedMemoryOff",
     "ShuttingDown",
     "SloNotKept",
     "StorageBusy",
@@ -124,6 +130,7 @@ __all__ = [
     "UnknownJob",
     "UnknownKey",
     "UnknownModel",
+    "UnknownRegion",
     "UnknownTenant",
     "UnknownUpload",
     "UnknownVariant",

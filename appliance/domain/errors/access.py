@@ -28,3 +28,12 @@ class Forbidden(NotAllowed):
 
     def message(self) -> str:
         return f"this key may not {self.action}"
+
+
+class NotOnBox(NotAllowed):
+    """Shared memory is that of processes on the box itself."""
+
+    def message(self) -> str:
+        return (
+            "shared memory is registered over a connection from the box itself, by its loopback address or Unix socket"
+        )

@@ -29,6 +29,10 @@ class BadTensor(BadInput):
     """Wrong name, type, shape or byte count of a tensor."""
 
 
+class BadRegion(BadInput):
+    """A shared memory object cannot be registered, or a tensor not be read from or written to it."""
+
+
 class BadMedia(BadInput):
     """The picture, sound or text cannot be decoded."""
 

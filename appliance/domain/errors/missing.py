@@ -48,3 +48,16 @@ class UnknownDecision(NotFound):
     """Never made, of others only, or older than those that are kept."""
 
     what = "decision"
+
+
+class UnknownRegion(NotFound):
+    """Of shared memory: never registered by the tenant, or unregistered."""
+
+    what = "shared memory region"
+
+
+class SharedMemoryOff(NotFound):
+    """The box takes no tensors from shared memory."""
+
+    def message(self) -> str:
+        return "shared memory is off on this box; its operator turns it on with the setting http.shared_memory"

@@ -1,0 +1,71 @@
+"""Who is at the other end of a connection: by Unix sockets and TCP, of both families, and when nobody is any more."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from appliance.api.regions.local_peer import user_at
+
+FAMILIES = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+OTHER = 64_900
+
+
+@contextmanager
+def listening(family: int, address: str) -> Iterator[socket.socket]:
+    with closing(socket.socket(family)) as one:
+        try:
+            one.bind((address, 0))
+        except OSError:
+            pytest.skip("this machine has no such address")
+        one.listen()
+        yield one
+
+
+def test_unix() -> None:
+    """The kernel says whose the other end is."""
+    here, there = socket.socketpair()
+    with here, there:
+        assert user_at(here) == os.geteuid()
+
+
+@pytest.mark.parametrize(("family", "address"), FAMILIES)
+def test_tcp(family: int, address: str) -> None:
+    """While the other end is open; a closed one counts as root's in the kernel's table, and as nobody's here."""
+    with listening(family, address) as server:
+        client = socket.create_connection(server.getsockname()[:2])
+        accepted, _ = server.accept()
+        with accepted:
+            assert user_at(accepted) == os.geteuid()
+            client.close()
+            assert user_at(accepted) is None
+
+
+def test_ipv4_by_a_socket_of_ipv6() -> None:
+    """As some runtimes connect; the kernel has it in the other table."""
+    with listening(socket.AF_INET, "127.0.0.1") as server, closing(socket.socket(socket.AF_INET6)) as client:
+        try:
+            client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        accepted, _ = server.accept()
+        with accepted:
+            assert user_at(accepted) == os.geteuid()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize(("user", "found"), [(OTHER, OTHER), (65_534, None)])
+def test_another_user(user: int, found: int | None) -> None:
+    """Of whoever opened it, not of who listens; the number that stands for all unknown users is nobody's."""
+    waiting = "import socket, sys; line = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); sys.stdin.read()"
+    with listening(socket.AF_INET, "127.0.0.1") as server:
+        command = [sys.executable, "-c", waiting, str(server.getsockname()[1])]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, user=user, group=user, extra_groups=[], cwd="/")
+        accepted, _ = server.accept()
+        with accepted:
+            assert user_at(accepted) == found
+        child.communicate()
