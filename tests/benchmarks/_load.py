@@ -3,7 +3,8 @@
 Closed loop, one request per connection at a time.
 
 Run as a program in a process of its own, so that its work is not the server's: `python -m tests.benchmarks._load` with
-one JSON order on standard input: {"port", "requests": [base64 ...], "connections", "seconds"}; prints {"count",
+one JSON order on standard input: {"port", "requests": [base64 ...], "connections", "seconds"}, and with "unix_socket"
+to that file instead of the port; prints {"count",
 "errors", "seconds", "p50_ms", "p99_ms"}, and with "keep_times" also every request's time as "times_ms".
 """
 
@@ -12,6 +13,7 @@ import base64
 import json
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,11 +76,11 @@ async def drive(order: dict[str, Any]) -> dict[str, Any]:
     connections = []
     for index in range(order["connections"]):
         request = requests[index % len(requests)]
-        _, connection = await loop.create_connection(
-            lambda request=request: Connection(request, until, times),  # type: ignore[misc]
-            "127.0.0.1",
-            order["port"],
-        )
+        made = partial(Connection, request, until, times)
+        if order.get("unix_socket"):
+            _, connection = await loop.create_unix_connection(made, order["unix_socket"])
+        else:
+            _, connection = await loop.create_connection(made, "127.0.0.1", order["port"])
         connections.append(connection)
     await asyncio.gather(*(c.done for c in connections))
     elapsed = time.perf_counter() - start

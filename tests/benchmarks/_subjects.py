@@ -168,15 +168,22 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[byte
 
 
 def drive(
-    port: int, requests: list[bytes], connections: int, seconds: float, *, keep_times: bool = False
+    port: int,
+    requests: list[bytes],
+    connections: int,
+    seconds: float,
+    *,
+    keep_times: bool = False,
+    unix_socket: Path | None = None,
 ) -> dict[str, Any]:
-    """Load from a process of its own; see `_load`."""
+    """Load from a process of its own, to a port or a Unix socket; see `_load`."""
     order = {
         "port": port,
         "requests": [base64.b64encode(request).decode() for request in requests],
         "connections": connections,
         "seconds": seconds,
         "keep_times": keep_times,
+        "unix_socket": None if unix_socket is None else str(unix_socket),
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks._load"],
