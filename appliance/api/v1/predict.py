@@ -145,7 +145,7 @@ async def predict_route(
     )
     deadline_ns = None if timeout_ms is None else arrival_ns + int(timeout_ms * NS_PER_MS)
     with box.engine.admitted(found, principal.tenant):
-        with box.engine.announced(found, principal.tenant, deadline_ns):
+        with box.engine.announce(found, principal.tenant, deadline_ns):
             call = replace(call, began_cold=box.engine.wake_ahead(found, variant))
             media = await _media(request)
         answer = await box.predictor.predict(found, media, call)

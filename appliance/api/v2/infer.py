@@ -59,7 +59,7 @@ async def infer(
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     ahead = json_length(headers)
     with box.in_flight.body(principal.tenant) as held:
-        with box.engine.announced(application, principal.tenant):
+        with box.engine.announce(application, principal.tenant):
             began_cold = box.engine.wake_ahead(application, variant)
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
             call = await _parsed(box, application, principal.tenant, body, ahead)

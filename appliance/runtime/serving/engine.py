@@ -38,7 +38,7 @@ from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.job import BuildGone, Job
 from appliance.runtime.serving.placement import Placed, Placement
-from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.queue import Announced, Queue
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.worker import Worker
@@ -177,9 +177,8 @@ class Engine:
         finally:
             self._admission.leave(tenant)
 
-    @contextmanager
-    def announced(self, application: Application, tenant: str, deadline_ns: int | None = None) -> Iterator[None]:
-        """While the body of a request is read: its run counts among those that wait.
+    def announce(self, application: Application, tenant: str, deadline_ns: int | None = None) -> Announced:
+        """While the body of a request is read, in a `with`: its run counts among those that wait.
 
         `deadline_ns` None: it has not stated any yet. Raises: Overloaded, before the body has cost anything.
         """
@@ -189,8 +188,7 @@ class Engine:
         self._admission.set_deadline(request, entry.application)
         expected_ns = next((s.expected_ns for s in entry.order if s.expected_ns is not None), None) or 0
         try:
-            with self._queue.announced(request, expected_ns, self._weights(application, tenant)):
-                yield
+            return self._queue.announce(request, expected_ns, self._weights(application, tenant))
         except Overloaded as error:
             self.count_failure(request, entry, error)
             raise

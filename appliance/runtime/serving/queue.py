@@ -8,7 +8,6 @@ dropped here, before it costs a processor anything.
 import heapq
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,19 +134,14 @@ class Queue:
         self._waiting[request.tenant, request.application_id] += 1
         self._hand_out()
 
-    @contextmanager
-    def announced(self, request: Request, work_ns: int, weights: tuple[float, float]) -> Iterator[None]:
+    def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.
 
         Raises: Overloaded, when it would wait too long.
         """
         work_ns = max(LEAST_NS, work_ns)
         self._check_wait(request, work_ns, weights, None)
-        self._backlog.add(request.tenant, request.application_id, work_ns, weights, is_ready=False)
-        try:
-            yield
-        finally:
-            self._backlog.remove(request.tenant, request.application_id, work_ns, is_ready=False)
+        return Announced(self._backlog, request.tenant, request.application_id, work_ns, weights)
 
     def saw(self, tenant: str, now_ns: int) -> None:
         """The tenant is active."""
@@ -388,6 +382,25 @@ class Queue:
             name, _ = self._seen.popitem(last=False)
             if name in self._tenants and not self._tenants[name].line.is_busy:
                 del self._tenants[name]
+
+
+class Announced:
+    """A run that counts among those that wait, until the end of the `with`."""
+
+    __slots__ = ("_backlog", "_run")
+
+    def __init__(
+        self, backlog: Backlog, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float]
+    ) -> None:
+        self._backlog = backlog
+        self._run = tenant, application_id, work_ns
+        backlog.add(*self._run, weights, is_ready=False)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._backlog.remove(*self._run, is_ready=False)
 
 
 def _note_run(build: LoadedBuild, took_ns: int, at_ns: int, *, fades: bool) -> None:

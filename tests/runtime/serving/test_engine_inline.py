@@ -156,7 +156,7 @@ async def test_who_runs_on_a_worker_or_sends_a_body_is_not_alone() -> None:
         assert on_workers(bench) == 1
         await slow
         await bench.pause(100)
-        with bench.engine.announced(application, "t"):
+        with bench.engine.announce(application, "t"):
             await bench.infer(source=1)
         assert on_workers(bench) == 3
         await bench.infer(source=1)
