@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from appliance.api.auth.callers import CONNECTION
+from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.gateway import Gateway
 from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.discard import discard, tcp_file
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
+from appliance.api.http.known_head import KnownHead, head_of
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
 from appliance.api.http.upgrades import go_on_behind_head
@@ -71,6 +73,7 @@ class BoxProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self.tenant: str | None = None
         """Of the last good key; None: none was shown."""
+        self.shown: Shown | None = None
         self._all = connections
         self._pace = pace
         self._watch = Watch()
@@ -86,19 +89,26 @@ class BoxProtocol(HttpToolsProtocol):
         self._dropped_bytes = 0
         self._refused: _Refused | None = None
         self._gathering: ASGI3Application | None = None
-        """Who is to answer the request whose body is being gathered."""
+        """Who is to answer, or goes on with, the request whose body is being gathered."""
         self._left_bytes = 0
         """Of a body of known length, that the parser has not seen yet, and need not see."""
+        self._head: bytes | KnownHead = b""
+        """Of the last request of a known caller."""
+        self._parser_waits = False
+        """For a body that goes past it."""
         self._large: AlignedBody | None = None
         """The body that is being read to its place, past the parser."""
         self._surplus_bytes = 0
         """Of a body that is still to come, past the parser, and is dropped: its request is answered."""
+        self._tcp_file: int | None = None
+        """Where that can be dropped unread."""
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         transport.set_protocol(Receiver(self))
+        self._tcp_file = tcp_file(transport)
         self._keep_in_kernel(STRANGER_WATER_BYTES)
         try:
             gone = self._all.enter(self, self.client[0] if self.client else "")
@@ -110,6 +120,7 @@ class BoxProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
+        self._gather_no_more()
         if self.cycle is not None:
             self.cycle.scope.pop(CONNECTION, None)  # type: ignore[misc]  # a circle else
         super().connection_lost(exc)
@@ -203,11 +214,18 @@ class BoxProtocol(HttpToolsProtocol):
 
     def _abandon(self) -> None:
         """Whoever works on a request of this connection learns that nobody waits for the answer."""
-        self._gathering = None
+        self._gather_no_more()
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.flow.resume_writing()
+
+    def _gather_no_more(self) -> None:
+        """The body that is being gathered will not be whole."""
+        if self._gathering is not None:
+            self._gathering = None
+            exchange: HttpExchange = self.cycle.scope.pop(EXCHANGE)  # type: ignore[misc]
+            exchange.close()
 
     def _end(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Write a last answer.
@@ -237,7 +255,11 @@ class BoxProtocol(HttpToolsProtocol):
             data = self._without_surplus(data)
         elif self._large is not None:
             data = self._into_place(data)
+        is_head = self.tenant is not None and self._is_between()
+        if is_head and data and isinstance(self._head, KnownHead):
+            data = self._begin_known(self._head, data)
         if not data:
+            self._drop_unread()
             return
         self._bare_bytes += len(data)
         try:
@@ -245,6 +267,8 @@ class BoxProtocol(HttpToolsProtocol):
                 self._feed_large(memoryview(data))
             else:
                 self._feed(memoryview(data))
+            if is_head:
+                self._know_head(data)
         except (httptools.HttpParserError, _Refused) as error:
             refused = error if isinstance(error, _Refused) else self._refused
             if refused is None:
@@ -288,8 +312,11 @@ class BoxProtocol(HttpToolsProtocol):
 
     def _leave_parser(self) -> None:
         """Go past it with the rest of a body of known length: to its place, or nowhere, when it is answered already."""
-        if not self._left_bytes:
-            return
+        if self._left_bytes:
+            self._parser_waits = True
+            self._go_past_parser()
+
+    def _go_past_parser(self) -> None:
         body = self.cycle.body
         if self.cycle.response_complete:
             self._surplus_bytes, self._left_bytes = self._left_bytes, 0
@@ -337,9 +364,22 @@ class BoxProtocol(HttpToolsProtocol):
             self._body_has_come()
         return data[count:]
 
+    def _drop_unread(self) -> None:
+        """Drop what has come of a surplus, where the kernel can do that by itself."""
+        if not self._surplus_bytes or self._tcp_file is None or self.transport.is_closing():
+            return
+        count = discard(self._tcp_file, self._surplus_bytes)
+        self._received_bytes += count
+        self._surplus_bytes -= count
+        self._drop(count)
+        if not self._surplus_bytes:
+            self._body_has_come()
+
     def _body_has_come(self) -> None:
         """The parser, which knows nothing of the body, begins anew."""
-        self.parser = httptools.HttpRequestParser(self)
+        if self._parser_waits:
+            self._parser_waits = False
+            self.parser = httptools.HttpRequestParser(self)
         self.on_message_complete()
 
     def _expects_head(self) -> bool:
@@ -358,6 +398,59 @@ class BoxProtocol(HttpToolsProtocol):
 
     def _head_too_large(self) -> _Refused:
         return _Refused("head-too-large", f"the head of a request may have {self._head_bytes_max} bytes")
+
+    # -- the same head again -------------------------------------------------------------------------------------------
+
+    def _is_between(self) -> bool:
+        """Whether all that was asked is answered, and nothing of another request has come."""
+        cycle = self.cycle
+        return cycle is not None and cycle.response_complete and not cycle.more_body and self.scope is cycle.scope
+
+    def _know_head(self, data: bytes | memoryview) -> None:
+        """Keep the head that `data` began with, where it is one of `/v2`; one that came twice needs no parser then."""
+        raw = head_of(data)
+        if not raw or raw != self._head:
+            self._head = raw
+            return
+        cycle = self.cycle
+        known = KnownHead(raw, cycle.scope)
+        has_another = known.size is None or len(data) > known.length + known.size  # behind it: the cycle is another's
+        if not has_another and cycle.keep_alive and known.is_repeatable(BODY_WATER_BYTES):
+            self._head = known
+
+    def _begin_known(self, known: KnownHead, data: bytes | memoryview) -> bytes | memoryview:
+        """Begin with a request whose head is known; returns what is left of `data`: all, where it is another one."""
+        assert known.size is not None
+        end = known.length + known.size
+        is_small = known.size < BODY_SMALL_BYTES
+        if not known.begins(data) or (is_small and len(data) < end):
+            return data
+        self.scope = {**known.scope}  # type: ignore[typeddict-item]
+        self._requests += 1
+        self._dropped_bytes = 0
+        cycle = self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        exchange = self._offer_exchange(cycle, known.headers)
+        if is_small:
+            cycle.body += data[known.length : end]
+            self._gathering = self.app
+            self.on_message_complete()
+            return data[end:]
+        self._begin_large(cycle, self.app, exchange)
+        self._go_past_parser()
+        data = data[known.length :]
+        return self._without_surplus(data) if self._surplus_bytes else self._into_place(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """As uvicorn's, but not without end."""
@@ -419,27 +512,34 @@ class BoxProtocol(HttpToolsProtocol):
         """
         self._requests += 1
         self._dropped_bytes = 0
-        cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
         if cycle.scope["path"].startswith("/v2/"):
-            exchange = HttpExchange(cycle, dict(cycle.scope["headers"]))
-            cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
+            exchange = self._offer_exchange(cycle, dict(cycle.scope["headers"]))
             if exchange.awaits_little(BODY_SMALL_BYTES):
                 self._gathering = app
                 return
             self._begin_large(cycle, app, exchange)
             return
+        cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
         super()._start_asgi_task(cycle, app)
 
+    def _offer_exchange(self, cycle: RequestResponseCycle, headers: Mapping[bytes, bytes]) -> HttpExchange:
+        exchange = HttpExchange(cycle, headers)
+        cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
+        cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
+        return exchange
+
     def _begin_large(self, cycle: RequestResponseCycle, app: "ASGI3Application", exchange: HttpExchange) -> None:
-        """Begin before the body: without a task, so that a refusal costs little."""
+        """Begin before the body: without a task, so that a refusal costs little, and waiting for the body, too."""
         body = exchange.align_body(BODY_WATER_BYTES)
         write = app.begin(cycle.scope) if isinstance(app, Gateway) else None  # type: ignore[arg-type]
         if write is not None:
             write()
+        elif exchange.is_gathering:
+            self._gathering = app
         else:
             super()._start_asgi_task(cycle, app)
         if body is not None and cycle is self.cycle and not cycle.waiting_for_100_continue:
-            self._left_bytes = len(body.missing)
+            self._left_bytes = body.size - len(body)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, without a timer for each request: `look` closes what is idle."""

@@ -17,7 +17,12 @@ RESERVED = frozenset({"type", "title", "status", "detail", "instance"})
 
 def slug_of(error: type[ApplianceError]) -> str:
     """`UnknownModel` → `unknown-model`. Stable: renaming a class changes the API."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", error.__name__).lower()
+    return _slug(error.__name__)
+
+
+@cache
+def _slug(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
 def error_classes() -> Iterator[type[ApplianceError]]:

@@ -107,6 +107,8 @@ class KeyRing:
         self._is_tenant = is_tenant
         self._entries: dict[bytes, _Entry] = {}
         self._digests: dict[str, bytes] = {}
+        self.changes = 0
+        """How often a key came or went."""
 
     def fill(self, records: Iterable[KeyRecord]) -> None:
         """Take all of them; at start."""
@@ -115,7 +117,7 @@ class KeyRing:
 
     def put(self, record: KeyRecord) -> None:
         """Add or replace a key."""
-        self.remove(record.id)
+        self.remove(record.id)  # counts as the change, too
         own = Principal(record.tenant, record.role, record.applications, record.id, record.expires_at)
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
@@ -126,6 +128,7 @@ class KeyRing:
 
     def remove(self, key_id: str) -> None:
         """Forget a key; one that is not there is no error."""
+        self.changes += 1
         self._entries.pop(self._digests.pop(key_id, b""), None)
 
     def remove_tenant(self, tenant: str) -> None:

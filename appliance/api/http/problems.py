@@ -92,9 +92,16 @@ CAN_NEVER_FIT = Row(507, "It can never fit into memory")
 """Of an `OutOfMemory` that no waiting helps; the type is the same."""
 
 
+_ROWS: dict[type[e.ApplianceError], Row] = {}
+"""Found so far."""
+
+
 def row_of(error: type[e.ApplianceError]) -> Row:
     """The row of the class or of its nearest ancestor."""
-    return next(TABLE[parent] for parent in error.__mro__ if parent in TABLE)
+    row = _ROWS.get(error)
+    if row is None:
+        row = _ROWS[error] = next(TABLE[parent] for parent in error.__mro__ if parent in TABLE)
+    return row
 
 
 def status_of(exc: BaseException) -> int:

@@ -68,14 +68,17 @@ class V2:
         await send({"type": "http.response.body", "body": body})
 
     def begin(self, scope: Scope) -> Callable[[], None] | None:
-        """Begin with a request whose whole body has come, outside any task; what is returned writes its answer.
+        """Begin with a request outside any task, or go on with it when its body has come; what is returned writes its
+        answer.
 
-        None: it has to wait for something, and goes on when it is called with its scope in a task.
+        None: it has to wait for something, and goes on when it is called with its scope in a task; where its exchange
+        `is_gathering`, only for its body.
         """
         exchange: HttpExchange = scope[EXCHANGE]
         if not exchange.can_answer:
             return None
-        answer = begin(self._answer(scope, exchange.headers, exchange.receive))
+        begun, exchange.begun = exchange.begun, None
+        answer = begin(self._answer(scope, exchange.headers, exchange.receive)) if begun is None else begun.go_on()
         if isinstance(answer, Begun):
             exchange.begun = answer
             return None

@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 class Begun(Generic[T]):
-    """A coroutine that waits for something: `await` it, once, in a task, to go on from there."""
+    """A coroutine that waits for something: `await` it, once, in a task, to go on from there; or `go_on` without one,
+    where what it waits for has come.
+    """
 
     __slots__ = ("_awaited", "_coroutine")
 
@@ -34,6 +36,14 @@ class Begun(Generic[T]):
             except StopIteration as end:
                 value: T = end.value
                 return value
+
+    def go_on(self) -> "T | Begun[T]":
+        """As `begin`, from where it waits."""
+        return begin(self._coroutine)
+
+    def close(self) -> None:
+        """End it where it waits: what it holds is given back."""
+        self._coroutine.close()
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> "T | Begun[T]":

@@ -34,6 +34,9 @@ class _Transport(asyncio.Transport):
     def getsockname(self) -> tuple[str, int]:
         return "127.0.0.1", 1
 
+    def fileno(self) -> int:
+        return -1
+
     getpeername = getsockname
     family = socket.AF_INET
 
@@ -227,3 +230,22 @@ def test_body_stands_in_for_a_bytearray() -> None:
     assert (len(body), bytes(body)) == (3, b"abc")
     body += b"de"
     assert (len(body), bytes(body.view())) == (5, b"abcde")
+
+
+def test_the_memory_of_a_body_that_is_over_is_taken_again() -> None:
+    """Not before the last view of it has gone, whoever has that; what was refused unread took none."""
+
+    def place(body: AlignedBody) -> int:
+        return int(np.frombuffer(body.missing, np.uint8).ctypes.data)
+
+    body = AlignedBody(700_001, 3)
+    first = place(body)
+    body.filled(700_001)
+    tensor = np.frombuffer(body.view(), np.uint8, offset=3)[5:]
+    del body
+    second = AlignedBody(700_001, 3)
+    assert place(second) != first
+    assert len(tensor) == 700_001 - 8
+    del tensor
+    assert place(AlignedBody(700_001, 3)) == first
+    assert AlignedBody(1 << 60, 0).size == 1 << 60

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.api.auth.callers import CONNECTION
+from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.regions.region import FOLDER
 from appliance.api.v2 import shared_memory
 from tests.api.stand import ANSWER_S, Asking, Stand, copied, running
@@ -27,6 +27,7 @@ class LocalConnection:
 
     def __init__(self, carried_by: socket.socket) -> None:
         self.tenant: str | None = None
+        self.shown: Shown | None = None
         self._carried_by = carried_by
 
     def duplicate(self) -> socket.socket | None:

@@ -1,0 +1,66 @@
+"""What came of an unwanted body goes inside the kernel, and not a byte more of it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from appliance.api.http.discard import discard, tcp_file
+
+SENT = bytes(range(256)) * 800
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with near, far:
+            near.settimeout(20)
+            far.settimeout(20)
+            yield near, far
+
+
+def test_what_comes_after_it_is_still_there(pair: tuple[socket.socket, socket.socket]) -> None:
+    """As much as was asked for, in however many pieces it comes; then nothing, without waiting."""
+    near, far = pair
+    sending = threading.Thread(target=near.sendall, args=(SENT,))
+    sending.start()
+    left = 150_000
+    while left:
+        assert far.recv(1, socket.MSG_PEEK)  # waits until something is there
+        left -= discard(far.fileno(), left)
+    kept = b""
+    while len(kept) < len(SENT) - 150_000:
+        kept += far.recv(1 << 16)
+    sending.join()
+    assert kept == SENT[150_000:]
+    assert discard(far.fileno(), 10) == 0
+
+
+def test_an_ended_connection(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Gives nothing, nor does one that is closed."""
+    near, far = pair
+    near.close()
+    assert far.recv(1) == b""
+    assert discard(far.fileno(), 10) == 0
+    assert discard(-1, 10) == 0
+
+
+class _Transport:
+    def __init__(self, **known: object) -> None:
+        self._known = known
+
+    def get_extra_info(self, name: str) -> object:
+        return self._known.get(name)
+
+
+def test_others_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
+    """A socket of the file system, and what is encrypted: there the kernel's bytes are not the body's."""
+    near, far = socket.socketpair()
+    with near, far:
+        assert tcp_file(_Transport(socket=far)) is None
+    assert tcp_file(_Transport(socket=pair[1], sslcontext=object())) is None
+    assert tcp_file(_Transport(socket=pair[1])) == pair[1].fileno()

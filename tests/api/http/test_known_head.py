@@ -1,0 +1,149 @@
+"""The same head again needs no parser, whatever stands behind it; any other head has one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
+from appliance.api.protocol import BODY_WATER_BYTES
+from tests.api.http.test_exchange import connect, head, settle
+from tests.api.http.test_receiving import CUTS, Application, received, sent
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 3, 16_383, 16_384, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1]),
+        st.sampled_from(["read", "refuse", "upgrade"]),
+        st.integers(1, 4),
+    ),
+    min_size=1,
+    max_size=4,
+)
+"""Size of the body, what becomes of it, and how often it comes."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(RUNS, CUTS, st.booleans())
+def test_each_has_its_own_body_and_answer(
+    runs: list[tuple[int, str, int]], cuts: tuple[int, list[int]], is_together: bool
+) -> None:
+    """The same request several times, other ones after it, one by one or all in one stream, cut anywhere."""
+
+    async def story() -> None:
+        protocol, transport = connect(Application())
+        requests = [(size, how) for size, how, times in runs for _ in range(times)]
+        pieces = [sent(size, how, number) for number, (size, how) in enumerate(requests)]
+        for data in [b"".join(pieces)] if is_together else pieces:
+            await received(transport, protocol, data, cuts)
+        for _ in requests:
+            await settle()
+        answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
+        assert [answer.rpartition(b"\r\n")[2] for answer in answers] == [
+            b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
+            for number, (size, how) in enumerate(requests)
+        ]
+        assert not transport.is_closed
+
+    asyncio.run(story())
+
+
+class _NoParser:
+    """A parser that may not be asked."""
+
+    def should_upgrade(self) -> bool:
+        return False
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["read", "refuse"])
+@pytest.mark.parametrize("size", [5, 100_000])
+async def test_the_third_time_the_parser_sees_nothing(size: int, how: str) -> None:
+    """Not even a body; whoever comes with another head afterwards meets it again."""
+    protocol, transport = connect(Application())
+    for _ in range(3):  # the first one makes the caller known
+        await received(transport, protocol, sent(size, how, 1), (300, [300_000]))
+    parser, protocol.parser = protocol.parser, _NoParser()  # type: ignore[assignment]
+    for number in (7, 8):
+        protocol.data_received(sent(size, how, number))
+        await settle()
+    protocol.parser = parser
+    protocol.data_received(sent(4, "read", 9))
+    await settle()
+    last = [b"refused"] * 2 if how == "refuse" else [b"%d 7" % size, b"%d 8" % size]
+    assert [answer.rpartition(b"\r\n")[2] for answer in transport.written[-3:]] == [*last, b"4 9"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "20000"])
+async def test_lengths_of_json_that_make_no_sense(ahead: str) -> None:
+    """Each time all that has come is handed over, and nothing breaks."""
+    protocol, transport = connect(Application())
+    request = head(20_000, f"inference-header-content-length: {ahead}") + bytes(20_000)
+    for _ in range(4):
+        protocol.data_received(request)
+        await settle()
+    assert [answer.rpartition(b"\r\n")[2] for answer in transport.written] == [b"20000 0"] * 4
+
+
+@pytest.mark.anyio
+async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
+    """A refusal and another request in one packet: what comes later with the first head is read as that says."""
+    protocol, transport = connect(Application())
+    two = sent(20_000, "refuse", 1) + sent(30_000, "read", 2)
+    for _ in range(4):
+        protocol.data_received(two)
+        await settle()
+    answers = [answer.rpartition(b"\r\n")[2] for answer in transport.written]
+    assert answers == [b"refused", b"30000 2"] * 4
+
+
+def _known(raw: bytes, headers: list[tuple[bytes, bytes]]) -> KnownHead:
+    scope: dict[str, Any] = {"type": "http", "headers": headers, "appliance.exchange": object()}
+    return KnownHead(raw, scope)
+
+
+SIZE, AHEAD = b"content-length", b"inference-header-content-length"
+LENGTH = [(SIZE, b"5")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "headers"),
+    [
+        (b"POST /v2/ HTTP/1.1\r\n\r\n", []),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: x\r\n\r\n", [(b"content-length", b"x")]),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 99\r\n\r\n", [(b"content-length", b"99")]),
+        (b"POST /v2/ HTTP/1.1\ncontent-length: 5\r\n\r\n", LENGTH),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\n\nabc\r\n\r\n", LENGTH),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\n more\r\n\r\n", LENGTH),
+        *(
+            (b"POST /v2/ HTTP/1.1\r\n%b: 5\r\n%b: %b\r\n\r\n" % (SIZE, AHEAD, n), [*LENGTH, (AHEAD, n)])
+            for n in (b"6", b"x")
+        ),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n", [*LENGTH, (b"expect", b"")]),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\nupgrade: h2c\r\n\r\n", [*LENGTH, (b"upgrade", b"h2c")]),
+    ],
+)
+def test_heads_that_need_the_parser_each_time(raw: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """No body of a known length, a large one, line ends that the parser may read in another way, a question first."""
+    assert not _known(raw, headers).is_repeatable(10)
+
+
+def test_a_plain_head() -> None:
+    """Its size is that of the body, and the scope that is kept has nothing of one request."""
+    raw = b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\n\r\n"
+    known = _known(raw, LENGTH)
+    assert known.is_repeatable(5)
+    assert (known.size, known.length, known.scope) == (5, len(raw), {"type": "http", "headers": LENGTH})
+    assert known.begins(raw + b"abc")
+    assert not known.begins(raw[:-1])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\r\n\r\nPOST /v2/", b"GET /v2/ HTTP/1.1\r\n\r\n", b"POST /v1/x HTTP/1.1\r\n\r\n"]
+)
+def test_other_beginnings(data: bytes) -> None:
+    """Only calls of `/v2`, from their first byte on, and only short heads."""
+    assert head_of(data) == b""
+    assert head_of(b"POST /v2/" + bytes(KNOWN_BYTES_MAX) + b"\r\n\r\n") == b""

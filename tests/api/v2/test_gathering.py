@@ -1,0 +1,92 @@
+"""A large body is waited for without a task; who waits for it is done with as soon as it cannot come."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from appliance.api.gateway import Gateway
+from appliance.api.http.limits import Receive, Scope
+from appliance.api.protocol import BoxProtocol
+from appliance.api.v2.handler import V2
+from appliance.api.v2.messages import Answer
+from appliance.runtime.serving.eager import in_task
+from tests.api.http.test_exchange import _Transport, connect, head, settle
+
+BODY = bytes(range(256)) * 800
+
+
+class Reading(V2):
+    """Reads a body, then has its answer at once, or only in a task."""
+
+    def __init__(self, *, in_the_end: bool) -> None:
+        self.events: list[str] = []
+        self._in_the_end = in_the_end
+
+    async def _made(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        self.events.append("begun")
+        try:
+            message = await receive()
+            self.events.append("task" if _is_in_task() else "no task")
+            if self._in_the_end:
+                await in_task()
+            return 200, [], b"%d" % len(message["body"])
+        finally:
+            self.events.append("over")
+
+
+def _is_in_task() -> bool:
+    return asyncio.current_task() is not None
+
+
+def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, _Transport, Reading]:
+    async def service(*_: Any) -> None:
+        raise AssertionError("only /v2 is asked")
+
+    gateway = Gateway(lambda: None, service)  # type: ignore[arg-type, return-value]
+    gateway._v2 = reading = Reading(in_the_end=in_the_end)
+    protocol, transport = connect(gateway)
+    protocol.app = gateway  # uvicorn's wrapper around it
+    protocol.tenant = "harbour"
+    return protocol, transport, reading
+
+
+async def _outside_tasks(*calls: Any) -> None:
+    """As the event loop calls a protocol."""
+    for call in calls:
+        asyncio.get_running_loop().call_soon(*call)
+    await settle()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("in_the_end", [False, True])
+async def test_a_body_in_pieces(in_the_end: bool) -> None:
+    """The request begins with its head, and goes on when its body is whole; only then it may need a task."""
+    protocol, transport, reading = _connected(in_the_end=in_the_end)
+    for number in (1, 2, 3, 4):  # the last two with a known head
+        await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY[:50_000]))
+        assert (reading.events[-1], len(transport.written)) == ("begun", number - 1)
+        await _outside_tasks((protocol.data_received, BODY[50_000:100_000]), (protocol.data_received, BODY[100_000:]))
+        assert reading.events[-3:] == ["begun", "no task", "over"]
+        assert transport.written[number - 1].endswith(b"\r\n\r\n%d" % len(BODY))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", ["lost", "gives way", "too slow"])
+async def test_a_body_that_does_not_come(end: str) -> None:
+    """What the request holds is given back when its connection ends, not when somebody collects garbage."""
+    protocol, transport, reading = _connected()
+    transport.abort = transport.close  # type: ignore[method-assign]
+    transport.can_write_eof = lambda: False  # type: ignore[method-assign]
+    await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY[:50_000]))
+    assert reading.events == ["begun"]
+    if end == "lost":
+        protocol.connection_lost(None)
+    elif end == "gives way":
+        protocol.give_way()
+    else:
+        protocol._refuse("request-timeout", "too slow")
+    assert reading.events == ["begun", "over"]
+    await settle()
+    assert reading.events == ["begun", "over"]

@@ -1,0 +1,113 @@
+"""Requests a second through the box as a share of what sessions do in a process without one, on the same cores.
+
+Asked: ShuffleNet at least 0.92, ResNet-50 0.98, 600 kB of binary tensors over TCP at 4 and 8 connections, the client on
+the same cores. Raw is the best of one session on all cores, and a thread a core with a session each or one for all.
+Rounds alternate; the median of their ratios counts, and the processor time that the box takes for a request.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.demo.zoo import toys
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.heap import set_up
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.cpu.subnormals import flush_subnormals
+from tests.benchmarks import _subjects as subjects
+from tests.benchmarks import _zoo as zoo
+
+CORES = os.cpu_count() or 1
+Ways = dict[str, list[Callable[[], Any]]]
+"""Name → what each of its threads does again and again."""
+
+
+def main() -> None:
+    """Print a line for each network and number of connections."""
+    parser = argparse.ArgumentParser(prog="scripts/bench raw_share", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--network", action="append", choices=["shufflenet", "resnet50"])
+    options = parser.parse_args()
+    print(zoo.machine())
+    set_up()
+    for name in options.network or ["shufflenet", "resnet50"]:
+        _compare(name, options.rounds, options.seconds)
+
+
+def _compare(name: str, rounds: int, seconds: float) -> None:
+    with tempfile.TemporaryDirectory() as folder, subjects.box(Path(folder) / "state") as box:
+        model: Path = getattr(toys, name)(Path(folder) / f"{name}.onnx")
+        subjects.await_job(box, subjects.upload_large(box, name, model, precisions=["fp32"]))
+        with box.http() as http:
+            found = http.get(f"/v2/models/{name}").json()["inputs"]
+        rng = np.random.default_rng(1)
+        arrays = {i["name"]: rng.random([max(1, d) for d in i["shape"]], np.float32) for i in found}
+        request = subjects.infer_request(name, box.key, arrays)
+        (prepared,) = (box.state / "prepared").glob("*/*/model.onnx")
+        ways = _ways(PreparedForm(name, str(prepared), 0, optimised=True), arrays)
+        raw_of = {way: _rate(calls, seconds / 2) for way, calls in ways.items()}
+        best = max(raw_of, key=lambda way: raw_of[way])
+        print(f"{name}: raw " + ", ".join(f"{way} {rate:.1f}/s" for way, rate in raw_of.items()))
+        for connections in (4, 8):
+            shares, times_ms = [], []
+            for _ in range(rounds):
+                raw = _rate(ways[best], seconds)
+                before_s = subjects.cpu_s(box.process.pid)
+                driven = subjects.drive(box.port, [request], connections, seconds)
+                assert driven["errors"] == 0, driven
+                shares.append(driven["count"] / driven["seconds"] / raw)
+                times_ms.append(
+                    (subjects.cpu_s(box.process.pid) - before_s) * 1e3 / driven["count"] - CORES * 1e3 / raw
+                )
+            print(
+                f"  {connections} connections: {statistics.median(shares):.3f} of raw, "
+                f"{min(shares):.3f} to {max(shares):.3f}; the box adds {statistics.median(times_ms):.2f} ms of "
+                "processor time a request",
+                flush=True,
+            )
+
+
+def _ways(form: PreparedForm, arrays: dict[str, np.ndarray]) -> Ways:
+    one, wide = OnnxSessions(1), OnnxSessions(CORES)
+    loaded = [one.load(form) for _ in range(CORES)]
+    widest = wide.load(form)
+    return {
+        "a session a core": [lambda each=each: one.run(each, arrays, None) for each in loaded],  # type: ignore[misc]
+        "a thread a core": [lambda: one.run(loaded[0], arrays, None)] * CORES,
+        "all cores a run": [lambda: wide.run(widest, arrays, None)],
+    }
+
+
+def _rate(calls: list[Callable[[], Any]], seconds: float) -> float:
+    """Calls a second of all threads."""
+    counts: list[int] = []
+
+    def work(call: Callable[[], Any]) -> None:
+        flush_subnormals()
+        count = 0
+        while time.perf_counter() < until:
+            call()
+            count += 1
+        counts.append(count)
+
+    start = time.perf_counter()
+    until = start + seconds
+    threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main()
