@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
+from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors import PROCESSORS, check_runtime
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -159,10 +161,11 @@ class Appliance:
         stack.push_async_callback(self._close_management)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
+        served = ServedBuilds(builds, self._models)
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
-            builds=ServedBuilds(builds, self._models),
+            builds=served,
             telemetry=telemetry,
             events=telemetry,
             windows=telemetry,
@@ -176,6 +179,7 @@ class Appliance:
         )
         core = assemble(ports, _policies(settings), _config(settings))
         processor.on_lost = core.memory.lost
+        processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.memory.set_overhead
         core.memory.when_short(processor.end_idle)
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
@@ -334,6 +338,12 @@ def _config(settings: Settings) -> RuntimeConfig:
         loss_max=settings.selection.loss_max,
         **settings.residency.model_dump(),
     )
+
+
+def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) -> None:
+    """The prepared form of a build is used no more; what is loaded of it goes, with its last run."""
+    served.distrust(build_id)
+    memory.dismiss(build_id)
 
 
 def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> GuardedProcessor:

@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -158,13 +159,57 @@ async def test_damaged_while_asleep(processor: Any, form: PreparedForm) -> None:
     handle = await processor.load(form)
     other = await processor.load(replace(form, build_id="other"))
     await processor.sleep(handle)
+    for one in (handle, other):
+        if one.lease is not None:  # as on a file system without leases: a disk asks nobody
+            one.lease.end()
+    unfit: list[str] = []
+    processor.on_unfit = unfit.append
     os.truncate(weights(form), weights(form).stat().st_size // 2)
     with pytest.raises(LoadFailed, match="cannot be read"):
         await processor.wake(handle)
+    assert unfit == (["net"] if isinstance(processor, GuardedProcessor) else [])
     await processor.unload(handle)
     await processor.unload(other)
     with pytest.raises(LoadFailed):
         await processor.load(form)
+
+
+WRITERS = {
+    "cut short": "import os, sys; os.truncate(sys.argv[1], 10)",
+    "written": "import sys; open(sys.argv[1], 'r+b').write(bytes(1 << 20))",
+    "made anew": "import sys; open(sys.argv[1], 'wb').write(b'new')",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tenant", [None, "harbour"])
+@pytest.mark.parametrize("writer", WRITERS)
+async def test_written_by_another_program(writer: str, tenant: str | None, form: PreparedForm, tmp_path: Path) -> None:
+    """It waits until the build has been unloaded, whether that sleeps or is awake; until then answers are right, and no
+    process ends. Nobody waits for a program that opens the file for reading.
+    """
+    inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
+    processor = GuardedProcessor(inner, CLOCK, GuardOptions(scratch=tmp_path / "scratch"))
+    unfit = asyncio.Queue[str]()
+    processor.on_unfit = unfit.put_nowait
+    awake, asleep = [await processor.load(replace(form, build_id=id, guarded_for=tenant)) for id in ("one", "two")]
+    if awake.lease is None:
+        pytest.skip("this file system has no leases")
+    expected = (await processor.run(awake, IMAGE, None))["probabilities"]
+    await processor.sleep(asleep)
+    size_bytes = len(weights(form).read_bytes())
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS[writer], weights(form))
+    assert {await unfit.get(), await unfit.get()} == {"one", "two"}
+    assert weights(form).stat().st_size == size_bytes
+    np.testing.assert_array_equal((await processor.run(awake, IMAGE, None))["probabilities"], expected)
+    await processor.wake(asleep)
+    assert await unfit.get() == "two"
+    np.testing.assert_array_equal((await processor.run(asleep, IMAGE, None))["probabilities"], expected)
+    await processor.unload(asleep)
+    assert other.returncode is None
+    await processor.unload(awake)
+    assert await other.wait() == 0
+    processor.close()
 
 
 @pytest.mark.anyio

@@ -12,6 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,18 @@ class Builds:
             self._has_changed.set()
         path = await asyncio.to_thread(self._blobs.path, build.content_sha256)
         return self._measured(build, PreparedForm(build_id, str(path), build.size_bytes, optimised=False))
+
+    def distrust(self, build_id: str) -> None:
+        """A prepared form is not what it was, or will not be: from now on the plain file serves, also after a restart,
+        until a new form is made in the background. What has mapped the old one keeps it.
+        """
+        build = self._builds.get(build_id)
+        if build is None or build.form is None:
+            return
+        with suppress(OSError):
+            (self._home(build) / MARK).unlink()
+        self._builds[build_id] = replace(build, form=None, is_tried=False)
+        self._has_changed.set()
 
     def unmeasured(self) -> list[Build]:
         """Builds whose prepared form has not been tried on this machine, or that were never reviewed; in the order of

@@ -37,3 +37,7 @@ class ServedBuilds:
             models = await self._models()
             await models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")
             raise
+
+    def distrust(self, build_id: str) -> None:
+        """As `Builds.distrust`."""
+        self._builds.distrust(owner_of(build_id)[0])

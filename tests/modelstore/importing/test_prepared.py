@@ -201,6 +201,29 @@ def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+def test_a_form_that_is_not_trusted_is_made_anew(tmp_path: Path) -> None:
+    """From then on, and after a restart, the plain file serves; what has mapped the old form keeps it."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            old = mapped(await box.builds.open_build(id_of(variant)))
+            box.builds.unmeasured()
+            box.builds.distrust("unknown@cpu")
+            box.builds.distrust(id_of(variant))
+            await asyncio.wait_for(box.builds.wait_unmeasured(), 1)
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+        async with parts(tmp_path, runs=False) as box:
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            await box.builds.keep(await prepared(box, variant))
+            assert (await box.builds.open_build(id_of(variant))).optimised
+            assert old[:] == b"weights"
+
+    asyncio.run(story())
+
+
 def test_a_full_disk_leaves_no_half_form(small_disk: Path, tmp_path: Path) -> None:
     """A form that does not fit is gone without a trace, and the plain file serves."""
 

@@ -199,15 +199,17 @@ class CachedFile:
             cached += int(np.count_nonzero(_PAGES[:pages] & 1))
         return self.size_bytes * cached // seen
 
-    def read_ahead(self) -> None:
-        """Have the kernel read what is not in the page cache; blocks meanwhile, and does not mind what cannot be.
+    def read_ahead(self) -> bool:
+        """Have the kernel read what is not in the page cache; blocks meanwhile. Returns whether there was no damage.
 
         By page faults from the front to the end: half the processor time of `read`, which copies.
         """
+        is_whole = True
         for start in range(0, self.size_bytes, _PIECE_BYTES):
             length = min(_PIECE_BYTES, self.size_bytes - start)
-            advise(self._address + start, length, _MADV_POPULATE_READ)
+            is_whole &= advise(self._address + start, length, _MADV_POPULATE_READ) not in _DAMAGED
             advise(self._address + start, length, _MADV_DONTNEED)
+        return is_whole
 
 
 def _function(name: str, *types: type) -> Callable[..., int] | None:

@@ -21,6 +21,7 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.align import align
 from appliance.runtime.processors.cpu.heap import Trimmer, set_up
+from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, ProcFiles, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
@@ -64,6 +65,8 @@ class Loaded:
     """Where they come from; None where giving them back is not worth it."""
     kept_bytes: int = 0
     """What stays of it when its weights are given back."""
+    lease: Lease | None = None
+    """On that file."""
 
 
 class OnnxSessions:
@@ -100,7 +103,7 @@ class OnnxSessions:
         """
         if not form.optimised:
             return _loaded(self._session(form), form)
-        session, weights = self._mappings.watch(Path(form.path).with_name(_WEIGHTS), lambda: self._session(form))
+        session, weights = self._mappings.watch(weights_path(form), lambda: self._session(form))
         loaded = _loaded(session, form)
         try:
             weights.populate()
@@ -309,8 +312,13 @@ def sleeping_file(form: PreparedForm, mapped_bytes: int) -> CachedFile | None:
     """The file that a form's weights are mapped from; None where they are too little of it to be given back."""
     if form.optimised and is_worth_sleeping(form.resident_bytes or form.size_bytes, mapped_bytes):
         with suppress(OSError, ValueError):
-            return CachedFile(Path(form.path).with_name(_WEIGHTS))
+            return CachedFile(weights_path(form))
     return None
+
+
+def weights_path(form: PreparedForm) -> Path:
+    """Where a prepared form has its weights, where it has any beside its graph."""
+    return Path(form.path).with_name(_WEIGHTS)
 
 
 def prepared_form(build_id: str, target_dir: Path) -> PreparedForm | None:

@@ -16,6 +16,7 @@ import numpy as np
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.request import Tensors
+from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.guard import answers
 from appliance.runtime.processors.guard import messages as m
@@ -54,6 +55,8 @@ class GuardedBuild:
     """Where they come from; None where giving them back is not worth it."""
     kept_bytes: int = 0
     """What stays of it when its weights are given back."""
+    lease: Lease | None = None
+    """On that file, which the service holds."""
     is_asleep: bool = False
 
     @property

@@ -19,7 +19,9 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import owner_of
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
-from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, kept_bytes, sleeping_file
+from appliance.runtime.processors.cpu.leases import Lease, Leases
+from appliance.runtime.processors.cpu.mapped import CachedFile
+from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, kept_bytes, sleeping_file, weights_path
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.guard.folder import link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
@@ -33,6 +35,7 @@ _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
 """How often in the time after which an idle guard ends it is looked for them."""
 _FILES_SHOWN = 8
+_WANTED = "another program opens its file for writing"
 _UNMEASURED_FACTOR = 4
 """Bytes of a load assumed per byte of file until it is measured."""
 
@@ -66,12 +69,18 @@ class GuardedProcessor:
         self._sweeping: asyncio.TimerHandle | None = None
         self._rates = WakeRates()
         """Of guards: there is a message each way."""
+        self._leases = Leases()
+        self._leases.on_asked = self._is_wanted
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with its guard, by id."""
         self.on_crash: Callable[[str, str], None] = lambda build_id, reason: None
         """Told of each build whose run or load ended its guard, and how."""
         self.on_base: Callable[[int], None] = lambda count_bytes: None
         """Told what the guards take by themselves, whenever that changes."""
+        self.on_unfit: Callable[[str], None] = lambda build_id: None
+        """Told of each build whose prepared form is to be used no more, by id: another program waits to write it, or
+        the disk does not give it. What is loaded of it must go.
+        """
 
     @property
     def forkserver_pid(self) -> int:
@@ -82,11 +91,23 @@ class GuardedProcessor:
         return self._inner.describe()
 
     async def load(self, form: PreparedForm) -> Loaded | GuardedBuild:
-        if form.guarded_for is None:
-            return await self._inner.load(form)
+        lease = self._leases.take(form.build_id, weights_path(form)) if form.optimised else None
+        try:
+            load = self._inner.load(form) if form.guarded_for is None else self._load_guarded(form, form.guarded_for)
+            handle = await load
+        except BaseException as error:
+            self._leases.give(lease)
+            if isinstance(error, LoadFailed) and form.optimised:
+                await self._look_for_damage(form.build_id, sleeping_file(form, form.size_bytes))
+            raise
+        handle.lease = lease
+        self._look_who_waits(lease)
+        return handle
+
+    async def _load_guarded(self, form: PreparedForm, tenant: str) -> GuardedBuild:
         try:
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
-            async with self._loading(form.guarded_for) as guard:
+            async with self._loading(tenant) as guard:
                 path = await self._linked(guard, link_form, form)
                 build = await guard.load(
                     form.build_id,
@@ -127,6 +148,7 @@ class GuardedProcessor:
             await asyncio.to_thread(unlink, handle.path, handle.guard.folder)
         else:
             await self._inner.unload(handle)
+        self._leases.give(handle.lease)
 
     def can_sleep(self, handle: Loaded | GuardedBuild) -> bool:
         return handle.file is not None
@@ -138,11 +160,16 @@ class GuardedProcessor:
         return handle.kept_bytes
 
     async def wake(self, handle: Loaded | GuardedBuild) -> None:
-        if not isinstance(handle, GuardedBuild):
-            await self._inner.wake(handle)
-            return
-        with self._rates.timed(handle.file):
-            await handle.guard.wake(handle)
+        try:
+            if isinstance(handle, GuardedBuild):
+                with self._rates.timed(handle.file):
+                    await handle.guard.wake(handle)
+            else:
+                await self._inner.wake(handle)
+        except LoadFailed:
+            await self._look_for_damage(handle.build_id, handle.file)
+            raise
+        self._look_who_waits(handle.lease)
 
     async def read_ahead(self, handle: Loaded | GuardedBuild) -> None:
         await self._inner.read_ahead(handle)  # the page cache is everybody's
@@ -185,6 +212,22 @@ class GuardedProcessor:
             guard.end()
         self._server.close()
         self._inner.close()
+        self._leases.close()
+
+    def _look_who_waits(self, lease: Lease | None) -> None:
+        """Who was told while it came could not let it go: once it is there, tell again."""
+        if lease is not None and lease.is_asked_for:
+            asyncio.get_running_loop().call_soon(self._is_wanted, lease.build_id)
+
+    def _is_wanted(self, build_id: str) -> None:
+        log.warning("prepared form given up", build_id=build_id, reason=_WANTED)
+        self.on_unfit(build_id)
+
+    async def _look_for_damage(self, build_id: str, file: CachedFile | None) -> None:
+        """After a failure: whether it was the disk."""
+        if file is not None and not await asyncio.to_thread(file.read_ahead):
+            log.warning("prepared form given up", build_id=build_id, reason="its weights cannot be read")
+            self.on_unfit(build_id)
 
     @asynccontextmanager
     async def _shown(self, guard: GuardProcess, file: Path) -> AsyncIterator[str]:
@@ -306,6 +349,7 @@ class GuardedProcessor:
         if self._guards.get(guard.tenant) is guard:
             del self._guards[guard.tenant]
         for build in list(guard.builds.values()):
+            self._leases.give(build.lease)
             self.on_lost(build.build_id)
         guard.builds.clear()
         self._users.pop(guard, None)
