@@ -24,11 +24,13 @@ from appliance.domain.names import build_id
 from appliance.log import get as get_log
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.blobs import Blobs
-from appliance.modelstore.store.disk import file_size, full_disk_is_typed, remove, sync_file, sync_folder
+from appliance.modelstore.store.disk import file_size, full_disk_is_typed, remove, require_free, sync_file, sync_folder
 
 log = get_log("builds")
 MARK = "form.json"
 UNFINISHED = "tmp-"
+_ROOM_FACTOR = 2.5
+"""Times the plain file, that making a form takes on the disk: its weights are written, and then aligned in a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ class Builds:
         await asyncio.to_thread(target.mkdir, parents=True)
         try:
             form = await measure.prepare(str(source), str(target), processor.name)
+            if form is None:  # perhaps only for now
+                await asyncio.to_thread(require_free, target, int(_ROOM_FACTOR * build.size_bytes), 0)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(remove, target))
             raise

@@ -2,15 +2,19 @@
 
 import asyncio
 import mmap
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from appliance.confinement.limits import ChildLimits
+from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.errors import LoadFailed, StorageFull
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.names import build_id
+from appliance.runtime.processors.cpu.measure import ChildMeasure
 from tests.modelstore.boxes import CPU, Parts, parts, stored_model
 
 PROFILE = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
@@ -197,6 +201,30 @@ def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> No
             for asleep in (70, None, 50):
                 box.builds.put(replace(variant, profile=replace(PROFILE, asleep_bytes=asleep)))
             assert (await box.builds.open_build(id_of(variant))).asleep_bytes == 70
+
+    asyncio.run(story())
+
+
+def test_a_form_that_found_no_room_is_made_later(small_disk: Path, tmp_path: Path) -> None:
+    """With the runtime itself: a full disk does not mean that there can be no form; nothing is left of the attempt."""
+    net = toys.conv_net(tmp_path / "net.onnx", 1.2)
+
+    async def story() -> None:
+        async with parts(small_disk, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path, body=net.read_bytes())
+            box.builds.put(variant)
+            scratch = tmp_path / "scratch"
+            scratch.mkdir()
+            measure = ChildMeasure([CPU], ChildLimits(wall_s=60), scratch)
+            ballast = small_disk / "ballast"
+            ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 1_000_000))
+            with pytest.raises(StorageFull):
+                await box.builds.prepare(measure, variant.content_sha256, net, CPU)
+            assert not list((small_disk / "prepared").rglob("model.*"))
+            assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
+            ballast.unlink()
+            net.write_bytes(toys.conv_net(tmp_path / "smaller.onnx", 0.3).read_bytes())
+            assert (await box.builds.prepare(measure, variant.content_sha256, net, CPU)).optimised
 
     asyncio.run(story())
 
