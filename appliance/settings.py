@@ -88,7 +88,8 @@ class MemorySettings(Section):
     """Loads at once; each reserves its measured peak."""
     asleep_share: float = Field(0.25, ge=0, le=0.9)
     """Share of the budget that sleeping builds may take together: sessions whose weights were given back, in memory
-    again in milliseconds. When it is full the one asked longest ago is unloaded. 0 = nothing sleeps.
+    again in milliseconds. When it is full, the tenant that has most of it by its weight loses the one asked longest
+    ago. 0 = nothing sleeps.
     """
     wait_ms_max: float = Field(30_000.0, gt=0)
     """Longest wait of a request without a deadline for pinned memory to become free."""

@@ -177,7 +177,7 @@ def _reloads(box: RunningBox) -> Iterator[str]:
 
 
 def _holdings(box: RunningBox) -> Iterator[str]:
-    holdings = [(_labels(tenant=one.tenant), one) for one in box.shares.holdings(box.memory.residents())]
+    holdings = [(_labels(tenant=one.tenant), one) for one in box.shares.holdings(box.memory.holders())]
     held = ((labels, one.held_bytes) for labels, one in holdings)
     yield from _gauge("appliance_tenant_memory_bytes", "Bytes that a tenant's models take.", held)
     text = "Bytes that are not taken for other tenants."

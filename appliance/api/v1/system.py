@@ -70,7 +70,7 @@ async def memory(box: TheBox, principal: Member) -> Response:
 
     A tenant's key sees the builds of the applications that it can call, and what it holds itself.
     """
-    holdings = box.shares.holdings(box.memory.residents())
+    holdings = box.shares.holdings(box.memory.holders())
     own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
     steps = Steps(box.clock)
     snapshot = box.memory.snapshot()

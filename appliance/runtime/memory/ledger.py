@@ -139,6 +139,11 @@ class Ledger:
         """Builds that sleep, the one asked longest ago first."""
         return sorted((b for b in self._builds.values() if b.state is _S.ASLEEP), key=_BY_AGE)
 
+    def holders(self) -> list[ResidentBuild]:
+        """What takes memory now or soon, asleep or not."""
+        asleep = [as_asleep(b) for b in self._builds.values() if _sleeps(b)]
+        return [*self.residents(), *asleep]
+
     def asleep(self) -> Mapping[str, int]:
         """Builds that sleep, or wait for room to wake, and what they keep."""
         return {b.build_id: b.kept_bytes for b in self._builds.values() if _sleeps(b)}
@@ -241,6 +246,11 @@ class Ledger:
     def rows(self, now_ns: int) -> list[dict[str, Any]]:
         """For `/v1/memory`: the builds that are not absent, by id."""
         return [b.row(now_ns, self.users_of(b.build_id)) for b in self.all() if b.state is not _S.ABSENT]
+
+
+def as_asleep(build: LoadedBuild) -> ResidentBuild:
+    """A sleeper, with what it keeps."""
+    return ResidentBuild(build.build_id, build.kept_bytes, build.last_used_ns, pinned=False)
 
 
 def _sleeps(build: LoadedBuild) -> bool:

@@ -122,6 +122,8 @@ class Loads:
         wakes = build.handle is not None
         try:
             await self._room_is_free(build, None if is_promised else await self._reserve(build))
+            if self._arbiter.is_bounded(build.build_id):
+                self._unloads.trim()
             async with self._turns.turn(build):
                 load_start_ns = self._clock.now_ns()
                 await (self._wake(build) if wakes else self._fetch(build))
@@ -305,13 +307,13 @@ class Loads:
         )
         plan = self._arbiter.plan(problem)
         if not plan.sufficient and (sleepers := ledger.sleepers()):
-            plan = self._dismissing(problem, plan, sleepers)
+            plan = self._dismissing(problem, plan, self._unloads.in_order(sleepers))
         else:
             ledger.check(plan, problem)
         return plan
 
     def _dismissing(self, problem: RoomProblem, refused: RoomPlan, sleepers: list[LoadedBuild]) -> RoomPlan:
-        """A plan for which sleepers go for good, those asked longest ago first and no more than it needs."""
+        """A plan for which sleepers go for good, the first of them and no more than it needs."""
         kept = sum(s.bytes for s in sleepers)
         plan = self._arbiter.plan(replace(problem, free_bytes=problem.free_bytes + kept))
         if not plan.sufficient:

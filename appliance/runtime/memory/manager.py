@@ -55,7 +55,7 @@ class MemoryManager:
         self._ledger = Ledger(budget_bytes, users_of, asleep_share)
         self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
         self._changes = Changes(clock)
-        self._unloads = Unloads(clock, self._ledger, loader, self._changes, events)
+        self._unloads = Unloads(clock, self._ledger, loader, arbiter, self._changes, events)
         self._loads = Loads(
             clock=clock,
             ledger=self._ledger,
@@ -226,6 +226,10 @@ class MemoryManager:
             self._unloads.evict(victim, replacement.build_id)
         return True
 
+    def trim(self) -> None:
+        """Sleepers keep to the ceilings of their tenants, after one was lowered."""
+        self._unloads.trim()
+
     # -- for others to see ---------------------------------------------------------------------------------------------
 
     def build(self, build_id: str) -> LoadedBuild | None:
@@ -235,6 +239,10 @@ class MemoryManager:
     def residents(self) -> tuple[ResidentBuild, ...]:
         """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
         return self._ledger.residents()
+
+    def holders(self) -> list[ResidentBuild]:
+        """What takes memory now or soon, asleep or not."""
+        return self._ledger.holders()
 
     def resident_set(self) -> list[str]:
         """Resident builds, most recently used first; what a restart brings back."""

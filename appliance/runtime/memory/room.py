@@ -4,7 +4,7 @@ comes in their place.
 The arbiter enacts nothing; the memory manager checks the plan and enacts it as one transaction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -103,4 +103,16 @@ class Arbiter(Protocol):
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
         """Total: an insufficient plan where nothing can be done."""
+        ...
+
+    def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
+        """Builds that sleep, with what they keep for their bytes: whoever is first goes for good first."""
+        ...
+
+    def asleep_above_ceiling(
+        self, sleepers: Sequence[ResidentBuild], residents: Callable[[], Iterable[ResidentBuild]]
+    ) -> Collection[str]:
+        """Sleepers that must go for every tenant to be below its ceiling beside what it has awake, one of `residents`;
+        they are only asked for where there is a ceiling.
+        """
         ...

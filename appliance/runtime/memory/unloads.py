@@ -11,8 +11,9 @@ from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
-from appliance.runtime.memory.ledger import Ledger
+from appliance.runtime.memory.ledger import Ledger, as_asleep
 from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.room import Arbiter, ResidentBuild
 
 _S = ResidencyState
 
@@ -20,14 +21,17 @@ _S = ResidencyState
 class Unloads:
     """Takes builds out of memory and their bytes out of the ledger, once they are really back.
 
-    Sleepers have a share of the budget: who goes beyond it makes the one that was asked longest ago go for good.
+    Sleepers have a share of the budget: where it is full, the arbiter says who goes for good.
     Event-loop thread only.
     """
 
-    def __init__(self, clock: Clock, ledger: Ledger, loader: Loader, changes: Changes, events: EventSink) -> None:
+    def __init__(
+        self, clock: Clock, ledger: Ledger, loader: Loader, arbiter: Arbiter, changes: Changes, events: EventSink
+    ) -> None:
         self._clock = clock
         self._ledger = ledger
         self._loader = loader
+        self._arbiter = arbiter
         self._changes = changes
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,9 +98,21 @@ class Unloads:
         task.add_done_callback(self._tasks.discard)
 
     def trim(self) -> None:
-        """Sleepers go for good, those asked longest ago first, until they keep to their share and the budget holds."""
+        """Sleepers go for good until their tenants keep to their ceilings, all to their share, and the budget holds."""
+        sleepers = self._ledger.sleepers()
+        if not sleepers:
+            return
+        going = self._arbiter.asleep_above_ceiling([as_asleep(s) for s in sleepers], self._ledger.residents)
+        for sleeper in [s for s in sleepers if s.build_id in going]:
+            self.dismiss(sleeper)
         above = max(self._ledger.asleep_bytes - self._ledger.asleep_max_bytes, -self._ledger.free_bytes)
-        self._dismiss_first(self._ledger.sleepers(), above)
+        if above > 0:
+            self._dismiss_first(self.in_order(self._ledger.sleepers()), above)
+
+    def in_order(self, sleepers: Sequence[LoadedBuild]) -> list[LoadedBuild]:
+        """Whoever goes for good first."""
+        by_id = {s.build_id: s for s in sleepers}
+        return [by_id[build_id] for build_id in self._arbiter.order_of_leaving([as_asleep(s) for s in sleepers])]
 
     async def done(self) -> None:
         """Wait until all who are leaving have left."""
@@ -104,12 +120,22 @@ class Unloads:
             await asyncio.wait(self._tasks)
 
     def _has_place(self, build: LoadedBuild, kept_bytes: int) -> bool:
-        """Whether it may sleep: sleepers that were asked before it go for good where their share is full."""
+        """Whether it may sleep: where the share is full others go for good, unless it would be the first to go."""
         above = self._ledger.asleep_bytes + kept_bytes - self._ledger.asleep_max_bytes
-        older = [s for s in self._ledger.sleepers() if s.last_used_ns <= build.last_used_ns]
-        if above > sum(s.bytes for s in older):
-            return False
-        self._dismiss_first(older, above)
+        if above <= 0:
+            return True
+        by_id = {s.build_id: s for s in self._ledger.sleepers()}
+        it = ResidentBuild(build.build_id, kept_bytes, build.last_used_ns, pinned=False)
+        going: list[LoadedBuild] = []
+        for build_id in self._arbiter.order_of_leaving([*map(as_asleep, by_id.values()), it]):
+            if above <= 0:
+                break
+            if build_id == build.build_id:
+                return False
+            going.append(by_id[build_id])
+            above -= by_id[build_id].bytes
+        for sleeper in going:
+            self.dismiss(sleeper)
         return True
 
     def _dismiss_first(self, sleepers: Sequence[LoadedBuild], count_bytes: int) -> None:

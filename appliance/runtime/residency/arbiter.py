@@ -4,7 +4,7 @@ Implements the memory manager's port `Arbiter`: the policy sees groups, windows 
 builds. It says which of them leave, and what comes in their place.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from appliance.policies.residency.base import (
@@ -209,6 +209,14 @@ class EvictionArbiter:
         plan = RoomPlan(tuple(going), freed, True, "a tenant has more than its ceiling")
         self._records.ruled("ceiling", None, RoomProblem(now_ns, "", 0, free_bytes, resident), plan)
         return going
+
+    def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
+        return self._shares.order_of_leaving(sleepers)
+
+    def asleep_above_ceiling(
+        self, sleepers: Sequence[ResidentBuild], residents: Callable[[], Iterable[ResidentBuild]]
+    ) -> Collection[str]:
+        return self._shares.asleep_above_ceiling(sleepers, residents)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

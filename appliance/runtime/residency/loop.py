@@ -167,6 +167,7 @@ class ResidencyLoop:
             free_bytes = self._memory.budget_bytes - self._memory.used_bytes
             for build_id in self._arbiter.surplus(self._memory.residents(), free_bytes, now_ns):
                 self._memory.release(build_id)
+            self._memory.trim()
             self._is_settled = False
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of
         # the smallest.

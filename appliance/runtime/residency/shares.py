@@ -5,10 +5,11 @@ A build is the memory of the tenant whose model it is; of the first one by id wh
 content.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 
 from appliance.domain.catalogue import Tenant
 from appliance.policies.residency.base import TenantShare
+from appliance.policies.residency.sleepers import Sleeper, order_of_leaving
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.room import Holding, ResidentBuild
 from appliance.runtime.residency.groups import VariantGroups
@@ -31,9 +32,9 @@ class Shares:
         """By name."""
         return tuple(self._refreshed().values())
 
-    def holdings(self, resident: Iterable[ResidentBuild]) -> list[Holding]:
-        """Of every tenant, by name."""
-        held = self._held(resident)
+    def holdings(self, holders: Iterable[ResidentBuild]) -> list[Holding]:
+        """Of every tenant, by name; `holders`: builds awake and asleep."""
+        held = self._held(holders)
         shares = [self._share(tenant) for tenant in self._catalogue.tenants()]
         return [Holding(s.name, held.get(s.name, 0), s.guarantee_bytes, s.ceiling_bytes) for s in shares]
 
@@ -84,6 +85,33 @@ class Shares:
                     chosen.remove(build)
                     above += build.bytes
             going += [build.build_id for build in chosen]
+        return going
+
+    def order_of_leaving(self, sleepers: Iterable[ResidentBuild]) -> list[str]:
+        """Builds that sleep, whoever goes for good first."""
+        known = [
+            Sleeper(b.build_id, self._groups.tenant_of(b.build_id) or "", b.bytes, b.last_used_ns) for b in sleepers
+        ]
+        return order_of_leaving(known, self._catalogue.processor_weight)
+
+    def asleep_above_ceiling(
+        self, sleepers: Iterable[ResidentBuild], residents: Callable[[], Iterable[ResidentBuild]]
+    ) -> Collection[str]:
+        """Builds that sleep and must go for every tenant to be below its ceiling, with what it has awake: the longest
+        unused first.
+        """
+        bounded = [share for share in self.all() if share.ceiling_bytes is not None]
+        if not bounded:
+            return ()
+        asleep, awake = list(sleepers), self._held(residents())
+        going: set[str] = set()
+        for share in bounded:
+            own = self._own(share.name, asleep)
+            above = awake.get(share.name, 0) + sum(b.bytes for b in own) - (share.ceiling_bytes or 0)
+            for build in own:
+                if above > 0:
+                    going.add(build.build_id)
+                    above -= build.bytes
         return going
 
     def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:

@@ -4,11 +4,12 @@ wrong.
 
 import asyncio
 import gc
+from collections.abc import Collection, Sequence
 
 import pytest
 
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory
-from appliance.runtime.memory.room import RoomPlan, RoomProblem
+from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -201,18 +202,28 @@ async def test_what_a_load_gives_back_goes_to_who_waits() -> None:
         bench.assert_quiet()
 
 
+class Boundless:
+    """Half an arbiter: nobody has a ceiling, and sleepers leave as they come."""
+
+    def is_bounded(self, build_id: str) -> bool:
+        return False
+
+    def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
+        return [sleeper.build_id for sleeper in sleepers]
+
+    def asleep_above_ceiling(self, sleepers: object, residents: object) -> Collection[str]:
+        return ()
+
+
 @story
 async def test_policy_that_breaks_the_rules_is_caught() -> None:
     """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
 
-    class Wrong:
+    class Wrong(Boundless):
         """Gives this plan as soon as memory is full."""
 
         def __init__(self, *victims: str) -> None:
             self.victims = victims
-
-        def is_bounded(self, build_id: str) -> bool:
-            return False
 
         def plan(self, problem: RoomProblem) -> RoomPlan:
             if problem.free_bytes >= problem.need_bytes:
@@ -234,11 +245,8 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
 async def test_arbiter_that_refuses() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
 
-    class Refuses:
+    class Refuses(Boundless):
         """Lets nobody leave."""
-
-        def is_bounded(self, build_id: str) -> bool:
-            return False
 
         def plan(self, problem: RoomProblem) -> RoomPlan:
             return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")

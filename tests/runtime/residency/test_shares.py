@@ -1,5 +1,9 @@
 """Who holds how much of the memory, and whom a newcomer may not push out."""
 
+from dataclasses import replace
+
+import pytest
+
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.policies.residency.base import TenantShare
 from appliance.runtime.memory.room import Holding, ResidentBuild
@@ -84,5 +88,66 @@ def test_above_its_ceiling_a_tenant_is_full() -> None:
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == [builds["a1"]]
         small, large = ResidentBuild(builds["a1"], 1, 0, False), ResidentBuild(builds["a2"], 30, 1, False)
         assert shares.surplus([small, large]) == [builds["a2"]]  # without it the small one fits
+
+    run_virtual(story)
+
+
+def test_sleepers_above_the_ceiling_go() -> None:
+    """Beside what the tenant has awake, the longest unused first; where there is no ceiling nobody is asked."""
+
+    async def story() -> None:
+        shares, builds, bench = shares_of(a=Quota(memory_ceiling_bytes=20), b=Quota())
+        asleep = [ResidentBuild(builds[name], 6, at, False) for at, name in enumerate(("b1", "a2", "a1", "b2"))]
+        assert shares.asleep_above_ceiling(asleep, lambda: there(builds, "b1")) == set()
+        assert shares.asleep_above_ceiling(asleep, lambda: there(builds, "a1")) == {builds["a2"]}
+        assert shares.asleep_above_ceiling(asleep, lambda: there(builds, "a1", "a2")) == {builds["a1"], builds["a2"]}
+        assert shares.holdings([*asleep, *there(builds, "a1")])[0].held_bytes == 22
+        bench.catalogue.put_tenant(Tenant("a", Quota()))
+        assert shares.asleep_above_ceiling(asleep, lambda: pytest.fail("asked")) == ()
+
+    run_virtual(story)
+
+
+def test_one_with_many_sleepers_leaves_others_theirs() -> None:
+    """The share of the sleepers has room for ten: a tenant that has two keeps them whatever another one's twenty do,
+    and a tenant with a ceiling keeps to it with what sleeps.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(400)
+        cost = Cost(40, asleep_bytes=10)
+        builds: dict[str, str] = {}
+        for tenant, count, quota in (
+            ("few", 2, Quota()),
+            ("many", 20, Quota()),
+            ("held", 4, Quota(memory_ceiling_bytes=65)),
+        ):
+            for number in range(count):
+                name = f"{tenant}{number}"
+                bench.add({f"v{name}": replace(cost)}, name=name, tenant=tenant, quota=quota)
+                builds[name] = bench.build(f"v{name}", f"{tenant}/{name}")
+
+        async def use(name: str) -> None:
+            bench.memory.unpin(await bench.memory.pin(builds[name], 40, 40, None))
+            bench.memory.release(builds[name])
+            await bench.clock.sleep_until_ns(bench.clock.now_ns() + 1_000_000_000)
+
+        def asleep(tenant: str) -> list[str]:
+            return [name for name, build in builds.items() if bench.memory.is_asleep(build) and tenant in name]
+
+        for name in builds:
+            if "held" not in name:
+                await use(name)
+        assert asleep("few") == ["few0", "few1"]
+        assert asleep("many") == [f"many{number}" for number in range(12, 20)]
+        for number in range(4):
+            await use(f"held{number}")
+            bench.memory.trim()
+        assert len(asleep("many")) < 8
+        assert asleep("few") == ["few0", "few1"]
+        bench.memory.unpin(await bench.memory.pin(builds["held0"], 40, 40, None))
+        holding = next(one for one in bench.core.shares.holdings(bench.memory.holders()) if one.tenant == "held")
+        assert holding.held_bytes <= 65
+        assert len(asleep("held")) == 2
 
     run_virtual(story)
