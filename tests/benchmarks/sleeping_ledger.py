@@ -10,7 +10,6 @@ import statistics
 
 from tests.runtime.memory.real_ledger import off, tell
 
-
 ASKED = 0.05
 
 

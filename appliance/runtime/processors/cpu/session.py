@@ -103,6 +103,7 @@ class OnnxSessions:
         """
         if not form.optimised:
             return _loaded(self._session(form), form)
+        _read(weights_path(form))
         session, weights = self._mappings.watch(weights_path(form), lambda: self._session(form))
         loaded = _loaded(session, form)
         try:
@@ -262,8 +263,15 @@ class OnnxProcessor:
         return handle.kept_bytes
 
     async def wake(self, handle: Loaded) -> None:
-        with self._rates.timed(handle.file):
+        with self._rates.timed(handle.file) as missing_bytes:
+            if missing_bytes:
+                await self.fetch(handle)
             await self._wakes.submit(self.sessions.wake, handle)
+
+    async def fetch(self, handle: Sleeper) -> None:
+        """Read the file of a build that is about to wake; what cannot be read is for the wake to say."""
+        if handle.file is not None:
+            await self._wakes.submit(handle.file.read_ahead)
 
     async def read_ahead(self, handle: Sleeper) -> None:
         if handle.file is not None:
@@ -294,6 +302,14 @@ def fingerprint(threads_per_run: int) -> str:
                 break
     text = f"{_WRITTEN}|{ort.__version__}|{platform.machine()}|{flags}|{threads_per_run}"
     return f"cpu-{ort.__version__}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _read(path: Path) -> None:
+    """Have a file in the page cache before it is mapped piece by piece: see `CachedFile.read_ahead`."""
+    with suppress(OSError, ValueError):  # no weights beside the graph, or too little to be worth it
+        file = CachedFile(path)
+        if file.cached_bytes() < file.size_bytes:
+            file.read_ahead()
 
 
 def kept_bytes(form: PreparedForm, mapped_bytes: int) -> int:

@@ -40,11 +40,11 @@ class WakeRates:
         return _FIXED_NS + int(median(self._cached) * cached + median(self._disk) * (file.size_bytes - cached))
 
     @contextmanager
-    def timed(self, file: Cached | None) -> Iterator[None]:
-        """Around a wake: learn from it, if it succeeds."""
+    def timed(self, file: Cached | None) -> Iterator[int]:
+        """Around a wake, with how much is not in the page cache: learn from it, if it succeeds."""
         cached = 0 if file is None else file.cached_bytes()
         start_ns = _CLOCK.now_ns()
-        yield
+        yield 0 if file is None else file.size_bytes - cached
         if file is not None:
             self.saw(_CLOCK.now_ns() - start_ns, cached, file.size_bytes - cached)
 

@@ -162,7 +162,9 @@ class GuardedProcessor:
     async def wake(self, handle: Loaded | GuardedBuild) -> None:
         try:
             if isinstance(handle, GuardedBuild):
-                with self._rates.timed(handle.file):
+                with self._rates.timed(handle.file) as missing_bytes:
+                    if missing_bytes:
+                        await self._inner.fetch(handle)
                     await handle.guard.wake(handle)
             else:
                 await self._inner.wake(handle)

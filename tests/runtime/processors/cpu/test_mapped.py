@@ -130,3 +130,14 @@ def test_no_page_cache_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(ValueError, match="empty"):
         CachedFile(tmp_path / "empty")
+
+
+def test_reading_ahead_says_what_is_damaged(path: Path) -> None:
+    """A file that is whole, one that was cut short, and one that was deleted."""
+    file = CachedFile(path)
+    assert file.read_ahead()
+    os.truncate(path, 8 * PAGE)
+    assert not file.read_ahead()
+    deleted = CachedFile(path)
+    path.unlink()
+    assert deleted.read_ahead()

@@ -3,8 +3,10 @@ refused.
 """
 
 import asyncio
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, fingerprint, prepared_form
 
 MEGABYTES = 20.0
@@ -256,3 +259,20 @@ def test_the_runtime_keeps_no_telemetry(tmp_path: Path) -> None:
     importing = "import appliance.runtime.processors.cpu.session"
     subprocess.run([sys.executable, "-c", importing], env=environment | {"HOME": str(tmp_path)}, check=True, timeout=60)
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_load_reads_the_disk_in_one_go(prepared: PreparedForm, tmp_path: Path) -> None:
+    """What is not in the page cache is read before the session maps it in pieces; a file that is there is not read."""
+    folder = tmp_path / "form"
+    shutil.copytree(Path(prepared.path).parent, folder)
+    form = prepared_form("net", folder)
+    assert form is not None
+    weights = folder / "model.bin"
+    with weights.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if CachedFile(weights).cached_bytes():
+        pytest.skip("this file system keeps its pages")
+    loaded = OnnxSessions(1, advise=lambda *_: errno.EINVAL).load(form)  # a kernel that would map nothing in
+    assert loaded.weights is None
+    assert CachedFile(weights).cached_bytes() == weights.stat().st_size
