@@ -276,3 +276,15 @@ def test_a_load_reads_the_disk_in_one_go(prepared: PreparedForm, tmp_path: Path)
     loaded = OnnxSessions(1, advise=lambda *_: errno.EINVAL).load(form)  # a kernel that would map nothing in
     assert loaded.weights is None
     assert CachedFile(weights).cached_bytes() == weights.stat().st_size
+
+
+@pytest.mark.parametrize(("calls", "sleeps"), [(["madvise", "mincore"], False), (["mincore"], True)])
+def test_a_kernel_that_refuses(prepared: PreparedForm, calls: list[str], sleeps: bool) -> None:
+    """Without `madvise` nothing sleeps and all else is as ever; without `mincore` files are taken for cached."""
+    command = [sys.executable, "-m", "tests.runtime.processors.cpu.refused_child", str(Path(prepared.path).parent)]
+    done = subprocess.run([*command, *calls], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    if not told.pop("restricted"):
+        pytest.skip("no filters of system calls here")
+    assert told == {"sleeps": sleeps, "same": True}
