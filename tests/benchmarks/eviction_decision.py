@@ -12,7 +12,7 @@ import statistics
 import time
 
 from appliance.policies.residency import EVICTION_POLICIES
-from appliance.policies.residency.base import ApplicationState, Intent, Option, ResidencyProblem
+from appliance.policies.residency.base import ApplicationState, Intent, Option, Rate, ResidencyProblem
 
 NS = 10**9
 MB = 10**6
@@ -30,7 +30,16 @@ def draw(chance: random.Random, intent: Intent) -> ResidencyProblem:
         applications = (*applications[:asker], absent, *applications[asker + 1 :])
     held = sum(o.bytes for a in applications for o in a.options if o.name == a.resident)
     request = None if intent == "rebalance" else applications[asker].name
-    return ResidencyProblem(1000 * NS, round(1.05 * held) + MB, 2 * NS, NS, applications, request, intent)
+    return ResidencyProblem(
+        1000 * NS,
+        round(1.05 * held) + MB,
+        2 * NS,
+        NS,
+        applications,
+        request,
+        intent,
+        unexpected={a.name: chance.random() / 4 for a in applications},
+    )
 
 
 def _application(chance: random.Random, name: str) -> ApplicationState:
@@ -44,8 +53,7 @@ def _application(chance: random.Random, name: str) -> ApplicationState:
         pinned=chance.random() < 0.1,
         last_request_ns=round((1000 - chance.expovariate(0.1)) * NS),
         next_request_ns=round((1000 + chance.uniform(-5, 60)) * NS),
-        unexpected_probability=chance.random() / 4,
-        rate_rps=chance.uniform(0.01, 0.3),
+        rate=Rate(chance.uniform(0.01, 0.3), 999 * NS),
         prediction_hit_rate=chance.random(),
     )
 

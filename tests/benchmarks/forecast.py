@@ -71,7 +71,7 @@ def times() -> None:
     _row("residual added", lambda: residuals.add("a", 5, 9), 300)
     _row("Δ", residuals.delta_ns, 300)
     _row("window observed", lambda: companions.observe("a", {"b", "c"}), 300)
-    _row("P(r | active)", lambda: companions.probability("b", "a"), 300)
+    _row("P(r | active)", lambda: companions.beside("a")["b"], 300)
     _row("train, rnn, the most rows", lambda: FORECASTERS["rnn"].fit(history, 0), 1, rounds=5)
     _row("choose, 200 arrivals", lambda: choose(history[:200], 0, FORECASTERS), 1, rounds=5)
     _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"].fit(memory, 3 * SECOND, 0), 1, rounds=5)

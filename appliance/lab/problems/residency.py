@@ -28,6 +28,7 @@ from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.residency.base import (
     ApplicationState,
     Option,
+    Rate,
     ResidencyPlan,
     ResidencyProblem,
     TenantShare,
@@ -150,19 +151,21 @@ def _check_memory(problem: ResidencyProblem) -> None:
 
 
 def _problem(written: _Problem) -> ResidencyProblem:
+    now_ns = _ns(written.now_s)
     return ResidencyProblem(
-        now_ns=_ns(written.now_s),
+        now_ns=now_ns,
         memory_bytes=_bytes(written.memory_mb),
         history_window_ns=_ns(written.history_window_s),
         delta_ns=_ns(written.delta_s),
-        applications=tuple(_application(application) for application in written.applications),
+        applications=tuple(_application(application, now_ns) for application in written.applications),
         request=written.request,
         intent=written.intent,
         tenants=tuple(_tenant(tenant) for tenant in written.tenants or ()),
+        unexpected={a.name: a.unexpected_probability for a in written.applications if a.unexpected_probability},
     )
 
 
-def _application(written: _Application) -> ApplicationState:
+def _application(written: _Application, now_ns: int) -> ApplicationState:
     return ApplicationState(
         name=written.name,
         options=tuple(_option(variant) for variant in written.variants),
@@ -173,8 +176,7 @@ def _application(written: _Application) -> ApplicationState:
         later_requests_ns=tuple(_ns(moment_s) for moment_s in written.later_requests_s or ()),
         spread_ns=None if written.spread_s is None else _ns(written.spread_s),
         prediction_hit_rate=written.prediction_hit_rate,
-        unexpected_probability=written.unexpected_probability,
-        rate_rps=written.rate_rps,
+        rate=None if written.rate_rps is None else Rate(written.rate_rps, now_ns - NS_PER_S),
         tenant=written.tenant or "default",
         weight=written.weight,
         accuracy_min=written.accuracy_min,

@@ -6,7 +6,7 @@ being expected.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -33,7 +33,10 @@ class Companions:
     def __init__(self, windows_max: int = WINDOWS_MAX) -> None:
         self._windows_max = windows_max
         self._windows: dict[str, deque[frozenset[str]]] = {}
-        self._pairs: dict[tuple[str, str], int] = {}
+        self._beside: dict[str, dict[str, int]] = {}
+        """Active application → who came unexpectedly, in how many of its windows."""
+        self._seen: dict[str, int] = {}
+        """Application → how many windows of it are remembered."""
         self._came: dict[str, int] = {}
         self._count = 0
 
@@ -46,29 +49,56 @@ class Companions:
         windows.append(came)
         self._take(active, came, 1)
 
-    def probability(self, application: str, active: str) -> float:
-        """P(r_application | active), in (0, 1); 0 for an application beside itself. O(1)."""
-        if application == active:
-            return 0.0
-        own = len(self._windows.get(application, ()))
-        base = (PRIOR_WINDOWS * PRIOR_MEAN + self._came.get(application, 0)) / (PRIOR_WINDOWS + self._count - own)
-        seen = len(self._windows.get(active, ()))
-        return (SHRINK_WINDOWS * base + self._pairs.get((application, active), 0)) / (SHRINK_WINDOWS + seen)
+    def beside(self, active: str) -> Mapping[str, float]:
+        """P(r_j | active) of every application j, as it is known now; O(n) to take, little, and each O(1) to find."""
+        pairs = self._beside.get(active, {})
+        return _Beside(active, dict(pairs), dict(self._came), dict(self._seen), self._count)
 
     def forget(self, application: str) -> None:
         """It is gone: its windows, and its share in those of others."""
         for came in self._windows.pop(application, ()):
             self._take(application, came, -1)
-        for active, windows in self._windows.items():
-            if self._pairs.pop((application, active), 0):
-                self._windows[active] = deque(came - {application} for came in windows)
+        for active, pairs in self._beside.items():
+            if pairs.pop(application, 0):
+                self._windows[active] = deque(came - {application} for came in self._windows[active])
         self._came.pop(application, None)
 
     def _take(self, active: str, came: frozenset[str], sign: int) -> None:
         self._count += sign
+        _add(self._seen, active, sign)
+        pairs = self._beside.setdefault(active, {})
         for application in came:
-            _add(self._pairs, (application, active), sign)
+            _add(pairs, application, sign)
             _add(self._came, application, sign)
+        if not pairs:
+            del self._beside[active]
+
+
+class _Beside(Mapping[str, float]):
+    """What is known of those who come beside one that is active. Has an answer for everybody, and lists those seen."""
+
+    def __init__(
+        self, active: str, pairs: Mapping[str, int], came: Mapping[str, int], seen: Mapping[str, int], count: int
+    ) -> None:
+        self._active = active
+        self._pairs = pairs
+        self._came = came
+        self._seen = seen
+        self._count = count
+
+    def __getitem__(self, application: str) -> float:
+        if application == self._active:
+            return 0.0
+        own = self._seen.get(application, 0)
+        base = (PRIOR_WINDOWS * PRIOR_MEAN + self._came.get(application, 0)) / (PRIOR_WINDOWS + self._count - own)
+        seen = self._seen.get(self._active, 0)
+        return (SHRINK_WINDOWS * base + self._pairs.get(application, 0)) / (SHRINK_WINDOWS + seen)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._came, **self._seen})
+
+    def __len__(self) -> int:
+        return len({**self._came, **self._seen})
 
 
 def _add(counts: dict[Key, int], key: Key, sign: int) -> None:

@@ -101,13 +101,13 @@ class Residuals:
             return self._initial_ns
         return max(0, round(self._windows.mean + alpha * self._windows.deviation))
 
-    def mean_ns(self, application: str) -> int:
-        """D of one application, or over all of them while it has few residuals of its own; `initial_ns` before the
-        first.
-        """
+    def own_ns(self, application: str) -> int | None:
+        """D of one application; None while it has few residuals of its own."""
         own_ns = self._windows.mean_of(application, _ENOUGH)
-        if own_ns is not None:
-            return round(own_ns)
+        return None if own_ns is None else round(own_ns)
+
+    def mean_ns(self) -> int:
+        """D over all applications; `initial_ns` before the first residual."""
         return round(self._windows.mean) if self._windows.count else self._initial_ns
 
 

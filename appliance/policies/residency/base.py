@@ -5,9 +5,14 @@ A policy reads no clock, draws no random number and does nothing; the memory man
 one transaction. Equal problems get equal plans; ties break by name.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, NamedTuple, Protocol
+
+_NS_PER_S = 10**9
+_name, _bytes, _accuracy = attrgetter("name"), attrgetter("bytes"), attrgetter("accuracy")
 
 Outcome = Literal["warm", "cold", "failed", "skipped"]
 """`failed`: a request finds no room; `skipped`: what was to be brought ahead of one (`procure`) finds none."""
@@ -42,10 +47,23 @@ class Wish:
     priority: int = 0
 
 
-class ApplicationState(NamedTuple):
-    """An application at the time of the decision.
+class Rate(NamedTuple):
+    """So many requests since a time: the silence since the last one counts, so the rate falls while nobody asks."""
 
-    A tuple: one is made of every application for every decision.
+    requests: float
+    since_ns: int
+
+    def rps(self, now_ns: int) -> float:
+        """Requests per second until now."""
+        return self.requests * _NS_PER_S / max(1, now_ns - self.since_ns)
+
+
+@dataclass(frozen=True)
+class ApplicationState:
+    """An application at the time of the decision, but for what depends on that time or on who asks.
+
+    So it is the same object in every decision until the application itself changes, and what follows from it is found
+    once.
     """
 
     name: str
@@ -59,20 +77,56 @@ class ApplicationState(NamedTuple):
     later_requests_ns: tuple[int, ...] = ()
     """When those after it are predicted, ascending, where that is known."""
     spread_ns: int | None = None
-    """How far off its predictions are, in the mean; None = Δ."""
+    """How far off its predictions are, in the mean; None = as those of all."""
     prediction_hit_rate: float | None = None
     """The share of its predictions that are true: a request comes for each of those, and for the others at the rate;
     None = all of them.
     """
-    unexpected_probability: float = 0.0
-    """P(a request of this application | the requester is active), EM-19."""
-    rate_rps: float | None = None
-    """Requests per second lately, where it is known."""
+    rate: Rate | None = None
+    """Of its requests lately, where that is known."""
     tenant: str = "default"
     weight: float = 1.0
     accuracy_min: float = 0.0
     """No variant below this accuracy will do, where the group has one that reaches it."""
     wishes: tuple[Wish, ...] = ()
+
+    @cached_property
+    def ladder(self) -> tuple[Option, ...]:
+        """The variants that will do, most accurate first; all of them where none reaches `accuracy_min`. Never empty.
+
+        Of equally accurate ones the smaller first, then by name.
+        """
+        ranked = sorted(self.options, key=_name)
+        ranked.sort(key=_bytes)
+        ranked.sort(key=_accuracy, reverse=True)
+        return tuple(option for option in ranked if option.accuracy >= self.accuracy_min) or tuple(ranked)
+
+    @cached_property
+    def best(self) -> Option:
+        """The most accurate variant."""
+        return min(self.options, key=lambda option: (-option.accuracy, option.bytes, option.name))
+
+    @cached_property
+    def floor(self) -> Option:
+        """The smallest variant that will do: what a minimalist is replaced by."""
+        return min(self.ladder, key=lambda option: (option.bytes, -option.accuracy, option.name))
+
+    @cached_property
+    def loaded(self) -> Option | None:
+        """The option that is in memory. Raises: KeyError."""
+        return None if self.resident is None else self.variant(self.resident)
+
+    @cached_property
+    def held_bytes(self) -> int:
+        """What it has in memory."""
+        return 0 if self.loaded is None else self.loaded.bytes
+
+    def variant(self, name: str) -> Option:
+        """The option called `name`. Raises: KeyError."""
+        for option in self.options:
+            if option.name == name:
+                return option
+        raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +157,10 @@ class ResidencyProblem:
     request: str | None
     intent: Intent = "serve"
     tenants: tuple[TenantShare, ...] = ()
+    spread_ns: int | None = None
+    """How far off predictions are in the mean, of all applications; None = Δ."""
+    unexpected: Mapping[str, float] = field(default_factory=dict)
+    """Application → P(a request of it | the requester is active), EM-19; 0 where none is given."""
 
     @cached_property
     def by_name(self) -> dict[str, ApplicationState]:
@@ -111,9 +169,17 @@ class ResidencyProblem:
     @cached_property
     def held_bytes(self) -> int:
         """Of all residents."""
-        return sum(
-            o.bytes for a in self.applications if a.resident is not None for o in a.options if o.name == a.resident
-        )
+        return sum([application.held_bytes for application in self.applications])
+
+    def spread_ns_of(self, application: ApplicationState) -> int:
+        """How far off the predictions of an application are, in the mean."""
+        if application.spread_ns is not None:
+            return application.spread_ns
+        return self.delta_ns if self.spread_ns is None else self.spread_ns
+
+    def rate_rps_of(self, application: ApplicationState) -> float | None:
+        """Its requests per second lately, where that is known."""
+        return None if application.rate is None else application.rate.rps(self.now_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ memory altogether.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, broken_wish
@@ -56,7 +55,7 @@ def _demotions_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Dem
     loaded = prospect.loaded
     assert loaded is not None
     worth = prospect.worth_there(loaded)
-    for after in ladder.ladder(prospect.application) if prospect.application.wishes else (prospect.floor,):
+    for after in prospect.application.ladder if prospect.application.wishes else (prospect.floor,):
         if after.bytes < loaded.bytes:
             yield _demotion(problem, prospect, loaded, worth, after)
     if loaded.bytes > 0:
@@ -118,8 +117,8 @@ def _room(
     What one demotion can do alone, cheaper, it does.
     """
     space = Space(problem)
-    short = space.short_bytes(ladder.resident(asker), option, beside=beside)
-    over = space.over_ceiling_bytes(asker, ladder.resident(asker), option)
+    short = space.short_bytes(asker.loaded, option, beside=beside)
+    over = space.over_ceiling_bytes(asker, asker.loaded, option)
     if short <= 0 and over <= 0:
         return []
     able = [f for f in found if _able(space, f, asker, short, over)] if problem.tenants else found
@@ -180,7 +179,7 @@ def _lifted(problem: ResidencyProblem, demotion: Demotion, slack: int) -> Demoti
     """The same, falling no further than it must."""
     loaded = demotion.prospect.loaded
     assert loaded is not None
-    for option in ladder.ladder(demotion.prospect.application):
+    for option in demotion.prospect.application.ladder:
         if option.bytes < loaded.bytes and loaded.bytes - option.bytes >= demotion.freed_bytes - slack:
             worth = demotion.prospect.worth_there(loaded)
             higher = _demotion(problem, demotion.prospect, loaded, worth, option)

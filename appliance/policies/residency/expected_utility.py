@@ -12,7 +12,6 @@ is the fallback.
 
 from collections.abc import Sequence
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.demotions import Demotion, best_demotions, demotions
 from appliance.policies.residency.last_resort import force_out
@@ -30,7 +29,7 @@ class ExpectedUtility:
         if problem.request is None or problem.intent == "rebalance":
             return rebalance(problem)
         asker = problem.by_name[problem.request]
-        loaded = ladder.resident(asker)
+        loaded = asker.loaded
         wanted = wanted_options(problem, asker, loaded)
         if not wanted:
             return stays(asker)

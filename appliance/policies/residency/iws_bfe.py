@@ -48,20 +48,21 @@ def candidates(problem: ResidencyProblem, minimalists: Sequence[Victim]) -> list
     ]
 
 
-def scores(now_ns: int, applications: Sequence[ApplicationState]) -> list[float]:
+def scores(problem: ResidencyProblem, applications: Sequence[ApplicationState]) -> list[float]:
     """Eq. 3 for each: (tⱼ - now) / maxₖ(tₖ - now) · [1 - P(rⱼ | Aᵢ ∈ A*)], in 0..1; higher goes first."""
     predicted = [application.next_request_ns for application in applications]
+    now_ns = problem.now_ns
     farthest = max((t - now_ns for t in predicted if t is not None), default=0)
     found = []
     for application, t in zip(applications, predicted, strict=True):
         distance = 1.0 if t is None else max(t - now_ns, 0) / farthest if farthest > 0 else 0.0
-        found.append(distance * (1.0 - application.unexpected_probability))
+        found.append(distance * (1.0 - problem.unexpected.get(application.name, 0.0)))
     return found
 
 
 def by_score(problem: ResidencyProblem, candidates: Sequence[Victim]) -> list[Victim]:
     """Highest score first, as the max-heap gives them; ties by name, broken wishes last."""
-    fitness = scores(problem.now_ns, [victim.application for victim in candidates])
+    fitness = scores(problem, [victim.application for victim in candidates])
     heap = [
         (victim.level, -fit, victim.application.name, victim) for fit, victim in zip(fitness, candidates, strict=True)
     ]
@@ -73,5 +74,5 @@ def _ranking(problem: ResidencyProblem, ranked: Sequence[Victim]) -> list[str]:
     """For the last resort: the candidates as ranked, then all others by the same score, ties by name."""
     first = [victim.application.name for victim in ranked]
     others = sorted((a for a in problem.applications if a.name not in first), key=lambda a: a.name)
-    fitness = dict(zip((a.name for a in others), scores(problem.now_ns, others), strict=True))
+    fitness = dict(zip((a.name for a in others), scores(problem, others), strict=True))
     return [*first, *sorted(fitness, key=lambda name: -fitness[name])]

@@ -9,7 +9,6 @@ after, says `requester.Order`.
 from collections.abc import Sequence
 from math import inf
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import Victim, change, replaced, unloaded, victims
@@ -27,10 +26,10 @@ def force_out(
     moves = [victim for victim in moves if victim.level <= level]
     own = Change(asker.name, asker.resident, wanted.name)
     taken: dict[str, Change] = {}
-    space, loaded = Space(problem), ladder.resident(asker)
+    space, loaded = Space(problem), asker.loaded
     for victim in moves:
         name = victim.application.name
-        held = victim.loaded if name not in taken else ladder.floor(victim.application)
+        held = victim.loaded if name not in taken else victim.application.floor
         freed = held.bytes - (0 if victim.after is None else victim.after.bytes)
         if not space.spares(victim.application, freed, asker):
             continue

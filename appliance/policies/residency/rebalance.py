@@ -8,10 +8,9 @@ are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step 
 worth most per byte: somebody's floor, or an upgrade.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.knapsack import Choice, best_choices
 from appliance.policies.residency.space import Space, bounded
@@ -50,7 +49,7 @@ class _Draft:
         free_bytes = self._space.free_bytes
         self._prospects: dict[str, Prospect] = {}
         self._held: dict[str, Option | None] = {}
-        self._choices: dict[str, list[Option]] = {}
+        self._choices: dict[str, Sequence[Option]] = {}
         self._worth: dict[str, dict[str | None, float]] = {}
         for application in sorted(problem.applications, key=lambda a: a.name):
             if application.pinned:
@@ -128,11 +127,11 @@ class _Draft:
             (-wish.priority, name, wish.variant)
             for name, prospect in self._prospects.items()
             for wish in prospect.application.wishes
-            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in ladder.ladder(prospect.application))
+            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in prospect.application.ladder)
         ]
         for _, name, variant in sorted(wished):
             prospect = self._prospects[name]
-            option = ladder.variant(prospect.application, variant)
+            option = prospect.application.variant(variant)
             loaded = prospect.loaded
             grown = option.peak_bytes - (0 if loaded is None else loaded.bytes)
             if (
@@ -168,9 +167,9 @@ class _Draft:
         self._held[name] = option
 
 
-def _choices(prospect: Prospect) -> list[Option]:
+def _choices(prospect: Prospect) -> Sequence[Option]:
     """What it may hold: every variant that will do, and what it has."""
-    options = ladder.ladder(prospect.application)
+    options = prospect.application.ladder
     loaded = prospect.loaded
     return options if loaded is None or loaded in options else [*options, loaded]
 
@@ -181,7 +180,7 @@ def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Opt
         return loaded
     if not application.wishes:
         return None
-    lower = sorted((o for o in ladder.ladder(application) if o.bytes < loaded.bytes), key=lambda o: (o.bytes, o.name))
+    lower = sorted((o for o in application.ladder if o.bytes < loaded.bytes), key=lambda o: (o.bytes, o.name))
     unbroken = (o for o in (None, *lower) if broken_wish(application, loaded, o, problem.now_ns) == NO_WISH)
     return next(unbroken, loaded)
 

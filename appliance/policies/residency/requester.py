@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Literal
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import (
     ApplicationState,
     Change,
@@ -42,7 +41,7 @@ def answer(
     if problem.request is None or problem.intent == "rebalance":
         return ResidencyPlan("warm", None, (), "nobody asks, and this policy moves nothing by itself")
     asker = problem.by_name[problem.request]
-    loaded = ladder.resident(asker)
+    loaded = asker.loaded
     wanted = wanted_options(problem, asker, loaded)
     if not wanted:
         return stays(asker)
@@ -65,12 +64,12 @@ def answer(
     return no_room(problem, asker, loaded)
 
 
-def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> list[Option]:
+def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> Sequence[Option]:
     """What may be loaded for the requester, most accurate first; empty where what it has will do.
 
     To serve, any resident variant that may answer will do; to procure, only a more accurate one is worth a load.
     """
-    options = ladder.ladder(asker)
+    options = asker.ladder
     if loaded is None:
         return options
     if problem.intent == "serve":
@@ -110,7 +109,7 @@ def no_room(problem: ResidencyProblem, asker: ApplicationState, loaded: Option |
     if loaded is not None and problem.intent == "procure":
         return ResidencyPlan("warm", loaded.name, (), f"{asker.name} keeps {loaded.name}: nothing better fits")
     outcome: Outcome = "skipped" if problem.intent == "procure" else "failed"
-    smallest = ladder.floor(asker)
+    smallest = asker.floor
     reason = f"not even the smallest variant of {asker.name} fits: {_obstacles(problem, asker, smallest)}"
     return ResidencyPlan(outcome, None, (), reason)
 
@@ -126,7 +125,7 @@ def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Opt
     if over > 0:
         causes = [f"{need}, {_megabytes(over)} above the ceiling of its tenant"]
     for application in sorted(problem.applications, key=lambda a: a.name):
-        loaded = ladder.resident(application)
+        loaded = application.loaded
         if loaded is None or application is asker:
             continue
         if application.pinned:

@@ -6,7 +6,6 @@ the peak of what loads at the moment it loads. A tenant never falls below its gu
 never rises above its ceiling.
 """
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem, TenantShare
 
 _NO_SHARE = TenantShare("")
@@ -19,7 +18,7 @@ class Space:
         self._shares = {share.name: share for share in problem.tenants}
         self._used: dict[str, int] = dict.fromkeys(self._shares, 0)
         for application in problem.applications if self._shares else ():
-            loaded = ladder.resident(application)
+            loaded = application.loaded
             if loaded is not None and application.tenant in self._used:
                 self._used[application.tenant] += loaded.bytes
         self.free_bytes = problem.memory_bytes - problem.held_bytes
@@ -71,8 +70,8 @@ def bounded(problem: ResidencyProblem, changes: tuple[Change, ...], beside: Appl
     asker = None if problem.request is None else problem.by_name[problem.request]
     for change in changes:
         application = problem.by_name[change.application]
-        before = ladder.resident(application)
-        after = None if change.after is None else ladder.variant(application, change.after)
+        before = application.loaded
+        after = None if change.after is None else application.variant(change.after)
         if (
             after is not None
             and space.short_bytes(before, after, beside=application.pinned or application is beside) > 0

@@ -6,7 +6,6 @@ Wishes (`keep`) put a victim on a higher level: it is touched only when those be
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space
 from appliance.policies.residency.windows import is_maximalist
@@ -34,7 +33,7 @@ def unloaded(application: ApplicationState) -> Option | None:
 
 def replaced(application: ApplicationState) -> Option | None:
     """The rule of `ws-bfe` and `iws-bfe`: the smallest variant stays."""
-    return ladder.floor(application)
+    return application.floor
 
 
 def victims(problem: ResidencyProblem, give_way: GiveWay) -> list[Victim]:
@@ -45,7 +44,7 @@ def victims(problem: ResidencyProblem, give_way: GiveWay) -> list[Victim]:
             continue
         if is_maximalist(application, problem):
             continue
-        loaded, after = ladder.variant(application, application.resident), give_way(application)
+        loaded, after = application.variant(application.resident), give_way(application)
         freed = loaded.bytes - (0 if after is None else after.bytes)
         if freed > 0:
             found.append(
@@ -94,7 +93,7 @@ def make_room(
     help; they go first.
     """
     space = space.copy()
-    before = ladder.resident(asker)
+    before = asker.loaded
     pool, changes = list(found), list[Change]()
     left = sum(victim.freed_bytes for victim in pool)
     while True:

@@ -4,7 +4,6 @@ application's most accurate variant.
 An application inside its window is a maximalist, any other a minimalist. Both ends belong to the window.
 """
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, ResidencyProblem
 
 Window = tuple[int, int]
@@ -16,7 +15,7 @@ def window(application: ApplicationState, delta_ns: int) -> Window | None:
     predicted_ns = application.next_request_ns
     if predicted_ns is None:
         return None
-    return predicted_ns - delta_ns - ladder.best(application).load_ns, predicted_ns + delta_ns
+    return predicted_ns - delta_ns - application.best.load_ns, predicted_ns + delta_ns
 
 
 def is_maximalist(application: ApplicationState, problem: ResidencyProblem) -> bool:
@@ -25,7 +24,7 @@ def is_maximalist(application: ApplicationState, problem: ResidencyProblem) -> b
     if predicted_ns is None or predicted_ns + problem.delta_ns < problem.now_ns:
         return False
     start_ns = predicted_ns - problem.delta_ns
-    return start_ns <= problem.now_ns or start_ns - ladder.best(application).load_ns <= problem.now_ns
+    return start_ns <= problem.now_ns or start_ns - application.best.load_ns <= problem.now_ns
 
 
 def requested_window(asker: ApplicationState, problem: ResidencyProblem) -> Window:

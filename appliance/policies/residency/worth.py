@@ -14,7 +14,6 @@ that, and requests come at the rate besides.
 from collections.abc import Sequence
 from math import exp
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
 
 COLD_POINTS = 58.0
@@ -64,23 +63,27 @@ class Outlook:
 
     def __init__(self, problem: ResidencyProblem) -> None:
         slowest_ns = max([_until_there_ns(option) for a in problem.applications for option in a.options], default=0)
-        self._now_ns = problem.now_ns
-        self._delta_ns = problem.delta_ns
+        self._problem = problem
         self._loads_ns = _LOADS * slowest_ns
         self._free_bytes = problem.memory_bytes - problem.held_bytes
-        self._floors = {application.name: ladder.floor(application) for application in problem.applications}
-        is_short = sum([floor.bytes for floor in self._floors.values()]) > problem.memory_bytes
+        is_short = sum([application.floor.bytes for application in problem.applications]) > problem.memory_bytes
         self._cold_points = _COLD_POINTS_SHORT if is_short else COLD_POINTS
 
     def of(self, application: ApplicationState) -> "Prospect":
-        spread_ns = _WIDER * (self._delta_ns if application.spread_ns is None else application.spread_ns) or 1
+        problem = self._problem
+        spread_ns = _WIDER * problem.spread_ns_of(application) or 1
         patience_ns = (self._loads_ns + _SPREADS * spread_ns) or 1
         first_ns = application.next_request_ns
         predicted_ns = () if first_ns is None else (first_ns, *application.later_requests_ns)
         arrivals = Arrivals(
-            self._now_ns, predicted_ns, application.rate_rps, spread_ns, patience_ns, application.prediction_hit_rate
+            problem.now_ns,
+            predicted_ns,
+            problem.rate_rps_of(application),
+            spread_ns,
+            patience_ns,
+            application.prediction_hit_rate,
         )
-        floor = self._floors[application.name]
+        floor = application.floor
         cold_points = _COLD_POINTS_WAKING if floor.sleeps else self._cold_points
         return Prospect(application, floor, arrivals, self._free_bytes, cold_points)
 
@@ -200,7 +203,7 @@ class Prospect:
     ) -> None:
         """`free_bytes` of memory that a variant could be loaded into beside the present one."""
         self.application = application
-        self.loaded = ladder.resident(application)
+        self.loaded = application.loaded
         self.floor = floor
         self._arrivals = arrivals
         self._free_bytes = free_bytes

@@ -8,7 +8,6 @@ the others do not suffice.
 from collections.abc import Sequence
 from functools import partial
 
-from appliance.policies.residency import ladder
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.bfe import best_fit
 from appliance.policies.residency.last_resort import force_out
@@ -58,5 +57,5 @@ def _parted(problem: ResidencyProblem, asker: ApplicationState) -> tuple[list[st
 
 
 def _size(application: ApplicationState) -> tuple[int, str]:
-    loaded = ladder.resident(application)
+    loaded = application.loaded
     return (0 if loaded is None else -loaded.bytes, application.name)

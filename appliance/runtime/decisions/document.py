@@ -69,7 +69,7 @@ def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
         "memory_mb": problem.memory_bytes / BYTES_PER_MB,
         "history_window_s": problem.history_window_ns / NS_PER_S,
         "delta_s": problem.delta_ns / NS_PER_S,
-        "applications": [_application(state, problem.now_ns) for state in problem.applications],
+        "applications": [_application(state, problem) for state in problem.applications],
         "request": problem.request,
     }
     if problem.tenants:
@@ -91,10 +91,11 @@ def answer_json(problem: ResidencyProblem, plan: ResidencyPlan) -> dict[str, Any
     }
 
 
-def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
+def _application(state: ApplicationState, problem: ResidencyProblem) -> dict[str, Any]:
     """Every field, defaults too, but a floor that no variant reaches: policies pass over it, and the reader of
     problems would refuse it.
     """
+    now_ns = problem.now_ns
     is_reachable = any(option.accuracy >= state.accuracy_min for option in state.options)
     return {
         "name": state.name,
@@ -104,10 +105,10 @@ def _application(state: ApplicationState, now_ns: int) -> dict[str, Any]:
         "last_request_s": _since(state.last_request_ns, now_ns),
         "next_request_s": _since(state.next_request_ns, now_ns),
         "later_requests_s": [_since(at_ns, now_ns) for at_ns in state.later_requests_ns],
-        "spread_s": None if state.spread_ns is None else state.spread_ns / NS_PER_S,
+        "spread_s": problem.spread_ns_of(state) / NS_PER_S,
         "prediction_hit_rate": state.prediction_hit_rate,
-        "unexpected_probability": state.unexpected_probability,
-        "rate_rps": state.rate_rps,
+        "unexpected_probability": problem.unexpected.get(state.name, 0.0),
+        "rate_rps": problem.rate_rps_of(state),
         "tenant": state.tenant,
         "weight": state.weight,
         "accuracy_min": state.accuracy_min if is_reachable else 0.0,

@@ -4,7 +4,7 @@ Only `memory` writes these records, but for what runs took, which `serving` note
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,8 @@ class LoadedBuild:
     """A request waits for the load under way."""
     successor_of: str | None = None
     """The build that leaves when this one has come."""
+    on_change: Callable[[str], None] = lambda build_id: None
+    """Told its id with every change of what others see of it: its state, its bytes, the first and the last pin."""
     loading: asyncio.Future[None] | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -74,6 +76,7 @@ class LoadedBuild:
     def to(self, state: ResidencyState) -> None:
         """Move along the table of residency states."""
         self.state = move(RESIDENCY_MOVES, self.state, state)
+        self.on_change(self.build_id)
 
     def row(self, now_ns: int, applications: Sequence[str]) -> dict[str, Any]:
         """For `/v1/memory`."""

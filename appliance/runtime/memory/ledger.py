@@ -7,17 +7,17 @@ room are left out, what is still `leaving` is in. Only a size that is measured a
 ledger over.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.overview import Overview
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 
 _S = ResidencyState
 _AWAY = (_S.ABSENT, _S.FAILED)
-_COMING = (_S.RESIDENT, _S.LOADING)
 _BY_ID = attrgetter("build_id")
 _BY_AGE = attrgetter("last_used_ns", "build_id")
 
@@ -34,10 +34,11 @@ class Ledger:
         """`users_of`: the applications that a build serves, by id. `asleep_share`: of the budget, what sleepers may
         keep.
         """
-        self.budget_bytes = budget_bytes
+        self._budget_bytes = budget_bytes
         self._asleep_share = asleep_share
         self.users_of = users_of
         self._builds: dict[str, LoadedBuild] = {}
+        self._overview = Overview(self._builds.get, self.kept_when_gone)
         self.get = self._builds.get
         """The record of a build that was ever asked for, by id; the method itself, for every request asks."""
         self._committed = 0
@@ -47,6 +48,17 @@ class Ledger:
         """Of processes that hold builds, beside what the builds take; occupied, and promised to nobody."""
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def budget_bytes(self) -> int:
+        """What may be promised in all."""
+        return self._budget_bytes
+
+    @budget_bytes.setter
+    def budget_bytes(self, budget_bytes: int) -> None:
+        if budget_bytes != self._budget_bytes:
+            self._budget_bytes = budget_bytes
+            self._overview.changed.update(self._builds)  # what may sleep is a share of it
 
     @property
     def used_bytes(self) -> int:
@@ -77,6 +89,7 @@ class Ledger:
         build.bytes += promised
         self._committed += promised
         self._waiting += promised
+        build.on_change(build.build_id)
 
     def end_wait(self, build: LoadedBuild) -> None:
         """A promise waits no more: its bytes are occupied from now on, or given up by `cancel` next."""
@@ -87,6 +100,7 @@ class Ledger:
         promised, build.promised_bytes = build.promised_bytes or 0, None
         self._committed -= promised
         build.bytes -= promised
+        build.on_change(build.build_id)
 
     def recount(self, build: LoadedBuild) -> None:
         """A loaded build takes its resident size: after the peak of its load, or as newly measured."""
@@ -94,6 +108,7 @@ class Ledger:
         build.bytes = build.resident_bytes
         build.promised_bytes = None
         build.kept_bytes = 0
+        build.on_change(build.build_id)
 
     def leave(self, build: LoadedBuild, kept_bytes: int = 0) -> None:
         """A build begins to leave, but for what it keeps: nobody is promised those bytes any more, but they are not
@@ -102,16 +117,19 @@ class Ledger:
         build.kept_bytes = kept_bytes
         self._committed -= build.bytes - kept_bytes
         self._leaving += build.bytes - kept_bytes
+        build.on_change(build.build_id)
 
     def left(self, build: LoadedBuild) -> None:
         """It has gone, or is asleep."""
         self._leaving -= build.bytes - build.kept_bytes
         build.bytes = build.kept_bytes
+        build.on_change(build.build_id)
 
     def keeps(self, build: LoadedBuild, kept_bytes: int) -> None:
         """What a sleeper keeps, as measured; 0 when it is lost."""
         self._committed += kept_bytes - build.bytes
         build.bytes = build.kept_bytes = kept_bytes
+        build.on_change(build.build_id)
 
     # -- sleepers ------------------------------------------------------------------------------------------------------
 
@@ -123,8 +141,7 @@ class Ledger:
     @property
     def asleep_bytes(self) -> int:
         """What sleepers keep, and those on their way there will."""
-        there = (_S.ASLEEP, _S.UNLOADING)
-        return sum(b.kept_bytes for b in self._builds.values() if b.state in there)
+        return sum(self._overview.kept().values())
 
     def kept_when_gone(self, build: LoadedBuild) -> int:
         """What a resident build keeps if it leaves now; 0 where it is unloaded, for it cannot sleep or that is not
@@ -137,16 +154,16 @@ class Ledger:
 
     def sleepers(self) -> list[LoadedBuild]:
         """Builds that sleep, the one asked longest ago first."""
-        return sorted((b for b in self._builds.values() if b.state is _S.ASLEEP), key=_BY_AGE)
+        asleep = (self._builds[build_id] for build_id in self._overview.asleep())
+        return sorted((b for b in asleep if b.state is _S.ASLEEP), key=_BY_AGE)
 
     def holders(self) -> list[ResidentBuild]:
         """What takes memory now or soon, asleep or not."""
-        asleep = [as_asleep(b) for b in self._builds.values() if _sleeps(b)]
-        return [*self.residents(), *asleep]
+        return [*self.residents(), *(as_asleep(self._builds[build_id]) for build_id in self._overview.asleep())]
 
     def asleep(self) -> Mapping[str, int]:
         """Builds that sleep, or wait for room to wake, and what they keep."""
-        return {b.build_id: b.kept_bytes for b in self._builds.values() if _sleeps(b)}
+        return self._overview.asleep()
 
     # -- builds --------------------------------------------------------------------------------------------------------
 
@@ -154,7 +171,8 @@ class Ledger:
         """The record of a build, made where there is none; the figures are taken over while it is not in memory."""
         build = self._builds.get(build_id)
         if build is None:
-            build = self._builds[build_id] = LoadedBuild(build_id, resident_bytes, peak_bytes)
+            build = LoadedBuild(build_id, resident_bytes, peak_bytes, on_change=self._overview.changed.add)
+            self._builds[build_id] = build
         elif build.state in _AWAY:
             build.resident_bytes, build.peak_bytes = resident_bytes, peak_bytes
         return build
@@ -165,6 +183,7 @@ class Ledger:
         """
         if build.state in _AWAY and not build.pins and self._builds.get(build.build_id) is build:
             del self._builds[build.build_id]
+            build.on_change(build.build_id)
 
     def all(self) -> list[LoadedBuild]:
         """By id."""
@@ -184,34 +203,26 @@ class Ledger:
         """Builds that somebody holds, or that are on their way into memory."""
         return {b.build_id for b in self._builds.values() if b.pins or b.state is _S.LOADING}
 
-    def followed(self) -> set[str]:
+    def follow(self, build: LoadedBuild, victim: str | None) -> None:
+        """A build leaves as soon as this one has come; None: none does."""
+        self._overview.follow(build.successor_of, victim)
+        build.successor_of = victim
+
+    def followed(self) -> Collection[str]:
         """Builds that leave as soon as their replacement has come."""
-        return {b.successor_of for b in self._builds.values() if b.successor_of is not None}
+        return self._overview.followed
 
     def residents(self) -> tuple[ResidentBuild, ...]:
         """What is in memory or on its way there, by id; what is being loaded counts as pinned."""
-        followed = self.followed()
-        there = [b for b in self._builds.values() if b.state in _COMING and b.is_there]
-        there.sort(key=_BY_ID)
-        return tuple(
-            ResidentBuild(
-                b.build_id,
-                b.bytes,
-                b.last_used_ns,
-                b.pins > 0 or b.state is _S.LOADING or b.build_id in followed,
-                self.users_of(b.build_id),
-                self.kept_when_gone(b),
-            )
-            for b in there
-        )
+        return self._overview.residents()
+
+    def awake(self) -> frozenset[str]:
+        """Builds that a request would be warm on now; the same object until one comes or goes."""
+        return self._overview.awake()
 
     def leavers(self) -> frozenset[str]:
         """Builds on their way out, or waiting for room."""
-        return frozenset(
-            b.build_id
-            for b in self._builds.values()
-            if b.state in (_S.UNLOADING, _S.DRAINING) or (b.state is _S.LOADING and not b.is_there)
-        )
+        return self._overview.leavers()
 
     def will_change(self, apart_from: LoadedBuild) -> bool:
         """Whether anything that is in use or being loaded may give memory back later."""
@@ -251,8 +262,3 @@ class Ledger:
 def as_asleep(build: LoadedBuild) -> ResidentBuild:
     """A sleeper, with what it keeps."""
     return ResidentBuild(build.build_id, build.kept_bytes, build.last_used_ns, pinned=False)
-
-
-def _sleeps(build: LoadedBuild) -> bool:
-    is_waiting = build.state is _S.LOADING and build.handle is not None and not build.is_there
-    return is_waiting or build.state is _S.ASLEEP

@@ -147,7 +147,7 @@ class Loads:
             self.loads += 1
         if build.successor_of is not None:
             self._unloads.release(build.successor_of)
-            build.successor_of = None
+            self._ledger.follow(build, None)
         self.shrink()
         self._changes.announce()
         self.on_loaded(build.build_id)
@@ -178,7 +178,7 @@ class Loads:
         """
         self._ledger.cancel(build)
         build.loading = None
-        build.successor_of = None
+        self._ledger.follow(build, None)
         is_full = isinstance(error, OutOfMemory | ShuttingDown)
         is_skipped = isinstance(error, OutOfMemory) and not build.is_urgent
         if build.handle is not None:
@@ -283,7 +283,7 @@ class Loads:
         if not self._ledger.has_room_beside(sum(r.need_bytes(asleep) for r in plan.replacements)):
             return False
         for replacement in plan.replacements:
-            self.promise(replacement).successor_of = replacement.victim
+            self._ledger.follow(self.promise(replacement), replacement.victim)
         return True
 
     def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:

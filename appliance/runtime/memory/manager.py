@@ -88,6 +88,7 @@ class MemoryManager:
             return None
         build.pins += 1
         build.last_used_ns = self._clock.now_ns()
+        build.on_change(build_id)
         return build
 
     async def pin(
@@ -107,11 +108,13 @@ class MemoryManager:
             if build.state is _S.RESIDENT:
                 build.pins += 1
                 build.last_used_ns = self._clock.now_ns()
+                build.on_change(build_id)
                 return build
             if build.state in (_S.DRAINING, _S.UNLOADING):
                 await self._changes.within(build.gone.wait(), deadline_ns, start_ns)
                 continue
             build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
+            build.on_change(build_id)
             loading = build.loading
             if loading is None:
                 build.is_urgent = is_urgent
@@ -128,6 +131,7 @@ class MemoryManager:
         build.pins -= 1
         assert build.pins >= 0, build.build_id
         if build.pins == 0:
+            build.on_change(build.build_id)
             if build.state is _S.DRAINING:
                 self._unloads.begin(build)
             self._loads.shrink()
@@ -184,6 +188,7 @@ class MemoryManager:
         await self._loads.close()
         for build in self._ledger.all():
             build.is_for_good = True
+            build.on_change(build.build_id)
             if build.state in (_S.RESIDENT, _S.DRAINING, _S.ASLEEP):
                 self._unloads.begin(build)
         await self._unloads.done()
@@ -218,7 +223,7 @@ class MemoryManager:
             return False
         need = replacement.need_bytes(self._ledger.asleep())
         if self._ledger.has_room_beside(need):
-            self._loads.promise(replacement).successor_of = victim.build_id
+            self._ledger.follow(self._loads.promise(replacement), victim.build_id)
         elif victim.pins or self._ledger.free_bytes + self._ledger.freed_by(victim) < need:
             return False
         else:
@@ -243,6 +248,10 @@ class MemoryManager:
     def holders(self) -> list[ResidentBuild]:
         """What takes memory now or soon, asleep or not."""
         return self._ledger.holders()
+
+    def awake(self) -> frozenset[str]:
+        """Builds that a request would be warm on now; the same object until one comes or goes."""
+        return self._ledger.awake()
 
     def resident_set(self) -> list[str]:
         """Resident builds, most recently used first; what a restart brings back."""

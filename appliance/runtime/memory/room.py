@@ -20,7 +20,6 @@ class ResidentBuild(NamedTuple):
     last_used_ns: int
     pinned: bool
     """In use by queued or running requests: never a victim."""
-    applications: tuple[str, ...] = ()
     kept_bytes: int = 0
     """What it keeps when it leaves, for it sleeps then; 0 = it is unloaded."""
 

@@ -60,6 +60,7 @@ class Unloads:
             return
         self._events.emit("variant lost", **self._ledger.facts(build))
         build.handle = None
+        build.on_change(build_id)
         if build.state in (_S.RESIDENT, _S.DRAINING, _S.ASLEEP):  # else the task that has it under way ends it
             self.begin(build)
 
@@ -71,6 +72,7 @@ class Unloads:
     def remove(self, build: LoadedBuild) -> None:
         """Make a build that is not being loaded absent, with its last pin where it has any; it does not sleep."""
         build.is_for_good = True
+        build.on_change(build.build_id)
         if build.state is _S.RESIDENT:
             self.let_go(build)
         elif build.state is _S.ASLEEP:

@@ -23,6 +23,7 @@ from appliance.runtime.residency.fallback import Fallback, least_recently_used
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.records import Records
 from appliance.runtime.residency.shares import Shares
+from appliance.runtime.residency.states import ApplicationStates
 
 _NOBODY: Mapping[str, int] = {}
 
@@ -52,26 +53,25 @@ class EvictionArbiter:
         self._records = Records(groups, decisions, policy_name)
         self._patience_ns = patience_ns
         self._fallback = Fallback(groups, expectations, shares)
-        self._wishes: dict[str, tuple[Wish, ...]] = {}
-        self._changing: set[str] = set()
+        self._states = ApplicationStates(groups, expectations)
 
     # -- what the loop says of groups, by name -------------------------------------------------------------------------
 
     def begin_change(self, name: str) -> None:
         """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
-        self._changing.add(name)
+        self._states.begin_change(name)
 
     def end_change(self, name: str) -> None:
         """It has changed, or it came to nothing."""
-        self._changing.discard(name)
+        self._states.end_change(name)
 
     def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
         """Replace what planners wish for a group."""
-        self._wishes[name] = wishes
+        self._states.wish(name, wishes)
 
     def forget(self, name: str) -> None:
         """The group is gone."""
-        self._wishes.pop(name, None)
+        self._states.forget(name)
         self._records.forget(name)
 
     # -- the manager's port --------------------------------------------------------------------------------------------
@@ -83,6 +83,7 @@ class EvictionArbiter:
         group = self._groups.of_build(problem.build_id)
         option = None if group is None else group.option(problem.build_id)
         name = None if group is None else group.name
+        self._states.look(problem.resident, problem.asleep)
         strays = self._strays(problem)
         freed = sum(b.freed_bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
@@ -93,23 +94,21 @@ class EvictionArbiter:
             return enough
         if group is None or option is None:
             return self._by_age(problem, name)
-        memory = problem.free_bytes + sum(b.freed_bytes for b in problem.resident)
-        gone = {b.build_id for b in strays}
-        resident = [b for b in problem.resident if b.build_id not in gone]
+        memory = problem.free_bytes + self._states.freed_bytes
         intent: Intent = "serve" if problem.is_urgent else "procure"
         only = replace(group, options=(option,), servables=(group.servable(option.name),))
-        has_other = group.resident({b.build_id for b in resident}) is not None
+        has_other = self._states.resident(group.name) is not None
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for
-            question = self.problem(
-                memory, resident, problem.now_ns, group.name, intent, only=only, beside=beside, asleep=problem.asleep
+            question = self._problem(
+                memory, problem.now_ns, group.name, intent, only=only, beside=beside, strays=strays
             )
             plan = self._policy.plan(question)
             change = next((c for c in plan.changes if c.application == group.name), None)
             if change is not None and change.after == option.name:
                 self._records.answered(group.name, question, plan, problem.since_ns)
-                return self._in_builds(plan, group, strays, resident, problem, beside=beside)
+                return self._in_builds(plan, group, strays, problem, beside=beside)
         self._records.answered(group.name, question, plan, problem.since_ns)
         return self._despite_windows(problem, group.name, plan.reason)
 
@@ -136,38 +135,35 @@ class EvictionArbiter:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody
         misses them.
         """
-        there = {b.build_id for b in problem.resident}
-        best = {s.build_id for group in self._groups.all() if (s := group.resident(there)) is not None}
-        kept = {*best, problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
-        return [b for b in problem.resident if not b.pinned and b.build_id not in kept]
+        kept = {problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        return [b for b in self._states.uncounted() if not b.pinned and b.build_id not in kept]
 
     def _in_builds(
         self,
         plan: ResidencyPlan,
         requester: VariantGroup,
         strays: list[ResidentBuild],
-        resident: list[ResidentBuild],
         problem: RoomProblem,
         *,
         beside: bool,
     ) -> RoomPlan:
         victims = list(strays)
         replacements: list[Replacement] = []
-        there = {b.build_id: b for b in resident}
+        builds = self._states.builds
+        gone = {stray.build_id for stray in strays}
         for change in plan.changes:
             group = self._groups.of_application(change.application)
             if group is None or change.before is None or (group is requester and beside):
                 continue
-            victim = there.get(group.servable(change.before).build_id)
-            if victim is None or victim.pinned:
+            victim = builds.get(group.servable(change.before).build_id)
+            if victim is None or victim.pinned or victim.build_id in gone:
                 continue
             victims.append(victim)
             if change.after is not None and group is not requester:
                 after = group.servable(change.after)
-                stray = next((b for b in strays if b.build_id == after.build_id), None)
-                if stray is not None:
-                    victims.remove(stray)
-                elif after.build_id not in problem.leaving and after.build_id not in there:
+                if after.build_id in gone:
+                    victims.remove(builds[after.build_id])
+                elif after.build_id not in problem.leaving and after.build_id not in builds:
                     replacements.append(
                         Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
                     )
@@ -220,84 +216,81 @@ class EvictionArbiter:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def problem(
+    def _problem(
         self,
         memory_bytes: int,
-        resident: Iterable[ResidentBuild],
         now_ns: int,
         request: str | None,
         intent: Intent,
         *,
         only: VariantGroup | None = None,
         beside: bool = False,
-        asleep: Mapping[str, int] = _NOBODY,
+        strays: Sequence[ResidentBuild] = (),
     ) -> ResidencyProblem:
-        """The policy's problem.
+        """The policy's problem, to what memory held at the last look.
 
         `only` stands in for the requester's group. `beside`: its present variant stays until the new one is there.
-        `asleep`: builds that sleep, and what they keep. What a build keeps, or will when it leaves, is neither in
-        `memory_bytes` nor in its option: to the policy it takes what its leaving frees, and what its waking needs.
+        `strays` leave in any case. What a build keeps, or will when it leaves, is neither in `memory_bytes` nor in its
+        option.
         """
-        builds = {b.build_id: b for b in resident}
-        kept = {**asleep, **{b.build_id: b.kept_bytes for b in builds.values() if b.kept_bytes}}
-        used = sum(b.freed_bytes for b in builds.values())
-        known = 0
-        counted: set[str] = set()
-        """Builds that the policy sees as some group's resident variant."""
-        states: list[ApplicationState] = []
-        for group in self._groups.all():
-            servable = group.resident(builds)
-            build = builds[servable.build_id] if servable else None
-            if build is not None:
-                known += build.freed_bytes
-            asks = group if only is None or only.name != group.name else only
-            stays = asks is only and beside
-            if stays and intent == "serve":  # what is there will not do for this request
-                if build is not None:
-                    known -= build.freed_bytes
-                servable = None
-            options = asks.options
-            if asks is only and servable is not None and all(o.name != servable.variant.name for o in options):
-                options = tuple(o for o in group.options if o is asks.options[0] or o.name == servable.variant.name)
-            expectation = self._expectations.of(group.name)
-            if servable is not None:
-                counted.add(servable.build_id)
-            states.append(
-                ApplicationState(
-                    name=group.name,
-                    options=options if group.builds.isdisjoint(kept) else _less_kept(group, options, kept),
-                    resident=servable.variant.name if servable else None,
-                    pinned=stays
-                    or bool(build and build.pinned)
-                    or (group.name != request and group.name in self._changing),
-                    last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
-                    next_request_ns=expectation.next_ns,
-                    later_requests_ns=expectation.later_ns,
-                    spread_ns=self._expectations.spread_ns(group.name),
-                    prediction_hit_rate=self._expectations.hit_rate(group.name),
-                    unexpected_probability=self._expectations.probability(group.name, request) if request else 0.0,
-                    rate_rps=expectation.rate_rps(now_ns),
-                    tenant=group.tenant,
-                    weight=group.weight,
-                    accuracy_min=group.accuracy_min,
-                    wishes=self._wishes.get(group.name, ()),
-                )
-            )
+        states = self._states
+        gone = {stray.build_id for stray in strays}
+        others_bytes = states.freed_bytes - states.counted_bytes - sum(b.freed_bytes for b in strays)
+        """Of builds that the policy does not see."""
+        changed: dict[str, ApplicationState] = {}
+        for group in {b.build_id: self._groups.of_build(b.build_id) for b in strays if b.kept_bytes}.values():
+            if group is not None:
+                changed[group.name] = states.without(group, gone)
+        asker = None if request is None else self._groups.of_application(request)
+        hidden: ResidentBuild | None = None
+        if asker is not None:
+            options, build = asker.options, states.resident(asker.name)
+            is_pinned = beside or (build is not None and build.pinned)
+            if beside and intent == "serve" and build is not None:  # what is there will not do for this request
+                others_bytes += build.freed_bytes
+                hidden, build = build, None
+            if only is not None:
+                present = None if build is None else asker.option(build.build_id)
+                options = tuple(o for o in asker.options if o is present or o in only.options)
+            changed[asker.name] = states.state(asker, options, build, is_pinned=is_pinned, without=gone)
+        applications = states.all()
+        if changed:
+            found = list(applications)
+            for name, state in changed.items():
+                found[states.place(name)] = state
+            applications = tuple(found)
+        unseen = () if only is None or intent != "procure" else only.builds
         return ResidencyProblem(
             now_ns=now_ns,
-            memory_bytes=memory_bytes - (used - known),
+            memory_bytes=memory_bytes - others_bytes,
             history_window_ns=self._expectations.history_ns,
             delta_ns=self._expectations.delta_ns,
-            applications=tuple(states),
+            applications=applications,
             request=request,
             intent=intent,
             tenants=self._shares.less(
-                b if b.build_id not in counted else b._replace(bytes=b.kept_bytes)
-                for b in builds.values()
-                if (b.build_id not in counted or b.kept_bytes)
-                and not (intent == "procure" and only is not None and b.build_id in only.builds)
+                build for build in states.apart(hidden) if build.build_id not in gone and build.build_id not in unseen
             ),
+            spread_ns=self._expectations.spread_ns,
+            unexpected={} if request is None else self._expectations.beside(request),
         )
+
+    def problem(
+        self,
+        memory_bytes: int,
+        resident: Sequence[ResidentBuild],
+        now_ns: int,
+        request: str | None,
+        intent: Intent,
+        asleep: Mapping[str, int] = _NOBODY,
+    ) -> ResidencyProblem:
+        """The policy's problem about all of a group's variants; `memory_bytes`: the budget.
+
+        `asleep`: builds that sleep, and what they keep.
+        """
+        self._states.look(resident, asleep)
+        memory_bytes -= sum(asleep.values()) + self._states.kept_bytes
+        return self._problem(memory_bytes, now_ns, request, intent)
 
     def decide(
         self,
@@ -309,22 +302,7 @@ class EvictionArbiter:
         asleep: Mapping[str, int] = _NOBODY,
     ) -> ResidencyPlan:
         """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget."""
-        memory_bytes -= sum(asleep.values()) + sum(b.kept_bytes for b in resident)
-        problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep=asleep)
+        problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep)
         plan = self._policy.plan(problem)
         self._records.planned(problem, plan)
         return plan
-
-
-def _less_kept(group: VariantGroup, options: tuple[Option, ...], kept: Mapping[str, int]) -> tuple[Option, ...]:
-    """The options without what their builds keep; those that keep nothing as they are."""
-    found = []
-    for option in options:
-        count = kept.get(group.servable(option.name).build_id, 0)
-        found.append(option if count == 0 else _awake(option, count))
-    return tuple(found)
-
-
-def _awake(option: Option, kept_bytes: int) -> Option:
-    size = max(0, option.bytes - kept_bytes)
-    return replace(option, bytes=size, peak_bytes=size, sleeps=True)

@@ -6,7 +6,7 @@ and *minimalist* outside (EM-06, EM-09).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -14,6 +14,7 @@ from appliance.clock import NS_PER_S
 from appliance.policies.forecast.base import Forecaster
 from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.residuals import HitRates, Interarrivals, Residuals, hit_chance
+from appliance.policies.residency.base import Rate
 from appliance.runtime.residency.edges import WindowEdges
 from appliance.runtime.residency.groups import VariantGroup
 
@@ -59,12 +60,16 @@ class Expectation:
             return self.window_ns
         return self.predicted_ns if self.due_ns is None else self.due_ns
 
-    def rate_rps(self, now_ns: int) -> float | None:
+    @property
+    def rate(self) -> Rate | None:
         """Over the last arrivals and the silence since; None before the second."""
         count = min(_RATE_OVER, len(self.arrivals_ns))
-        if count < 2:
-            return None
-        return count * NS_PER_S / max(1, now_ns - self.arrivals_ns[-count])
+        return None if count < 2 else Rate(count, self.arrivals_ns[-count])
+
+    def rate_rps(self, now_ns: int) -> float | None:
+        """The same at a time."""
+        rate = self.rate
+        return None if rate is None else rate.rps(now_ns)
 
     def meant_ns(self, at_ns: int) -> int | None:
         """The prediction that a request at `at_ns` answers.
@@ -112,6 +117,10 @@ class Expectations:
         self._companions = Companions()
         self._all: dict[str, Expectation] = {}
         self._changed: set[str] = set()
+        self._open: dict[str, Expectation] = {}
+        """Those whose windows are open."""
+        self.moved: set[str] = set()
+        """Groups of which something else is known since somebody looked here, who empties it."""
         self._edges = WindowEdges()
         self.delta_ns = delta_ns
         self.history_ns = history_ns
@@ -122,6 +131,7 @@ class Expectations:
             expectation = self._all[name] = Expectation(name, self._forecaster_of(name))
             expectation.predict(0)
             self._changed.add(name)
+            self.moved.add(name)
         return expectation
 
     def all(self) -> list[Expectation]:
@@ -131,6 +141,7 @@ class Expectations:
         """The group is gone."""
         if self._all.pop(name, None) is not None:
             self._changed.discard(name)
+            self._open.pop(name, None)
             self._edges.forget(name)
             self._residuals.forget(name)
             self._hit_rates.forget(name)
@@ -154,14 +165,19 @@ class Expectations:
         expectation.is_answered = True
         expectation.predict(at_ns)
         self._changed.add(name)
+        self.moved.add(name)
         if not expectation.is_maximalist:
-            for other in self._all.values():
-                if other.window_ns is not None:
-                    other.unexpected.add(name)
+            for other in self._open.values():
+                other.unexpected.add(name)
 
-    def spread_ns(self, name: str) -> int:
-        """How far off predictions of a group's requests are, in the mean."""
-        return self._residuals.mean_ns(name)
+    @property
+    def spread_ns(self) -> int:
+        """How far off predictions are in the mean, of all groups."""
+        return self._residuals.mean_ns()
+
+    def own_spread_ns(self, name: str) -> int | None:
+        """The same of one group; None while too little is known of it."""
+        return self._residuals.own_ns(name)
 
     def hit_rate(self, name: str) -> float:
         """The share of a group's predictions that are true."""
@@ -181,13 +197,17 @@ class Expectations:
         rate_rps = expectation.rate_rps(since_ns)
         if expectation.due_ns is None or rate_rps is None or at_ns <= since_ns:
             return
-        hit_rate, spread_ns = self._hit_rates.share(expectation.name), self.spread_ns(expectation.name)
+        hit_rate, spread_ns = self._hit_rates.share(expectation.name), self._spread_ns_of(expectation.name)
         chance = hit_chance(hit_rate, since_ns, expectation.due_ns, at_ns, spread_ns, rate_rps / NS_PER_S)
         self._hit_rates.add(expectation.name, chance)
 
-    def probability(self, name: str, active: str) -> float:
-        """P(r_name | active)."""
-        return self._companions.probability(name, active)
+    def _spread_ns_of(self, name: str) -> int:
+        own_ns = self.own_spread_ns(name)
+        return self.spread_ns if own_ns is None else own_ns
+
+    def beside(self, active: str) -> Mapping[str, float]:
+        """P(r_name | active) by name, as it is known now."""
+        return self._companions.beside(active)
 
     def look_again(self, name: str) -> None:
         """What a group's windows follow from has changed: its loads take another time than was known."""
@@ -207,6 +227,11 @@ class Expectations:
         once more so long before its request, though its window opens later.
         """
         moved = self._step(expectation, load_ns + lead_ns, now_ns)
+        self.moved.add(expectation.name)
+        if expectation.window_ns is None:
+            self._open.pop(expectation.name, None)
+        else:
+            self._open[expectation.name] = expectation
         if ahead_ns is None or self.is_coming(expectation, now_ns, lead_ns + ahead_ns):
             ahead_ns = load_ns
         self._edges.put(expectation.name, expectation.window_ns, expectation.predicted_ns, ahead_ns)

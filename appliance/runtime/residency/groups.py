@@ -4,7 +4,7 @@ A group belongs to an application; applications of one model, and models of equa
 are the same memory.
 """
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
@@ -72,6 +72,14 @@ class VariantGroups:
         self._by_name: dict[str, VariantGroup] = {}
         self._by_application: dict[str, VariantGroup] = {}
         self._by_build: dict[str, VariantGroup] = {}
+        self._best: frozenset[str] = frozenset()
+        self._variants: dict[str, str] = {}
+        self._sharing: Mapping[str, tuple[str, ...]] = {}
+        self._slowest_floor_ns: int | None = None
+        self.remade: set[str] = set()
+        """Groups that were made anew one by one since somebody looked here, who empties it; not those of a new
+        `version`.
+        """
         self._load_ns: dict[str, int] = {}
         self._wake_ns: dict[str, int] = {}
         self._waking: set[str] = set()
@@ -97,6 +105,32 @@ class VariantGroups:
         self._refresh()
         return self._by_name.values()
 
+    def best_builds(self) -> frozenset[str]:
+        """The most wanted build of every group; the same object until there are others."""
+        self._refresh()
+        return self._best
+
+    def variant_of(self, build_id: str) -> str | None:
+        """The name of the option that a build is; None for one that is none."""
+        self._refresh()
+        return self._variants.get(build_id)
+
+    def sharing(self) -> Mapping[str, tuple[str, ...]]:
+        """Groups of several applications, and which."""
+        self._refresh()
+        return self._sharing
+
+    def slowest_floor_ns(self) -> int:
+        """The longest that the smallest variant of any group takes to come."""
+        self._refresh()
+        if self._slowest_floor_ns is None:
+            self._slowest_floor_ns = max((group.options[-1].load_ns for group in self._by_name.values()), default=0)
+        return self._slowest_floor_ns
+
+    def users_of(self, build_id: str) -> tuple[str, ...]:
+        """The applications that refer to a build, by id."""
+        return self._catalogue.users_of(build_id)
+
     def of_application(self, application_id: str) -> VariantGroup | None:
         self._refresh()
         return self._by_application.get(application_id)
@@ -110,7 +144,7 @@ class VariantGroups:
         group = self.of_build(build_id)
         if group is not None:
             return group.tenant
-        users = self._catalogue.users_of(build_id)
+        users = self.users_of(build_id)
         return self._catalogue.entry(users[0]).model.tenant if users else None
 
     def loaded(self, build_id: str, load_ns: int) -> None:
@@ -144,6 +178,12 @@ class VariantGroups:
         if old is None:
             return
         new = replace(old, options=tuple(self._option(s) for s in old.servables))
+        slowest_ns = self._slowest_floor_ns
+        if slowest_ns is not None and new.options[-1].load_ns >= slowest_ns:
+            self._slowest_floor_ns = new.options[-1].load_ns
+        elif slowest_ns == old.options[-1].load_ns:
+            self._slowest_floor_ns = None
+        self.remade.add(new.name)
         self._by_name[new.name] = new
         self._by_application.update(dict.fromkeys(new.applications, new))
         self._by_build.update(dict.fromkeys(new.builds, new))
@@ -155,6 +195,10 @@ class VariantGroups:
         groups = _groups([e for e in self._catalogue.entries() if e.application.id not in self._unloaded])
         made = sorted((self._group(group) for group in groups), key=lambda group: group.name)
         self._by_name = {group.name: group for group in made}
+        self._sharing = {group.name: group.applications for group in made if len(group.applications) > 1}
+        self._slowest_floor_ns = None
+        self._best = frozenset(group.servables[0].build_id for group in made)
+        self._variants = {s.build_id: o.name for g in made for s, o in zip(g.servables, g.options, strict=True)}
         self._by_application = {a: group for group in made for a in group.applications}
         self._by_build = {b: group for group in made for b in group.builds}
         self._load_ns = {b: ns for b, ns in self._load_ns.items() if b in self._by_build}

@@ -85,6 +85,10 @@ class ResidencyLoop:
         self._is_settled = True
         """The policy has been asked what else to change since something moved."""
         self._looked_ns = -_REST_NS
+        self._best: frozenset[str] = frozenset()
+        self._awake: frozenset[str] = frozenset()
+        self._is_wanted = False
+        """Of those best builds some is not among those that are awake."""
         self._thrashing: set[str] = set()
         self._thrashes: Counter[str] = Counter()
         memory.watch(self._loaded, self._left)
@@ -171,7 +175,7 @@ class ResidencyLoop:
             self._is_settled = False
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of
         # the smallest.
-        lead_ns = self._tick_ns + max((group.options[-1].load_ns for group in self._groups.all()), default=0)
+        lead_ns = self._tick_ns + self._groups.slowest_floor_ns()
         was_busy = len(self._busy)
         for group in self._due(now_ns, lead_ns, is_new):
             expectation = self._expectations.of(group.name)
@@ -220,7 +224,11 @@ class ResidencyLoop:
 
     def _is_better_wanted(self) -> bool:
         """Some application is without its best variant: with every request that comes it may have become its turn."""
-        return not all(self._memory.is_resident(group.servables[0].build_id) for group in self._groups.all())
+        best, awake = self._groups.best_builds(), self._memory.awake()
+        if best is not self._best or awake is not self._awake:
+            self._best, self._awake = best, awake
+            self._is_wanted = not best <= awake
+        return self._is_wanted
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []

@@ -120,8 +120,12 @@ class Records:
         return said if said.since_ns == since_ns else None
 
     def _record(self, problem: ResidencyProblem, plan: ResidencyPlan) -> None:
-        sharing = {group.name: group.applications for group in self._groups.all() if len(group.applications) > 1}
-        facts: dict[str, object] = {"problem": problem, "plan": plan, "policy": self._policy_name, "sharing": sharing}
+        facts: dict[str, object] = {
+            "problem": problem,
+            "plan": plan,
+            "policy": self._policy_name,
+            "sharing": self._groups.sharing(),
+        }
         if not plan.changes:
             facts["asker"] = _tenant_of(problem.request)
             facts["key"] = (problem.request, plan.outcome)
@@ -129,11 +133,15 @@ class Records:
 
     def _facts(self, rule: str, name: str | None, problem: RoomProblem, plan: RoomPlan) -> dict[str, object]:
         victims = [b for b in problem.resident if b.build_id in plan.victims]
-        names = {name for build in victims for name in build.applications} | ({name} if name else set())
+        names = {name for build in victims for name in self._groups.users_of(build.build_id)} | (
+            {name} if name else set()
+        )
         outcome = "waits" if plan.again_ns is not None else "cold" if plan.sufficient else "failed"
         answer: dict[str, Any] = {
             "outcome": outcome if problem.build_id else "shrunk",
-            "actions": [{"application": self._name(b), "from": self._variant(b), "to": None} for b in victims],
+            "actions": [
+                {"application": self._name(b), "from": self._groups.variant_of(b.build_id), "to": None} for b in victims
+            ],
             "reason": plan.reason,
         }
         if plan.again_ns is not None:
@@ -161,7 +169,7 @@ class Records:
     def _row(self, build: ResidentBuild, now_ns: int) -> dict[str, Any]:
         return {
             "application": self._name(build),
-            "variant": self._variant(build),
+            "variant": self._groups.variant_of(build.build_id),
             "mb": build.bytes / BYTES_PER_MB,
             "pinned": build.pinned,
             "idle_s": (now_ns - build.last_used_ns) / NS_PER_S,
@@ -169,12 +177,7 @@ class Records:
 
     def _name(self, build: ResidentBuild) -> str | None:
         group = self._groups.of_build(build.build_id)
-        return group.name if group is not None else next(iter(build.applications), None)
-
-    def _variant(self, build: ResidentBuild) -> str | None:
-        group = self._groups.of_build(build.build_id)
-        option = None if group is None else group.option(build.build_id)
-        return None if option is None else option.name
+        return group.name if group is not None else next(iter(self._groups.users_of(build.build_id)), None)
 
 
 def _tenant_of(application: str | None) -> str | None:

@@ -31,10 +31,10 @@ def test_window_of_figure_3() -> None:
 
 def test_score_of_equation_3() -> None:
     """Far away and seldom unexpected goes first; not expected at all counts as far as the farthest."""
-    near = _state("A2", next_request_ns=10, unexpected_probability=0.5)
-    far = _state("A5", next_request_ns=20, unexpected_probability=0.1)
-    assert scores(0, [near, far]) == [0.25, 0.9]
-    assert scores(0, [near, far, _state("A6")])[2] == 1.0
+    near, far, never = _state("A2", next_request_ns=10), _state("A5", next_request_ns=20), _state("A6")
+    asked = ResidencyProblem(0, 9, 0, 50, (near, far, never), "A1", unexpected={"A2": 0.5, "A5": 0.1})
+    assert scores(asked, [near, far]) == [0.25, 0.9]
+    assert scores(asked, [near, far, never])[2] == 1.0
 
 
 def _three_loaded(**more: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tests.runtime.residency.residency_problems import NOW_NS, plan, problem
 
 def sleeping(application: ApplicationState) -> ApplicationState:
     """The same, with variants that come by a wake."""
-    return application._replace(
-        options=tuple(replace(o, sleeps=True, load_ns=o.load_ns // 50) for o in application.options)
+    return replace(
+        application, options=tuple(replace(o, sleeps=True, load_ns=o.load_ns // 50) for o in application.options)
     )
 
 
@@ -67,7 +67,7 @@ def test_record_names_whom_it_concerned() -> None:
 
 def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
     """In a scenario names have no tenant before a slash."""
-    plain = replace(problem(None), applications=(problem().applications[0]._replace(name="face", tenant="museum"),))
+    plain = replace(problem(None), applications=(replace(problem().applications[0], name="face", tenant="museum"),))
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     record = residency_record(at, replace(plain, request="face"), replace(plan(), changes=()), "lru")
     assert record.concerned == (("face", "museum"),)

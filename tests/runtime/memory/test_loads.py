@@ -106,7 +106,7 @@ async def test_who_leaves_is_recorded_with_what_was_known() -> None:
     assert isinstance(problem, dict)
     assert isinstance(answer, dict)
     assert (kind, problem["plan"], problem["rule"]) == ("residency", None, "nobody's")
-    assert answer["actions"] == [{"application": "t/a", "from": None, "to": None}]
+    assert answer["actions"] == [{"application": None, "from": None, "to": None}]  # no application refers to it
 
 
 @story

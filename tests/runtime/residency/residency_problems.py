@@ -4,6 +4,7 @@ from appliance.policies.residency.base import (
     ApplicationState,
     Change,
     Option,
+    Rate,
     ResidencyPlan,
     ResidencyProblem,
     TenantShare,
@@ -30,7 +31,13 @@ def problem(request: str | None = "harbour/face", tenants: bool = True) -> Resid
         history_window_ns=3 * SECOND + 1,
         delta_ns=800_000_001,
         applications=(
-            ApplicationState("harbour/face", options(1), None, next_request_ns=NOW_NS + 200_000_003, rate_rps=0.3),
+            ApplicationState(
+                "harbour/face",
+                options(1),
+                None,
+                next_request_ns=NOW_NS + 200_000_003,
+                rate=Rate(3, NOW_NS - 10 * SECOND),
+            ),
             ApplicationState(
                 "harbour/text",
                 options(1),
@@ -38,7 +45,6 @@ def problem(request: str | None = "harbour/face", tenants: bool = True) -> Resid
                 last_request_ns=NOW_NS - 10 * SECOND - 1,
                 next_request_ns=NOW_NS + 60 * SECOND + 7,
                 prediction_hit_rate=0.25,
-                unexpected_probability=0.05,
                 weight=2.0,
                 tenant="harbour",
                 accuracy_min=95.0,
@@ -50,13 +56,14 @@ def problem(request: str | None = "harbour/face", tenants: bool = True) -> Resid
                 "fp32",
                 last_request_ns=NOW_NS - 8 * SECOND,
                 next_request_ns=NOW_NS + 90 * SECOND,
-                unexpected_probability=0.2,
                 tenant="museum",
             ),
         ),
         request=request,
         intent="serve" if request else "rebalance",
         tenants=(TenantShare("harbour", 100_000_001, 1_100_000_000),) if tenants else (),
+        spread_ns=700_000_003,
+        unexpected={"harbour/text": 0.05, "museum/sound": 0.2} if request else {},
     )
 
 

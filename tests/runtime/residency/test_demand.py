@@ -67,14 +67,14 @@ def test_companion_is_more_probable_after_it_came_unexpectedly() -> None:
     )
     for name in "abc":
         all_.of(name)
-    before = all_.probability("b", "a")
+    before = all_.beside("a")["b"]
     for start in range(100, 2000, 100):
         all_.step(all_.of("a"), 0, start * S)
         all_.arrived("b", start * S + 1)
         all_.step(all_.of("a"), 0, (start + 6) * S)
         all_.of("a").predict((start + 6) * S)
-    assert all_.probability("b", "a") > 2 * before
-    assert all_.probability("c", "a") <= before
+    assert all_.beside("a")["b"] > 2 * before
+    assert all_.beside("a")["c"] <= before
 
 
 def test_delta_follows_how_far_predictions_were_off() -> None:
@@ -96,7 +96,7 @@ def test_windows_stay_narrow_where_a_share_is_set() -> None:
     for start in range(10, 200, 10):
         all_.arrived("a", (start + 3) * S)
     assert all_.delta_ns == S
-    assert all_.spread_ns("a") == 3 * S
+    assert all_.spread_ns == 3 * S
 
 
 def test_a_late_request_stays_due_for_when_it_was() -> None:
@@ -139,9 +139,9 @@ def test_who_comes_back_after_the_end_answers_no_prediction() -> None:
     all_.step(one, 0, 3 * S)
     while (edge_ns := all_.next_edge_ns()) is not None and edge_ns < 1000 * S:
         all_.step(one, 0, edge_ns)
-    before_ns = all_.spread_ns("a")
+    before_ns = all_.spread_ns
     all_.arrived("a", 3600 * S)
-    assert all_.spread_ns("a") == before_ns
+    assert all_.spread_ns == before_ns
     assert one.predicted_ns is not None
 
 
@@ -166,7 +166,7 @@ def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
     all_ = Expectations(lambda name: At((10 * S, 20 * S, 10**6 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
     for at_s in (9, 21, 30, 41):
         all_.arrived("a", at_s * S)
-    assert all_.spread_ns("a") <= 11 * S
+    assert all_.spread_ns <= 11 * S
     assert all_.hit_rate("a") < all_.hit_rate("nobody")
 
 

@@ -49,7 +49,7 @@ times = st.integers(0, 5)  # few values, so that ties are common
 def problems(draw: st.DrawFn) -> RoomProblem:
     """Up to eight builds of a few sizes and times; `free` may be negative after a size was measured anew."""
     ids = draw(st.lists(st.text("abc", min_size=1, max_size=3), unique=True, max_size=8))
-    resident = tuple(ResidentBuild(i, draw(sizes), draw(times), draw(st.booleans()), ("t/a",)) for i in ids)
+    resident = tuple(ResidentBuild(i, draw(sizes), draw(times), draw(st.booleans())) for i in ids)
     return RoomProblem(10, "wanted", draw(sizes), draw(st.integers(-50, 100)), resident)
 
 

@@ -1,0 +1,227 @@
+"""What a plan needs of each application, kept by change: its state is made anew when something of it has changed, and
+nothing is done about the others.
+
+Groups and expectations say of whom they know something else; what is in memory is compared with what it was at the last
+question.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from appliance.policies.residency.base import ApplicationState, Option, Wish
+from appliance.runtime.memory.room import ResidentBuild
+from appliance.runtime.residency.demand import Expectations
+from appliance.runtime.residency.groups import VariantGroup, VariantGroups
+
+_NOBODY: Mapping[str, int] = {}
+
+
+class ApplicationStates:
+    """The states of all groups, to what memory held at the last `look`. Event-loop thread only."""
+
+    def __init__(self, groups: VariantGroups, expectations: Expectations) -> None:
+        self._groups = groups
+        self._expectations = expectations
+        self._wishes: dict[str, tuple[Wish, ...]] = {}
+        self._changing: set[str] = set()
+        self._version = -1
+        self._stale: set[str] = set()
+        """Groups whose states are to be made anew."""
+        self._place: dict[str, int] = {}
+        self._states: list[ApplicationState] = []
+        self._all: tuple[ApplicationState, ...] | None = ()
+        self._counted: dict[str, ResidentBuild] = {}
+        """Group → its resident variant, as the policy sees it."""
+        self._seen: tuple[ResidentBuild, ...] = ()
+        self._asleep: Mapping[str, int] = _NOBODY
+        self.builds: dict[str, ResidentBuild] = {}
+        """What was in memory, by id."""
+        self.freed_bytes = 0
+        """What would be free without any of that."""
+        self.kept_bytes = 0
+        """What of it stays when it sleeps."""
+        self.counted_bytes = 0
+        """Of `freed_bytes`, those of builds that the policy sees as some group's resident variant."""
+
+    # -- what else the loop says of groups, by name --------------------------------------------------------------------
+
+    def begin_change(self, name: str) -> None:
+        """Its variant is about to change: what it has is not to be taken for somebody else until `end_change`."""
+        self._changing.add(name)
+        self._stale.add(name)
+
+    def end_change(self, name: str) -> None:
+        """It has changed, or it came to nothing."""
+        self._changing.discard(name)
+        self._stale.add(name)
+
+    def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
+        """Replace what planners wish for a group."""
+        self._wishes[name] = wishes
+        self._stale.add(name)
+
+    def forget(self, name: str) -> None:
+        """The group is gone."""
+        self._wishes.pop(name, None)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def look(self, resident: Sequence[ResidentBuild], asleep: Mapping[str, int]) -> None:
+        """Take over what is in memory and what has changed since the last time."""
+        if self._version != self._groups.version:
+            self._begin_anew()
+        if asleep is not self._asleep:
+            self._touch(build_id for build_id, _ in asleep.items() ^ self._asleep.items())
+            self._asleep = asleep
+        if resident is not self._seen:
+            self._compare(tuple(resident))
+        stale = self._stale
+        stale |= self._groups.remade
+        stale |= self._expectations.moved
+        self._groups.remade.clear()
+        self._expectations.moved.clear()
+        if stale:
+            self._all = None
+        for name in stale:
+            place = self._place.get(name)
+            if place is not None:
+                self._make(place, name)
+        stale.clear()
+
+    def all(self) -> tuple[ApplicationState, ...]:
+        """By name, as at the last `look`."""
+        if self._all is None:
+            self._all = tuple(self._states)
+        return self._all
+
+    def place(self, name: str) -> int:
+        """Where a group stands in `all`."""
+        return self._place[name]
+
+    def resident(self, name: str) -> ResidentBuild | None:
+        """What a group has in memory, as the policy sees it."""
+        return self._counted.get(name)
+
+    def uncounted(self) -> list[ResidentBuild]:
+        """Builds that are no group's resident variant, by id."""
+        others = self.builds.keys() - {build.build_id for build in self._counted.values()}
+        return [self.builds[build_id] for build_id in sorted(others)]
+
+    def apart(self, hidden: ResidentBuild | None = None) -> Iterator[ResidentBuild]:
+        """What the policy does not see of the builds in memory, by tenants' shares: those that are no group's, and
+        `hidden`, whole, and of the others what they keep.
+        """
+        counted = {build.build_id for build in self._counted.values()}
+        for build in self.builds.values():
+            if build is hidden or build.build_id not in counted:
+                yield build
+            elif build.kept_bytes:
+                yield build._replace(bytes=build.kept_bytes)
+
+    def state(
+        self,
+        group: VariantGroup,
+        options: tuple[Option, ...],
+        build: ResidentBuild | None,
+        *,
+        is_pinned: bool,
+        without: Collection[str] = (),
+    ) -> ApplicationState:
+        """Of a group that would have this of its options in memory, and not the builds in `without`."""
+        expectation, name = self._expectations.of(group.name), group.name
+        return ApplicationState(
+            name=name,
+            options=self._less_kept(group, options, without),
+            resident=None if build is None else self._groups.variant_of(build.build_id),
+            pinned=is_pinned,
+            last_request_ns=expectation.arrivals_ns[-1] if expectation.arrivals_ns else None,
+            next_request_ns=expectation.next_ns,
+            later_requests_ns=expectation.later_ns,
+            spread_ns=self._expectations.own_spread_ns(name),
+            prediction_hit_rate=self._expectations.hit_rate(name),
+            rate=expectation.rate,
+            tenant=group.tenant,
+            weight=group.weight,
+            accuracy_min=group.accuracy_min,
+            wishes=self._wishes.get(name, ()),
+        )
+
+    def without(self, group: VariantGroup, gone: Collection[str]) -> ApplicationState:
+        """Of a group if those builds, which it does not count, were not in memory."""
+        build = self._counted.get(group.name)
+        return self.state(group, group.options, build, is_pinned=self._is_pinned(group, build), without=gone)
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def _begin_anew(self) -> None:
+        """The groups are others."""
+        self._version = self._groups.version
+        names = [group.name for group in self._groups.all()]
+        self._place = {name: place for place, name in enumerate(names)}
+        blank = ApplicationState("", (), None)
+        self._states = [blank] * len(names)
+        self._counted = {}
+        self.counted_bytes = 0
+        self._stale.update(names)
+
+    def _compare(self, resident: tuple[ResidentBuild, ...]) -> None:
+        before, now = self.builds, {build.build_id: build for build in resident}
+        changed = [build for build_id, build in now.items() if before.get(build_id) is not build]
+        gone = [before[build_id] for build_id in before.keys() - now.keys()]
+        for build in changed:
+            self._count(build, 1)
+            former = before.get(build.build_id)
+            if former is not None:
+                self._count(former, -1)
+        for build in gone:
+            self._count(build, -1)
+        self._seen, self.builds = resident, now
+        self._touch(build.build_id for build in (*changed, *gone))
+
+    def _count(self, build: ResidentBuild, sign: int) -> None:
+        self.freed_bytes += sign * build.freed_bytes
+        self.kept_bytes += sign * build.kept_bytes
+
+    def _touch(self, build_ids: Iterable[str]) -> None:
+        for build_id in build_ids:
+            group = self._groups.of_build(build_id)
+            if group is not None:
+                self._stale.add(group.name)
+
+    def _make(self, place: int, name: str) -> None:
+        group = self._groups.of_application(name)
+        assert group is not None, name
+        servable = group.resident(self.builds)
+        build = None if servable is None else self.builds[servable.build_id]
+        former = self._counted.pop(name, None)
+        if former is not None:
+            self.counted_bytes -= former.freed_bytes
+        if build is not None:
+            self._counted[name] = build
+            self.counted_bytes += build.freed_bytes
+        self._states[place] = self.state(group, group.options, build, is_pinned=self._is_pinned(group, build))
+
+    def _is_pinned(self, group: VariantGroup, build: ResidentBuild | None) -> bool:
+        return (build is not None and build.pinned) or group.name in self._changing
+
+    def _less_kept(
+        self, group: VariantGroup, options: tuple[Option, ...], without: Collection[str]
+    ) -> tuple[Option, ...]:
+        """The options without what their builds keep asleep, or will when they leave: to the policy a build takes what
+        its leaving frees, and what its waking needs. Those that keep nothing as they are.
+        """
+        kept = [self._kept(group.servable(option.name).build_id, without) for option in options]
+        if not any(kept):
+            return options
+        return tuple(o if count == 0 else _awake(o, count) for o, count in zip(options, kept, strict=True))
+
+    def _kept(self, build_id: str, without: Collection[str]) -> int:
+        build = self.builds.get(build_id)
+        if build is not None and build.kept_bytes and build_id not in without:
+            return build.kept_bytes
+        return self._asleep.get(build_id, 0)
+
+
+def _awake(option: Option, kept_bytes: int) -> Option:
+    size = max(0, option.bytes - kept_bytes)
+    return replace(option, bytes=size, peak_bytes=size, sleeps=True)
