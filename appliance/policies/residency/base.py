@@ -8,8 +8,11 @@ one transaction. Equal problems get equal plans; ties break by name.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import nan
 from operator import attrgetter
 from typing import Literal, NamedTuple, Protocol
+
+from appliance.policies.residency.figures import NEVER, Figures, Table
 
 _NS_PER_S = 10**9
 _name, _bytes, _accuracy = attrgetter("name"), attrgetter("bytes"), attrgetter("accuracy")
@@ -121,6 +124,39 @@ class ApplicationState:
         """What it has in memory."""
         return 0 if self.loaded is None else self.loaded.bytes
 
+    @cached_property
+    def choices(self) -> tuple[Option, ...]:
+        """What it may hold: every variant that will do, and what it has."""
+        loaded = self.loaded
+        return self.ladder if loaded is None or loaded in self.ladder else (*self.ladder, loaded)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """Its numbers; those of its options are those of `choices`."""
+        loaded, floor, rate, next_ns = self.loaded, self.floor, self.rate, self.next_request_ns
+        row = (
+            NEVER if next_ns is None else next_ns,
+            -1 if self.spread_ns is None else self.spread_ns,
+            0 if rate is None else rate.since_ns,
+            0.0 if rate is None else rate.requests,
+            nan if self.prediction_hit_rate is None else self.prediction_hit_rate,
+            self.weight,
+            floor.accuracy,
+            floor.sleeps,
+            -1 if loaded is None else loaded.bytes,
+            0.0 if loaded is None else loaded.accuracy,
+            self.best.load_ns,
+            floor.bytes,
+            max([option.load_ns for option in self.options if not option.sleeps], default=-1),
+            max([option.load_ns for option in self.options if option.sleeps], default=-1),
+            self.pinned,
+            bool(self.wishes),
+        )
+        options = (
+            (o.load_ns, o.sleeps, o.bytes, o.peak_bytes, o.accuracy, o is loaded, o is floor) for o in self.choices
+        )
+        return Figures(row, () if next_ns is None else (next_ns, *self.later_requests_ns), options)
+
     def variant(self, name: str) -> Option:
         """The option called `name`. Raises: KeyError."""
         for option in self.options:
@@ -165,6 +201,11 @@ class ResidencyProblem:
     @cached_property
     def by_name(self) -> dict[str, ApplicationState]:
         return {a.name: a for a in self.applications}
+
+    @cached_property
+    def table(self) -> Table:
+        """The numbers of the applications, in their order."""
+        return Table([application.figures for application in self.applications])
 
     @cached_property
     def held_bytes(self) -> int:

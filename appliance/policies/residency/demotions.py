@@ -6,21 +6,24 @@ A fall is cheap where the application is not expected before it can be back. It 
 memory altogether.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, broken_wish
-from appliance.policies.residency.windows import is_maximalist
-from appliance.policies.residency.worth import Outlook, Prospect
+from appliance.policies.residency.windows import are_maximalist
+from appliance.policies.residency.worth import Outlook, Prospect, Weighed
+
+_OUT = -1
+"""In the place of a choice: out of memory."""
 
 
 class Demotion(NamedTuple):
-    """A minimalist goes down to `after`, or out of memory where that is None.
-
-    A tuple, for two are made of every application at every decision.
-    """
+    """A minimalist goes down to `after`, or out of memory where that is None."""
 
     prospect: Prospect
     after: Option | None
@@ -30,69 +33,161 @@ class Demotion(NamedTuple):
     """The highest priority of the wishes that this would break."""
 
 
-def demotions(problem: ResidencyProblem, outlook: Outlook) -> list[Demotion]:
+class Demotions:
+    """All that there are to choose among, those that cost least a byte first.
+
+    Kept as columns, for of hundreds a few are needed: one is made when somebody comes to it.
+    """
+
+    def __init__(self, problem: ResidencyProblem, weighed: Weighed, entries: "Entries") -> None:
+        self._problem = problem
+        self._weighed = weighed
+        self._entries = entries
+        self._made: dict[int, Demotion] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries.place)
+
+    def __iter__(self) -> Iterator[Demotion]:
+        return map(self._at, range(len(self)))
+
+    def levels(self) -> set[float]:
+        """Of the wishes that some of them would break."""
+        return set(self._entries.level.tolist())
+
+    def up_to(self, level: float) -> "Demotions":
+        """Those that break no higher wish."""
+        return self._those(self._entries.level <= level)
+
+    def where(self, is_able: Callable[[Demotion], bool]) -> "Demotions":
+        """Those of which that is true."""
+        return self._those(np.array([is_able(demotion) for demotion in self], bool))
+
+    def cheapest_alone(self, short_bytes: int) -> Demotion | None:
+        """The one that costs least of those that free so much by themselves."""
+        places = np.flatnonzero(self._entries.freed_bytes >= short_bytes)
+        return self._at(int(places[np.argmin(self._entries.loss[places])])) if len(places) else None
+
+    def losses_of_leaving(self) -> dict[str, float]:
+        """Application → what it costs that it has nothing."""
+        return {one.prospect.application.name: one.loss for one in self if one.after is None}
+
+    def _those(self, mask: NDArray[np.bool_]) -> "Demotions":
+        return self if mask.all() else Demotions(self._problem, self._weighed, self._entries.those(mask))
+
+    def _at(self, index: int) -> Demotion:
+        found = self._made.get(index)
+        if found is None:
+            entries = self._entries
+            place, after = int(entries.place[index]), int(entries.after[index])
+            prospect = self._weighed.prospect(place)
+            found = self._made[index] = Demotion(
+                prospect,
+                None if after == _OUT else prospect.application.choices[after],
+                int(entries.freed_bytes[index]),
+                float(entries.loss[index]),
+                float(entries.level[index]),
+            )
+        return found
+
+
+class Entries(NamedTuple):
+    """The columns of demotions: whose, the place of what it goes to among its choices, and the rest as there."""
+
+    place: NDArray[np.intp]
+    after: NDArray[np.intp]
+    freed_bytes: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    level: NDArray[np.float64]
+
+    def those(self, which: NDArray[Any]) -> "Entries":
+        """Some of them, or in another order."""
+        return Entries(*(column[which] for column in self))
+
+
+def demotions(problem: ResidencyProblem, outlook: Outlook) -> Demotions:
     """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of
     memory.
-
-    Those that cost least a byte first.
     """
-    found = [
-        demotion
-        for application in problem.applications
-        if application.resident is not None and not application.pinned and application.name != problem.request
-        if not is_maximalist(application, problem)
-        for demotion in _demotions_of(problem, outlook.of(application))
-    ]
-    keyed = [
-        (demotion.loss / demotion.freed_bytes, demotion.prospect.application.name, demotion.freed_bytes, demotion)
-        for demotion in found
-    ]
-    keyed.sort()
-    return [demotion for _, _, _, demotion in keyed]
+    rows = problem.table.rows
+    may_go = (rows["loaded_bytes"] >= 0) & (rows["is_pinned"] == 0) & ~are_maximalist(problem)
+    applications = map(problem.applications.__getitem__, np.flatnonzero(may_go).tolist())
+    able = [application for application in applications if application.name != problem.request]
+    weighed = outlook.weigh(able)
+    falls = _falls(problem, weighed)
+    leaves = _leaves(problem, weighed)
+    entries = Entries(*(np.concatenate(columns) for columns in zip(falls, leaves, strict=True)))
+    names = [application.name for application in able]
+    rank = np.empty(len(able), int)
+    rank[sorted(range(len(able)), key=names.__getitem__)] = np.arange(len(able))
+    order = np.lexsort((entries.freed_bytes, rank[entries.place], entries.loss / entries.freed_bytes))
+    return Demotions(problem, weighed, entries.those(order))
 
 
-def _demotions_of(problem: ResidencyProblem, prospect: Prospect) -> Iterator[Demotion]:
-    loaded = prospect.loaded
-    assert loaded is not None
-    worth = prospect.worth_there(loaded)
-    for after in prospect.application.ladder if prospect.application.wishes else (prospect.floor,):
-        if after.bytes < loaded.bytes:
-            yield _demotion(problem, prospect, loaded, worth, after)
-    if loaded.bytes > 0:
-        yield _demotion(problem, prospect, loaded, worth, None)
+def _falls(problem: ResidencyProblem, weighed: Weighed) -> Entries:
+    """To a smaller variant: the floor, or any where planners wish for something."""
+    options, owner = weighed.table.options, weighed.table.of_option
+    rows = weighed.table.rows[owner]
+    may_fall = (options["is_floor"] == 1) | (rows["has_wishes"] == 1)
+    which = np.flatnonzero(may_fall & (options["bytes"] < rows["loaded_bytes"]))
+    places = owner[which]
+    first = np.cumsum(weighed.table.rows["options"]) - weighed.table.rows["options"]
+    after = which - first[places]
+    loss = weighed.there[places] - weighed.options(beside=False)[which]
+    freed = rows["loaded_bytes"][which] - options["bytes"][which]
+    level = np.full(len(which), NO_WISH)
+    for index in np.flatnonzero(rows["has_wishes"][which]):
+        application = weighed.applications[places[index]]
+        level[index] = _level(problem, application, application.choices[after[index]])
+    return Entries(places, after, freed, loss, level)
 
 
-def _demotion(
-    problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: float, after: Option | None
-) -> Demotion:
+def _leaves(problem: ResidencyProblem, weighed: Weighed) -> Entries:
+    """Out of memory."""
+    loaded_bytes = weighed.table.rows["loaded_bytes"]
+    places = np.flatnonzero(loaded_bytes > 0)
+    loss = (weighed.there - weighed.nothing)[places]
+    level = np.full(len(places), NO_WISH)
+    for index in np.flatnonzero(weighed.table.rows["has_wishes"][places]):
+        level[index] = _level(problem, weighed.applications[places[index]], None)
+    return Entries(places, np.full(len(places), _OUT), loaded_bytes[places], loss, level)
+
+
+def _level(problem: ResidencyProblem, application: ApplicationState, after: Option | None) -> float:
+    """The highest priority of the wishes that this would break."""
+    loaded = application.loaded
+    if loaded is None or not application.wishes:
+        return NO_WISH
+    return broken_wish(application, loaded, after, problem.now_ns)
+
+
+def _demotion(problem: ResidencyProblem, prospect: Prospect, loaded: Option, worth: float, after: Option) -> Demotion:
     """From what is there, which is worth that."""
     application = prospect.application
-    return Demotion(
-        prospect,
-        after,
-        loaded.bytes if after is None else loaded.bytes - after.bytes,
-        worth - prospect.worth(after, beside=False),
-        broken_wish(application, loaded, after, problem.now_ns) if application.wishes else NO_WISH,
-    )
+    loss = worth - prospect.worth(after, beside=False)
+    return Demotion(prospect, after, loaded.bytes - after.bytes, loss, _level(problem, application, after))
 
 
 def best_demotions(
-    problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Sequence[Demotion]
+    problem: ResidencyProblem, outlook: Outlook, wanted: Sequence[Option], found: Demotions | None
 ) -> tuple[Option, list[Change]] | None:
     """The option with the most worth less the others' losses, and what the others give; where nobody waits it must
     be worth more than what is there.
     """
     assert problem.request is not None
     asker = problem.by_name[problem.request]
-    own = outlook.of(asker)
-    waits = problem.intent == "serve"
+    own: Prospect | None = None
+    loaded, waits = asker.loaded, problem.intent == "serve"
     best: tuple[Option, list[Change]] | None = None
-    best_net = float("-inf") if waits or own.loaded is None else own.worth(own.loaded)
+    best_net = float("-inf")
     for option in wanted:
-        for beside in (False,) if own.loaded is None else (True,) if asker.pinned else (True, False):
+        for beside in (False,) if loaded is None else (True,) if asker.pinned else (True, False):
             given = _room(problem, asker, option, found, beside=beside)
             if given is None:
                 continue
+            if own is None:  # found when there is something to weigh: often nothing fits
+                own = outlook.of(asker)
+                best_net = best_net if waits or loaded is None else own.worth(loaded)
             # Who waits gets this variant for certain, however long it loads.
             net = asker.weight * option.accuracy + own.worth_there(option) if waits else own.worth(option, beside)
             net -= sum(demotion.loss for demotion in given)
@@ -110,7 +205,7 @@ def change(demotion: Demotion) -> Change:
 
 
 def _room(
-    problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Sequence[Demotion], *, beside: bool
+    problem: ResidencyProblem, asker: ApplicationState, option: Option, found: Demotions | None, *, beside: bool
 ) -> list[Demotion] | None:
     """Demotions, at most one of an application, that let `option` fit; None where there are none.
 
@@ -121,12 +216,14 @@ def _room(
     over = space.over_ceiling_bytes(asker, asker.loaded, option)
     if short <= 0 and over <= 0:
         return []
-    able = [f for f in found if _able(space, f, asker, short, over)] if problem.tenants else found
+    if found is None:
+        return None
+    able = found.where(lambda one: _able(space, one, asker, short, over)) if problem.tenants else found
     given = _cheapest(able, asker, short, over)
     if given is None:
         return None
     if len(given) > 1 and over <= 0:
-        alone = min((f for f in able if f.freed_bytes >= short), key=_loss, default=None)
+        alone = able.cheapest_alone(short)
         if alone is not None and alone.loss < sum(map(_loss, given)):
             given = [alone]
     slack = sum(demotion.freed_bytes for demotion in given) - max(short, over)
@@ -149,7 +246,7 @@ def _able(space: Space, demotion: Demotion, asker: ApplicationState, short: int,
     return space.spares(application, demotion.freed_bytes, asker)
 
 
-def _cheapest(able: Sequence[Demotion], asker: ApplicationState, short: int, over: int) -> list[Demotion] | None:
+def _cheapest(able: Iterable[Demotion], asker: ApplicationState, short: int, over: int) -> list[Demotion] | None:
     """Those in their order until it is enough, less those that the later ones made needless; the dearest are asked
     first whether they are.
     """

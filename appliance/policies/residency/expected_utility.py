@@ -13,7 +13,7 @@ is the fallback.
 from collections.abc import Sequence
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
-from appliance.policies.residency.demotions import Demotion, best_demotions, demotions
+from appliance.policies.residency.demotions import Demotions, best_demotions, demotions
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.rebalance import rebalance
 from appliance.policies.residency.requester import largest_fit, loads, no_room, stays, wanted_options
@@ -35,11 +35,9 @@ class ExpectedUtility:
             return stays(asker)
         outlook = Outlook(problem)
         # Where nobody waits nobody gives way: what is worth that is found between requests.
-        found = demotions(problem, outlook) if problem.intent == "serve" else []
-        for level in sorted({NO_WISH, *(demotion.level for demotion in found)}):
-            chosen = best_demotions(
-                problem, outlook, wanted, [demotion for demotion in found if demotion.level <= level]
-            )
+        found = demotions(problem, outlook) if problem.intent == "serve" else None
+        for level in sorted({NO_WISH} | (set() if found is None else found.levels())):
+            chosen = best_demotions(problem, outlook, wanted, None if found is None else found.up_to(level))
             if chosen is not None:
                 return loads(asker, *chosen)
         forced = _forced(problem, asker, wanted, found) if found else None
@@ -47,12 +45,12 @@ class ExpectedUtility:
 
 
 def _forced(
-    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Sequence[Demotion]
+    problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], found: Demotions
 ) -> tuple[Option, list[Change]] | None:
     """The smallest variant at any cost, for peaks or guarantees may forbid the cheapest way: whoever loses least
     goes first.
     """
-    losses = {demotion.prospect.application.name: demotion.loss for demotion in found if demotion.after is None}
+    losses = found.losses_of_leaving()
     ranking = sorted(losses, key=lambda name: (losses[name], name))
     for smallest in sorted(wanted, key=lambda option: (option.bytes, option.name)):
         changes = force_out(problem, ranking, asker, smallest)

@@ -8,7 +8,7 @@ are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step 
 worth most per byte: somebody's floor, or an upgrade.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
@@ -16,7 +16,7 @@ from appliance.policies.residency.knapsack import Choice, best_choices
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, broken_wish
 from appliance.policies.residency.windows import is_maximalist
-from appliance.policies.residency.worth import Outlook, Prospect
+from appliance.policies.residency.worth import Outlook
 
 _CHOICES_MAX = 24
 """Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
@@ -47,36 +47,46 @@ class _Draft:
         self._space = Space(problem)
         outlook = Outlook(problem)
         free_bytes = self._space.free_bytes
-        self._prospects: dict[str, Prospect] = {}
+        self._applications: dict[str, ApplicationState] = {}
         self._held: dict[str, Option | None] = {}
-        self._choices: dict[str, Sequence[Option]] = {}
         self._worth: dict[str, dict[str | None, float]] = {}
-        for application in sorted(problem.applications, key=lambda a: a.name):
-            if application.pinned:
-                continue
-            prospect = outlook.of(application)
-            least = _least(problem, application, prospect.loaded)
-            self._space.take(application, prospect.loaded, least)
-            self._prospects[application.name] = prospect
-            self._held[application.name] = least
-            choices = self._choices[application.name] = _choices(prospect)
-            self._worth[application.name] = {None: prospect.worth(None), **{o.name: prospect.worth(o) for o in choices}}
+        self._options: dict[str, list[tuple[int, int, float, Option]]] = {}
+        """Of each choice its bytes, those that must be free for it, what it is worth, and itself."""
+        able = sorted((a for a in problem.applications if not a.pinned), key=lambda a: a.name)
+        weighed = outlook.weigh(able)
+        worth = iter(weighed.options().tolist())
+        for application, nothing in zip(able, weighed.nothing.tolist(), strict=True):
+            name = application.name
+            least = _least(problem, application)
+            self._space.take(application, application.loaded, least)
+            self._applications[name] = application
+            self._held[name] = least
+            loaded = application.loaded
+            self._options[name] = options = [
+                (o.bytes, o.bytes if o is loaded else o.peak_bytes, next(worth), o) for o in application.choices
+            ]
+            self._worth[name] = {None: nothing}
+            self._worth[name].update([(option.name, own) for _, _, own, option in options])
         self._grant_wishes(free_bytes)
 
     def hand_out(self) -> None:
         """To the choices that are worth most together; where there are many, or tenants have bounds, step by step."""
-        if self._problem.tenants or sum(map(len, self._choices.values())) > _CHOICES_MAX:
+        if (
+            self._problem.tenants
+            or sum([len(application.choices) for application in self._applications.values()]) > _CHOICES_MAX
+        ):
             self._hand_out_by_steps()
             return
-        items = [self._all_choices(name) for name in self._prospects]
-        for name, choice in zip(self._prospects, best_choices(items, self._space.free_bytes), strict=True):
+        items = [self._all_choices(name) for name in self._applications]
+        for name, choice in zip(self._applications, best_choices(items, self._space.free_bytes), strict=True):
             if choice.option is not None and choice.bytes > 0:
                 self._take(name, choice.option)
 
     def _all_choices(self, name: str) -> list[Choice]:
-        held, worth, loaded = self._held[name], self._worth[name], self._prospects[name].loaded
+        held, worth, application = self._held[name], self._worth[name], self._applications[name]
+        loaded = application.loaded
         size = 0 if held is None else held.bytes
-        larger = (o for o in self._choices[name] if o.bytes > size)
+        larger = (o for o in application.choices if o.bytes > size)
         return [
             Choice(0, 0, worth[None if held is None else held.name], held),
             *(
@@ -87,8 +97,8 @@ class _Draft:
 
     def _hand_out_by_steps(self) -> None:
         """The step that is worth most per byte, again and again, while one fits."""
-        order = {name: place for place, name in enumerate(sorted(self._prospects, reverse=True))}
-        steps = [self._ranked(step, order) for name in self._prospects if (step := self._step(name)) is not None]
+        order = {name: place for place, name in enumerate(sorted(self._applications, reverse=True))}
+        steps = [self._ranked(step, order) for name in self._applications if (step := self._step(name)) is not None]
         heapify(steps)
         while steps:
             _, _, (_, name, option) = heappop(steps)
@@ -106,11 +116,11 @@ class _Draft:
     def changes(self) -> tuple[Change, ...]:
         """Falls before loads, the load that gains most first."""
         demotions, loads = list[Change](), list[tuple[float, Change]]()
-        for name, prospect in self._prospects.items():
-            held, loaded = self._held[name], prospect.loaded
+        for name, application in self._applications.items():
+            held, loaded = self._held[name], application.loaded
             if held is loaded:
                 continue
-            change = Change(name, prospect.application.resident, None if held is None else held.name)
+            change = Change(name, application.resident, None if held is None else held.name)
             if held is None or (loaded is not None and held.bytes < loaded.bytes):
                 demotions.append(change)
             else:
@@ -125,14 +135,13 @@ class _Draft:
         now_ns = self._problem.now_ns
         wished = [
             (-wish.priority, name, wish.variant)
-            for name, prospect in self._prospects.items()
-            for wish in prospect.application.wishes
-            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in prospect.application.ladder)
+            for name, application in self._applications.items()
+            for wish in application.wishes
+            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in application.ladder)
         ]
         for _, name, variant in sorted(wished):
-            prospect = self._prospects[name]
-            option = prospect.application.variant(variant)
-            loaded = prospect.loaded
+            application = self._applications[name]
+            option, loaded = application.variant(variant), application.loaded
             grown = option.peak_bytes - (0 if loaded is None else loaded.bytes)
             if (
                 (loaded is None or option.accuracy > loaded.accuracy)
@@ -144,38 +153,34 @@ class _Draft:
 
     def _step(self, name: str) -> Step | None:
         """The application's next one that fits and is worth most per byte."""
-        held, worth = self._held[name], self._worth[name]
-        base, size = worth[None if held is None else held.name], 0 if held is None else held.bytes
-        best: Step | None = None
-        for option in self._choices[name]:
-            gain, grown = worth[option.name] - base, option.bytes - size
-            if grown <= 0 or gain <= 0 or (best is not None and gain / grown <= best[0]):
+        held = self._held[name]
+        name_of_held, size = (None, 0) if held is None else (held.name, held.bytes)
+        base, free_bytes = self._worth[name][name_of_held], self._space.free_bytes + size
+        found: Option | None = None
+        best = 0.0
+        for option_bytes, need_bytes, worth, option in self._options[name]:
+            gain, grown = worth - base, option_bytes - size
+            if grown <= 0 or gain <= 0 or need_bytes > free_bytes or (found is not None and gain / grown <= best):
                 continue
-            if self._fits(name, option):
-                best = (gain / grown, name, option)
-        return best
+            if self._space.over_ceiling_bytes(self._applications[name], held, option) <= 0:
+                found, best = option, gain / grown
+        return None if found is None else (best, name, found)
 
     def _fits(self, name: str, option: Option) -> bool:
-        prospect, held = self._prospects[name], self._held[name]
-        need = option.bytes if option is prospect.loaded else option.peak_bytes
+        application, held = self._applications[name], self._held[name]
+        need = option.bytes if option is application.loaded else option.peak_bytes
         if need - (0 if held is None else held.bytes) > self._space.free_bytes:
             return False
-        return self._space.over_ceiling_bytes(prospect.application, held, option) <= 0
+        return self._space.over_ceiling_bytes(application, held, option) <= 0
 
     def _take(self, name: str, option: Option) -> None:
-        self._space.take(self._prospects[name].application, self._held[name], option)
+        self._space.take(self._applications[name], self._held[name], option)
         self._held[name] = option
 
 
-def _choices(prospect: Prospect) -> Sequence[Option]:
-    """What it may hold: every variant that will do, and what it has."""
-    options = prospect.application.ladder
-    loaded = prospect.loaded
-    return options if loaded is None or loaded in options else [*options, loaded]
-
-
-def _least(problem: ResidencyProblem, application: ApplicationState, loaded: Option | None) -> Option | None:
+def _least(problem: ResidencyProblem, application: ApplicationState) -> Option | None:
     """The smallest that it may be left with: what it has while its window is open; else what breaks no wish."""
+    loaded = application.loaded
     if loaded is None or is_maximalist(application, problem):
         return loaded
     if not application.wishes:

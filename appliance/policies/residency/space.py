@@ -39,6 +39,8 @@ class Space:
 
     def over_ceiling_bytes(self, application: ApplicationState, before: Option | None, after: Option) -> int:
         """By how much the tenant's residents would exceed its ceiling; 0 or less where they would not, or shrink."""
+        if not self._shares:
+            return 0
         share = self._shares.get(application.tenant, _NO_SHARE)
         grown = after.bytes - (0 if before is None else before.bytes)
         if share.ceiling_bytes is None or grown <= 0:

@@ -2,8 +2,10 @@
 what may be done.
 """
 
-from math import exp
+from collections.abc import Sequence
+from math import exp, nan
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,34 @@ from appliance.policies.residency.worth import COLD_POINTS, Arrivals, Outlook
 
 LARGE = Option("large", 300, 300, 90.0, 1000)
 SMALL = Option("small", 100, 100, 70.0, 200)
+
+
+class _One:
+    """The arrivals of a single application."""
+
+    def __init__(
+        self,
+        now_ns: int,
+        predicted_ns: Sequence[int],
+        rate_rps: float | None,
+        spread_ns: float,
+        patience_ns: float,
+        hit_rate: float | None = None,
+    ) -> None:
+        self._arrivals = Arrivals(
+            np.array([at_ns - now_ns for at_ns in predicted_ns] or [0], float),
+            np.zeros(len(predicted_ns) or 1, int),
+            np.array([1 / spread_ns if predicted_ns else 0.0]),
+            np.array([rate_rps or 0.0]),
+            np.array([patience_ns]),
+            np.array([nan if hit_rate is None else hit_rate]),
+        )
+
+    def ever(self) -> float:
+        return float(self._arrivals.ever()[0])
+
+    def within(self, ns: float) -> float:
+        return float(self._arrivals.within(np.array([0]), np.array([ns]))[0])
 
 
 def _summed(ahead: float, spread: float, patience: float, ns: float) -> float:
@@ -31,19 +61,19 @@ def _summed(ahead: float, spread: float, patience: float, ns: float) -> float:
 )
 def test_the_chance_is_that_of_its_density(ahead: float, spread: int, patience: float, ns: float) -> None:
     """Early, overdue, and where both rates are the same."""
-    arrivals = Arrivals(5000, [5000 + round(ahead)], None, spread, patience)
+    arrivals = _One(5000, [5000 + round(ahead)], None, spread, patience)
     assert arrivals.within(ns) == pytest.approx(_summed(round(ahead), spread, patience, ns), rel=1e-3, abs=1e-5)
 
 
 def test_equal_rates_are_no_division_by_zero() -> None:
-    assert Arrivals(0, [1000], None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
+    assert _One(0, [1000], None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
 
 
 def test_a_request_far_away_is_as_good_as_none() -> None:
     """And one of which nothing is known is possible."""
-    assert 0 < Arrivals(0, [10**9], None, 10, 1000.0).ever() < 1e-9
-    assert 0 < Arrivals(0, [], None, 10, 1000.0).ever() < 1e-9
-    assert Arrivals(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
+    assert 0 < _One(0, [10**9], None, 10, 1000.0).ever() < 1e-9
+    assert 0 < _One(0, [], None, 10, 1000.0).ever() < 1e-9
+    assert _One(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
 
 
 @given(hit_rate=st.floats(0.01, 1), ahead=st.floats(-2000, 4000))
@@ -52,20 +82,38 @@ def test_predictions_count_for_what_they_are_worth(hit_rate: float, ahead: float
     the rate besides.
     """
     at_ns = 5000 + round(ahead)
-    sure, unsure = (Arrivals(5000, [at_ns], None, 500, 1000.0, rate) for rate in (None, hit_rate))
+    sure, unsure = (_One(5000, [at_ns], None, 500, 1000.0, rate) for rate in (None, hit_rate))
     assert unsure.ever() <= sure.ever() * (1 + 1e-9)
     assert unsure.within(700) <= sure.within(700) * (1 + 1e-9)
-    at_rate = Arrivals(5000, [at_ns], 1e6, 500, 1000.0, hit_rate)
+    at_rate = _One(5000, [at_ns], 1e6, 500, 1000.0, hit_rate)
     assert at_rate.ever() - unsure.ever() == pytest.approx((1 - hit_rate) * 1.0, abs=1e-6)
-    late = [Arrivals(10**4 * i, [0], None, 500, 1000.0, 0.9).ever() for i in (0, 1, 2)]
+    late = [_One(10**4 * i, [0], None, 500, 1000.0, 0.9).ever() for i in (0, 1, 2)]
     assert late == sorted(late, reverse=True)
 
 
 def test_all_predictions_are_true_where_nothing_is_said() -> None:
     """And at a rate of hits of 1, to the digit."""
     for ahead in (-700, 0, 900):
-        told, untold = (Arrivals(0, [ahead, ahead + 300], 2.0, 500, 1000.0, rate) for rate in (1.0, None))
+        told, untold = (_One(0, [ahead, ahead + 300], 2.0, 500, 1000.0, rate) for rate in (1.0, None))
         assert (told.ever(), told.within(400)) == (untold.ever(), untold.within(400))
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    """Applications with no prediction, with one and with several; asked for any time, in any order."""
+    cases = [([], 2.0, None), ([4000], 1.0, 0.7), ([900, 2500, 7000], 0.0, 0.4), ([6000, 6001], 3.0, None)]
+    apart = [_One(2000, moments, rate, 500, 1000.0, hit) for moments, rate, hit in cases]
+    together = Arrivals(
+        np.array([at_ns - 2000 for moments, _, _ in cases for at_ns in moments or [2000]], float),
+        np.repeat(np.arange(4), [1, 1, 3, 2]),
+        np.array([0.0, 1 / 500, 1 / 500, 1 / 500]),
+        np.array([rate for _, rate, _ in cases]),
+        np.full(4, 1000.0),
+        np.array([nan if hit is None else hit for _, _, hit in cases]),
+    )
+    assert together.ever().tolist() == [one.ever() for one in apart]
+    asked = [(2, 5000.0), (0, 30.0), (3, 700.0), (2, 100.0), (1, 2500.0)]
+    found = together.within(np.array([place for place, _ in asked]), np.array([ns for _, ns in asked]))
+    assert found.tolist() == [apart[place].within(ns) for place, ns in asked]
 
 
 def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> ResidencyProblem:
