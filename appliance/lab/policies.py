@@ -7,6 +7,7 @@ from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
+from appliance.policies.residency.steps import in_steps
 from appliance.policies.selection import SELECTION_POLICIES
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
@@ -66,15 +67,28 @@ class Stopwatch:
 
 
 class _Timed:
-    """A policy with a `plan`, and how long each call took."""
+    """A policy with a `plan`, perhaps in `steps`, and how long each took."""
 
     def __init__(self, policy: Any, spent_ns: list[int], clock: SystemClock) -> None:
-        self._plan = policy.plan
+        self._policy = policy
         self._spent_ns = spent_ns
         self._clock = clock
 
     def plan(self, problem: Any) -> Any:
         start_ns = self._clock.now_ns()
-        plan = self._plan(problem)
+        plan = self._policy.plan(problem)
         self._spent_ns.append(self._clock.now_ns() - start_ns)
         return plan
+
+    def steps(self, problem: Any) -> Any:
+        """The time of each step counts, not that of whoever had a turn in between."""
+        steps, spent_ns = in_steps(self._policy, problem), 0
+        while True:
+            start_ns = self._clock.now_ns()
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._spent_ns.append(spent_ns + self._clock.now_ns() - start_ns)
+                return end.value
+            spent_ns += self._clock.now_ns() - start_ns
+            yield

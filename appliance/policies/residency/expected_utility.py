@@ -17,6 +17,7 @@ from appliance.policies.residency.demotions import Demotions, best_demotions, de
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.rebalance import rebalance
 from appliance.policies.residency.requester import largest_fit, loads, no_room, stays, wanted_options
+from appliance.policies.residency.steps import Steps, at_once
 from appliance.policies.residency.victims import NO_WISH
 from appliance.policies.residency.worth import Outlook
 
@@ -27,7 +28,7 @@ class ExpectedUtility:
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
         if problem.request is None or problem.intent == "rebalance":
-            return rebalance(problem)
+            return at_once(rebalance(problem))
         asker = problem.by_name[problem.request]
         loaded = asker.loaded
         wanted = wanted_options(problem, asker, loaded)
@@ -42,6 +43,12 @@ class ExpectedUtility:
                 return loads(asker, *chosen)
         forced = _forced(problem, asker, wanted, found) if found else None
         return no_room(problem, asker, loaded) if forced is None else loads(asker, *forced)
+
+    def steps(self, problem: ResidencyProblem) -> Steps:
+        """See `InSteps`: what memory should hold takes long where there are many applications."""
+        if problem.request is None or problem.intent == "rebalance":
+            return (yield from rebalance(problem))
+        return self.plan(problem)
 
 
 def _forced(

@@ -8,28 +8,36 @@ are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step 
 worth most per byte: somebody's floor, or an upgrade.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from heapq import heapify, heappop, heappush
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.knapsack import Choice, best_choices
 from appliance.policies.residency.space import Space, bounded
+from appliance.policies.residency.steps import Steps
 from appliance.policies.residency.victims import NO_WISH, broken_wish
 from appliance.policies.residency.windows import is_maximalist
-from appliance.policies.residency.worth import Outlook
+from appliance.policies.residency.worth import Outlook, Weighed
 
 _CHOICES_MAX = 24
 """Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
 applications with three variants each.
 """
+_PART = 128
+"""Applications that are looked at, or steps that are taken, before others get a turn: some tenths of a millisecond."""
+Pauses = Generator[None, None, None]
 Step = tuple[float, str, Option]
 """What it is worth per byte, the application, the variant that it gets."""
 
 
-def rebalance(problem: ResidencyProblem) -> ResidencyPlan:
-    """`cold` where something is loaded, else `warm`. Nobody leaves but for somebody who comes."""
+def rebalance(problem: ResidencyProblem) -> Steps:
+    """`cold` where something is loaded, else `warm`. Nobody leaves but for somebody who comes.
+
+    In one part where there are few applications.
+    """
     draft = _Draft(problem)
-    draft.hand_out()
+    yield from draft.weigh()
+    yield from draft.hand_out()
     changes = draft.changes()
     if not changes:
         return ResidencyPlan("warm", None, (), "nothing better fits")
@@ -45,19 +53,27 @@ class _Draft:
     def __init__(self, problem: ResidencyProblem) -> None:
         self._problem = problem
         self._space = Space(problem)
-        outlook = Outlook(problem)
-        free_bytes = self._space.free_bytes
         self._applications: dict[str, ApplicationState] = {}
         self._held: dict[str, Option | None] = {}
         self._worth: dict[str, dict[str | None, float]] = {}
         self._options: dict[str, list[tuple[int, int, float, Option]]] = {}
         """Of each choice its bytes, those that must be free for it, what it is worth, and itself."""
+
+    def weigh(self) -> Pauses:
+        """What everybody's variants are worth, and what nobody may be without."""
+        problem, outlook, free_bytes = self._problem, Outlook(self._problem), self._space.free_bytes
         able = sorted((a for a in problem.applications if not a.pinned), key=lambda a: a.name)
-        weighed = outlook.weigh(able)
+        for first in range(0, len(able), _PART):
+            if first:
+                yield
+            self._weigh(outlook.weigh(able[first : first + _PART]))
+        self._grant_wishes(free_bytes)
+
+    def _weigh(self, weighed: Weighed) -> None:
         worth = iter(weighed.options().tolist())
-        for application, nothing in zip(able, weighed.nothing.tolist(), strict=True):
+        for application, nothing in zip(weighed.applications, weighed.nothing.tolist(), strict=True):
             name = application.name
-            least = _least(problem, application)
+            least = _least(self._problem, application)
             self._space.take(application, application.loaded, least)
             self._applications[name] = application
             self._held[name] = least
@@ -67,15 +83,14 @@ class _Draft:
             ]
             self._worth[name] = {None: nothing}
             self._worth[name].update([(option.name, own) for _, _, own, option in options])
-        self._grant_wishes(free_bytes)
 
-    def hand_out(self) -> None:
+    def hand_out(self) -> Pauses:
         """To the choices that are worth most together; where there are many, or tenants have bounds, step by step."""
         if (
             self._problem.tenants
             or sum([len(application.choices) for application in self._applications.values()]) > _CHOICES_MAX
         ):
-            self._hand_out_by_steps()
+            yield from self._hand_out_by_steps()
             return
         items = [self._all_choices(name) for name in self._applications]
         for name, choice in zip(self._applications, best_choices(items, self._space.free_bytes), strict=True):
@@ -95,12 +110,22 @@ class _Draft:
             ),
         ]
 
-    def _hand_out_by_steps(self) -> None:
+    def _hand_out_by_steps(self) -> Pauses:
         """The step that is worth most per byte, again and again, while one fits."""
         order = {name: place for place, name in enumerate(sorted(self._applications, reverse=True))}
-        steps = [self._ranked(step, order) for name in self._applications if (step := self._step(name)) is not None]
+        steps: list[tuple[float, int, Step]] = []
+        for count, name in enumerate(self._applications, 1):
+            step = self._step(name)
+            if step is not None:
+                steps.append(self._ranked(step, order))
+            if count % _PART == 0:
+                yield
         heapify(steps)
+        taken = 0
         while steps:
+            taken += 1
+            if taken % _PART == 0:
+                yield
             _, _, (_, name, option) = heappop(steps)
             if self._fits(name, option):
                 self._take(name, option)

@@ -16,6 +16,7 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
     Wish,
 )
+from appliance.policies.residency.steps import Steps, in_steps
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.demand import Expectations
@@ -88,9 +89,9 @@ class EvictionArbiter:
         freed = sum(b.freed_bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
         if is_enough and not self._is_full(problem, group, option):
-            enough = least_recently_used(replace(problem, resident=tuple(strays)))
-            enough = replace(enough, reason="builds that no application prefers leave")
-            self._records.ruled("nobody's", name, problem, enough)
+            of_nobody = replace(problem, resident=tuple(strays))
+            enough = replace(least_recently_used(of_nobody), reason="builds that no application prefers leave")
+            self._records.ruled("nobody's", name, of_nobody, enough)
             return enough
         if group is None or option is None:
             return self._by_age(problem, name)
@@ -304,5 +305,20 @@ class EvictionArbiter:
         """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget."""
         problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep)
         plan = self._policy.plan(problem)
+        self._records.planned(problem, plan)
+        return plan
+
+    def rebalance(
+        self,
+        memory_bytes: int,
+        resident: Sequence[ResidentBuild],
+        now_ns: int,
+        asleep: Mapping[str, int] = _NOBODY,
+    ) -> Steps:
+        """The same where nobody in particular asks, in parts: what memory held when the first one began is decided
+        about.
+        """
+        problem = self.problem(memory_bytes, resident, now_ns, None, "rebalance", asleep)
+        plan = yield from in_steps(self._policy, problem)
         self._records.planned(problem, plan)
         return plan

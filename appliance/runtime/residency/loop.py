@@ -151,7 +151,8 @@ class ResidencyLoop:
         try:
             while True:
                 self._wake.clear()
-                self._step()
+                if self._step():
+                    await self._rebalance()
                 if self._tick_ns:
                     await self._clock.sleep_until_ns(self._clock.now_ns() + self._tick_ns)
                 if not self._seen:
@@ -160,8 +161,8 @@ class ResidencyLoop:
             for task in self._busy.values():
                 task.cancel()
 
-    def _step(self) -> None:
-        """Everything that is due now."""
+    def _step(self) -> bool:
+        """Everything that is due now, but a look at memory that is left; whether it is time for that."""
         now_ns = self._clock.now_ns()
         self._take_over()
         is_new = self._version != self._groups.version
@@ -201,8 +202,8 @@ class ResidencyLoop:
         elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
             self._is_settled = True
             self._looked_ns = now_ns
-            if self._is_better_wanted():  # or no change could be for the better
-                self._rebalance()
+            return self._is_better_wanted()  # or no change could be for the better
+        return False
 
     def _before_window(self, group: VariantGroup) -> tuple[int, int | None]:
         """θ of a group, and where its best variant would be woken from disk how long before to have it read.
@@ -260,7 +261,7 @@ class ResidencyLoop:
         except TimeoutError:
             pass
 
-    def _decide(self, request: str | None, intent: Intent) -> ResidencyPlan:
+    def _decide(self, request: str, intent: Intent) -> ResidencyPlan:
         """What the policy says to memory as it is now."""
         return self._arbiter.decide(
             self._memory.budget_bytes,
@@ -282,15 +283,29 @@ class ResidencyLoop:
         if own is not None and own.after is not None:
             self._bring(group, own.after)
 
-    def _rebalance(self) -> None:
-        """Enact what needs no wait.
+    async def _rebalance(self) -> None:
+        """Look what to do with memory that is left, in parts, so that requests have their turns meanwhile."""
+        memory = self._memory
+        steps = self._arbiter.rebalance(memory.budget_bytes, memory.residents(), self._clock.now_ns(), memory.asleep())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._enact(end.value)
+                return
+            await self._clock.sleep_until_ns(self._clock.now_ns())
+
+    def _enact(self, plan: ResidencyPlan) -> None:
+        """Enact what needs no wait, and what others have not overtaken while it was planned.
 
         The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes
         later.
         """
-        plan = self._decide(None, "rebalance")
+        changes = [change for change in plan.changes if self._is_possible(change)]
+        if len(changes) < len(plan.changes):
+            self._is_settled = False
         is_making_room = False
-        for change in plan.changes:
+        for change in changes:
             group = self._groups.of_application(change.application)
             if group is None or group.name in self._busy or self._is_coming(group):
                 continue
@@ -303,6 +318,15 @@ class ResidencyLoop:
                 self._bring(group, change.after)
             elif change.before is not None and not is_making_room and not self._is_thrashing(group):
                 self._replace(group, change)
+
+    def _is_possible(self, change: Change) -> bool:
+        """Whether the application still has what it is to change from, and can have the other."""
+        group = self._groups.of_application(change.application)
+        if group is None or {change.before, change.after} - {None, *(option.name for option in group.options)}:
+            return False
+        there = group.resident(self._memory.awake())
+        before = None if change.before is None else group.servable(change.before)
+        return there is before
 
     def _has_room(self, servable: Servable) -> bool:
         return self._memory.has_room(servable.build_id, servable.need_bytes)

@@ -1,5 +1,6 @@
 """The residency loop: what is expected is brought before it is asked for, and nobody takes what is about to change."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -109,3 +110,22 @@ async def test_what_a_request_brings_is_not_brought_again() -> None:
         await bench.pause(5_000)
         assert bench.memory.loads == 1
         assert residents(bench) == {"t/app": "v"}
+
+
+@story
+async def test_what_is_overtaken_while_it_is_planned_is_dropped() -> None:
+    """Among many applications a look has pauses: what was unloaded in one is not brought, and others are."""
+    bench = EngineBench(1000)
+    names = [f"app{i:03}" for i in range(200)]
+    for name in names:
+        bench.add({"v": Cost(2)}, name=name)
+    loop = bench.core.residency
+    look = asyncio.create_task(loop._rebalance())
+    await bench.pause(0)
+    assert not look.done()
+    loop.leave_out("t/app007")
+    await look
+    await bench.pause(10_000)
+    brought = {bench.build("v", f"t/{name}") for name in names} - {bench.build("v", "t/app007")}
+    assert set(bench.memory.resident_set()) == brought
+    assert not loop._is_settled
