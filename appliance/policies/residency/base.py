@@ -7,14 +7,16 @@ one transaction. Equal problems get equal plans; ties break by name.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import nan
 from operator import attrgetter
 from typing import Literal, NamedTuple, Protocol
 
-from appliance.policies.residency.figures import NEVER, Figures, Table
+from appliance.policies.residency.figures import NEVER, Figures, Table, packed
 
 _NS_PER_S = 10**9
+_KEPT = 8192
+"""Applications of which what follows from their options is kept, by as many residents as each may have."""
 _name, _bytes, _accuracy = attrgetter("name"), attrgetter("bytes"), attrgetter("accuracy")
 
 Outcome = Literal["warm", "cold", "failed", "skipped"]
@@ -94,25 +96,26 @@ class ApplicationState:
     wishes: tuple[Wish, ...] = ()
 
     @cached_property
+    def _rungs(self) -> "_Rungs":
+        return _rungs(self.options, self.accuracy_min)
+
+    @property
     def ladder(self) -> tuple[Option, ...]:
         """The variants that will do, most accurate first; all of them where none reaches `accuracy_min`. Never empty.
 
         Of equally accurate ones the smaller first, then by name.
         """
-        ranked = sorted(self.options, key=_name)
-        ranked.sort(key=_bytes)
-        ranked.sort(key=_accuracy, reverse=True)
-        return tuple(option for option in ranked if option.accuracy >= self.accuracy_min) or tuple(ranked)
+        return self._rungs.ladder
 
-    @cached_property
+    @property
     def best(self) -> Option:
         """The most accurate variant."""
-        return min(self.options, key=lambda option: (-option.accuracy, option.bytes, option.name))
+        return self._rungs.best
 
-    @cached_property
+    @property
     def floor(self) -> Option:
         """The smallest variant that will do: what a minimalist is replaced by."""
-        return min(self.ladder, key=lambda option: (option.bytes, -option.accuracy, option.name))
+        return self._rungs.floor
 
     @cached_property
     def loaded(self) -> Option | None:
@@ -147,22 +150,54 @@ class ApplicationState:
             0.0 if loaded is None else loaded.accuracy,
             self.best.load_ns,
             floor.bytes,
-            max([option.load_ns for option in self.options if not option.sleeps], default=-1),
-            max([option.load_ns for option in self.options if option.sleeps], default=-1),
+            *self._rungs.slowest_ns,
             self.pinned,
             bool(self.wishes),
         )
-        options = (
-            (o.load_ns, o.sleeps, o.bytes, o.peak_bytes, o.accuracy, o is loaded, o is floor) for o in self.choices
-        )
+        options = _packed(self.choices, loaded, floor)
         return Figures(row, () if next_ns is None else (next_ns, *self.later_requests_ns), options)
 
     def variant(self, name: str) -> Option:
         """The option called `name`. Raises: KeyError."""
-        for option in self.options:
+        for option in self._rungs.options:
             if option.name == name:
                 return option
         raise KeyError(name)
+
+
+class _Rungs(NamedTuple):
+    """What follows from an application's options alone; all of it out of one tuple, for they are told apart by `is`."""
+
+    options: tuple[Option, ...]
+    ladder: tuple[Option, ...]
+    best: Option
+    floor: Option
+    slowest_ns: tuple[int, int]
+    """The longest load, and the longest wake of those that sleep; below 0 where there is none."""
+
+
+@lru_cache(_KEPT)
+def _rungs(options: tuple[Option, ...], accuracy_min: float) -> _Rungs:
+    """Kept, for the same options come with every change of an application's state."""
+    ranked = sorted(options, key=_name)
+    ranked.sort(key=_bytes)
+    ranked.sort(key=_accuracy, reverse=True)
+    enough = tuple(option for option in ranked if option.accuracy >= accuracy_min) or tuple(ranked)
+    loads = [option.load_ns for option in options if not option.sleeps]
+    wakes = [option.load_ns for option in options if option.sleeps]
+    return _Rungs(
+        options,
+        enough,
+        ranked[0],
+        min(enough, key=lambda option: (option.bytes, -option.accuracy, option.name)),
+        (max(loads, default=-1), max(wakes, default=-1)),
+    )
+
+
+@lru_cache(_KEPT)
+def _packed(choices: tuple[Option, ...], loaded: Option | None, floor: Option) -> tuple[int, bytes]:
+    """Likewise their numbers."""
+    return packed((o.load_ns, o.sleeps, o.bytes, o.peak_bytes, o.accuracy, o == loaded, o == floor) for o in choices)
 
 
 @dataclass(frozen=True, slots=True)

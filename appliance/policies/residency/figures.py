@@ -4,6 +4,7 @@ Each application packs its own once, until it changes; a table of all is made by
 nanoseconds since the clock's start, whole ones: a float does not tell them apart on a box that has been up for months.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any
@@ -53,13 +54,18 @@ class Figures:
 
     __slots__ = ("moments", "options", "row")
 
-    def __init__(self, row: Sequence[float], moments_ns: Sequence[int], options: Iterable[Sequence[float]]) -> None:
-        """`row` from `next_ns` on, in the order of the fields, as each of `options`."""
+    def __init__(self, row: Sequence[float], moments_ns: Sequence[int], options: tuple[int, bytes]) -> None:
+        """`row` from `next_ns` on, in the order of the fields; `options` as `packed` found them."""
         moments_ns = moments_ns or (NEVER,)
-        packed = [_OPTION.pack(*option) for option in options]
-        self.row = _ROW.pack(len(moments_ns), len(packed), *row)
-        self.moments = Struct(f"={len(moments_ns)}q").pack(*moments_ns)
-        self.options = b"".join(packed)
+        count, self.options = options
+        self.row = _ROW.pack(len(moments_ns), count, *row)
+        self.moments = array("q", moments_ns).tobytes()
+
+
+def packed(options: Iterable[Sequence[float]]) -> tuple[int, bytes]:
+    """How many options, and the fields of each, in their order."""
+    found = [_OPTION.pack(*option) for option in options]
+    return len(found), b"".join(found)
 
 
 class Table:
