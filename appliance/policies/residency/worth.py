@@ -60,6 +60,8 @@ them, too.
 """
 _FAR = 20.0
 """In mean residuals: what is further away than this is not expected at all."""
+_FEW = 48
+"""Applications up to which they are looked at one by one: columns have to be made first."""
 _NEARLY_LEVEL = 1e-4
 """Where a density rises by less than this it is taken for level: the exact formula would lose its digits."""
 
@@ -83,8 +85,34 @@ class Outlook:
 
     def weigh(self, applications: Sequence[ApplicationState]) -> "Weighed":
         """What those of several are worth, all at once."""
-        problem = self._problem
         table = Table([application.figures for application in applications])
+        cold_points = np.where(table.rows["floor_sleeps"] == 1, _COLD_POINTS_WAKING, self._cold_points)
+        found = self._one_by_one(applications) if len(applications) <= _FEW else self._at_once(table)
+        return Weighed(applications, table, *found, self._free_bytes, cold_points)
+
+    def _one_by_one(self, applications: Sequence[ApplicationState]) -> tuple[Floats, Floats, Floats]:
+        """Requests expected and unpredicted of each application, and before each of its choices has come."""
+        problem = self._problem
+        expected, unpredicted, before = list[float](), list[float](), list[float]()
+        for application in applications:
+            spread_ns = _WIDER * problem.spread_ns_of(application) or 1
+            first_ns = application.next_request_ns
+            arrivals = Single(
+                problem.now_ns,
+                () if first_ns is None else (first_ns, *application.later_requests_ns),
+                problem.rate_rps_of(application),
+                spread_ns,
+                (self._loads_ns + _SPREADS * spread_ns) or 1,
+                application.prediction_hit_rate,
+            )
+            expected.append(arrivals.ever())
+            unpredicted.append(arrivals.unpredicted)
+            before += [arrivals.within(_WAITS * _until_there_ns(option)) for option in application.choices]
+        return np.array(expected, float), np.array(unpredicted, float), np.array(before, float)
+
+    def _at_once(self, table: Table) -> tuple[Floats, Floats, Floats]:
+        """The same, where they are many."""
+        problem = self._problem
         rows, now_ns = table.rows, problem.now_ns
         of_all_ns = problem.delta_ns if problem.spread_ns is None else problem.spread_ns
         spread_ns = _WIDER * np.where(rows["spread_ns"] < 0, of_all_ns, rows["spread_ns"])
@@ -102,8 +130,12 @@ class Outlook:
             patience_ns,
             rows["hit_rate"],
         )
-        cold_points = np.where(rows["floor_sleeps"] == 1, _COLD_POINTS_WAKING, self._cold_points)
-        return Weighed(applications, table, arrivals, self._free_bytes, cold_points)
+        until_ns = table.options["load_ns"] + np.where(table.options["sleeps"] == 1, _LOOK_NS, 0)
+        return arrivals.ever(), arrivals.unpredicted, arrivals.within(table.of_option, _WAITS * until_ns)
+
+
+def _until_there_ns(option: Option) -> int:
+    return option.load_ns + _LOOK_NS if option.sleeps else option.load_ns
 
 
 class Arrivals:
@@ -220,6 +252,101 @@ class Arrivals:
         return found
 
 
+class Single:
+    """`Arrivals` of one application, as plain numbers: quicker where there are few.
+
+    Where not every prediction is true, each counts as much as it is likely to be, and the longer it is overdue the less
+    likely: a true one would have been answered. Requests that nobody predicted come at the rate.
+    """
+
+    __slots__ = ("_ahead_ns", "_falling", "_hit_rate", "_patience_ns", "_rate", "unpredicted")
+
+    def __init__(
+        self,
+        now_ns: int,
+        predicted_ns: Sequence[int],
+        rate_rps: float | None,
+        spread_ns: float,
+        patience_ns: float,
+        hit_rate: float | None = None,
+    ) -> None:
+        """Without predictions, one: at the rate, or hardly ever."""
+        self._patience_ns = patience_ns
+        by_rate = (rate_rps or 0.0) * 1e-9 + _LEAST_RATE
+        self._hit_rate = 1.0
+        self.unpredicted = 0.0
+        if predicted_ns:
+            self._rate = 1 / spread_ns
+            self._ahead_ns = [at_ns - now_ns for at_ns in predicted_ns]
+            if hit_rate is not None:
+                self._hit_rate = hit_rate
+                self.unpredicted = (1 - hit_rate) * by_rate * patience_ns
+        else:
+            self._rate = by_rate
+            self._ahead_ns = [0]
+        self._falling = self._rate + 1 / patience_ns
+
+    def ever(self) -> float:
+        """`within` without an end."""
+        rate, falling, patience_ns, hit_rate = self._rate, self._falling, self._patience_ns, self._hit_rate
+        expected = self.unpredicted
+        for ahead_ns in self._ahead_ns:
+            if ahead_ns <= 0:
+                found = rate / falling
+                expected += found if hit_rate == 1 else found * _still_true(hit_rate, 0.5 * exp(ahead_ns * rate))
+                continue
+            at_first, counts = exp(-ahead_ns * rate), exp(-ahead_ns / patience_ns)
+            rising = 2 * rate - falling
+            if abs(rising * ahead_ns) < _NEARLY_LEVEL:
+                found = at_first * ahead_ns
+            else:
+                found = (counts - at_first) / rising
+            found = (found + counts / falling) * 0.5 * rate / (1 - 0.5 * at_first)
+            if hit_rate != 1:
+                found *= _still_true(hit_rate, 1 - 0.5 * at_first)
+            least = _LEAST_RATE * patience_ns
+            expected += found if found > least else least
+        return expected
+
+    def within(self, ns: float) -> float:
+        """How many are expected within `ns`, as what a load of `ns` costs."""
+        rate, falling, hit_rate = self._rate, self._falling, self._hit_rate
+        least = _LEAST_RATE * (self._patience_ns if ns > self._patience_ns else ns)
+        expected = self.unpredicted * (1 - exp(-ns / self._patience_ns)) / _STEADY if self.unpredicted else 0.0
+        for ahead_ns in self._ahead_ns:
+            if ahead_ns <= 0:
+                found = rate / falling * (1 - exp(-falling * ns))
+                expected += found if hit_rate == 1 else found * _still_true(hit_rate, 0.5 * exp(ahead_ns * rate))
+                continue
+            until_ns = ahead_ns if ns > ahead_ns else ns
+            if (ahead_ns - until_ns) * rate > _FAR:
+                expected += least
+                continue
+            # It has not come yet. Up to the predicted time the density rises as e^(s · rate), and falls likewise from
+            # there on.
+            at_first = exp(-ahead_ns * rate)
+            rising = 2 * rate - falling
+            if abs(rising * until_ns) < _NEARLY_LEVEL:
+                found = at_first * until_ns
+            else:
+                found = (exp(rising * until_ns - ahead_ns * rate) - at_first) / rising
+            if ns > ahead_ns:
+                found += exp(-ahead_ns / self._patience_ns) * (1 - exp(-falling * (ns - ahead_ns))) / falling
+            found *= 0.5 * rate / (1 - 0.5 * at_first)
+            if hit_rate != 1:
+                found *= _still_true(hit_rate, 1 - 0.5 * at_first)
+            expected += found if found > least else least
+        return expected
+
+
+def _still_true(hit_rate: float, silent: float) -> float:
+    """P(a prediction is true | no request for it so far), where a true one has none until now with probability
+    `silent`.
+    """
+    true = hit_rate * silent
+    return true / (true + 1 - hit_rate)
+
+
 def _exp(values: Floats) -> Floats:
     """The same to the last digit on every machine, which numpy's own is not: a decision must not depend on that."""
     return np.fromiter(map(exp, values.tolist()), float, len(values))
@@ -232,20 +359,22 @@ class Weighed:
         self,
         applications: Sequence[ApplicationState],
         table: Table,
-        arrivals: Arrivals,
+        expected: Floats,
+        unpredicted: Floats,
+        before: Floats,
         free_bytes: int,
         cold_points: Floats,
     ) -> None:
-        """`free_bytes` of memory that a variant could be loaded into beside the present one."""
+        """`before`: requests expected before each option has come; the others of each application. `free_bytes` of
+        memory that a variant could be loaded into beside the present one.
+        """
         self.applications = applications
         self.table = table
         self._free_bytes = free_bytes
         self._cold_points = cold_points
-        self._expected = arrivals.ever()
-        self._unpredicted = arrivals.unpredicted
-        options = table.options
-        until_ns = options["load_ns"] + np.where(options["sleeps"] == 1, _LOOK_NS, 0)
-        self._before = arrivals.within(table.of_option, _WAITS * until_ns)
+        self._expected = expected
+        self._unpredicted = unpredicted
+        self._before = before
         self._firsts = np.cumsum(table.rows["options"]) - table.rows["options"]
 
     @property

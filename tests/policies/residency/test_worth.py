@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
-from appliance.policies.residency.worth import COLD_POINTS, Arrivals, Outlook
+from appliance.policies.residency.worth import COLD_POINTS, Arrivals, Outlook, Single
 
 LARGE = Option("large", 300, 300, 90.0, 1000)
 SMALL = Option("small", 100, 100, 70.0, 200)
@@ -101,7 +101,7 @@ def test_all_predictions_are_true_where_nothing_is_said() -> None:
 def test_many_at_once_are_as_one_by_one() -> None:
     """Applications with no prediction, with one and with several; asked for any time, in any order."""
     cases = [([], 2.0, None), ([4000], 1.0, 0.7), ([900, 2500, 7000], 0.0, 0.4), ([6000, 6001], 3.0, None)]
-    apart = [_One(2000, moments, rate, 500, 1000.0, hit) for moments, rate, hit in cases]
+    apart = [Single(2000, moments, rate, 500, 1000.0, hit) for moments, rate, hit in cases]
     together = Arrivals(
         np.array([at_ns - 2000 for moments, _, _ in cases for at_ns in moments or [2000]], float),
         np.repeat(np.arange(4), [1, 1, 3, 2]),
