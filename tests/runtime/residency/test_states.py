@@ -56,7 +56,6 @@ class Story:
                 for size in ((40, 25, 10) if can_sleep else (30, 12))
             }
             self.bench.add(variants, name=name, tenant=tenant, quota=quota)
-        self.wishes: dict[str, tuple[Wish, ...]] = {}
 
     def application(self, name: str) -> str:
         return f"{'t' if name in 'ab' else 'u'}/{name}"
@@ -74,7 +73,6 @@ class Story:
             elif step.do == "wish":
                 until_ns = bench.clock.now_ns() + 10**9
                 wishes = (Wish("v25" if step.name in "bd" else "v30", until_ns, step.size),)
-                self.wishes[application] = wishes
                 bench.core.residency.wish(application, wishes)
             elif step.do == "leave out":
                 bench.core.residency.leave_out(application)
@@ -109,7 +107,7 @@ class Story:
                 )
                 for name in residency._busy:
                     fresh.begin_change(name)
-                for name, wishes in self.wishes.items():
+                for name, wishes in kept._states._wishes.items():  # who is left out is wished nothing for
                     fresh.wish(name, wishes)
                 anew = fresh.problem(*asked, asleep=memory.asleep())
                 for field in fields(question):
