@@ -31,7 +31,7 @@ from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
 from appliance.runtime.assembly import RuntimeParts
-from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
 
 _REMEMBER_EVERY_S = 10

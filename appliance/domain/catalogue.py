@@ -199,6 +199,8 @@ class Profile:
     """What stays of it when it sleeps; None = it cannot sleep, or was measured by an earlier version."""
     wake_ns: int | None = None
     """To wake it while its file is in the page cache; None as above."""
+    kind: str = "cpu"
+    """Of that processor."""
 
     @property
     def wake_ms(self) -> float | None:
@@ -228,6 +230,9 @@ class Variant:
     """Input size of this rung of the ladder; None where the graph or the caller decides."""
     accuracy: Accuracy | None = None
     profile: Profile | None = None
+    """On the box's first kind of processor: what the import goes by, with what a review and trial runs have found."""
+    other_profiles: tuple[Profile, ...] = ()
+    """On its other kinds, as far as they are measured and compute the same."""
     reason: str = ""
     """Why it is excluded or failed; of one that is ready, why it was not excluded although another seems as good."""
     batch_max: int = 1
@@ -240,6 +245,11 @@ class Variant:
     def servable(self) -> bool:
         """Whether requests may run on it."""
         return self.state in (VariantState.READY, VariantState.EXCLUDED)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """By kind of processor, the first one's first."""
+        return () if self.profile is None else (self.profile, *self.other_profiles)
 
     @property
     def accuracy_points(self) -> float:

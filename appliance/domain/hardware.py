@@ -36,8 +36,20 @@ class PreparedForm:
     peak_bytes: int | None = None
     asleep_bytes: int | None = None
     """What stays of it when it sleeps; None until measured."""
+    kind: str = "cpu"
+    """Of the processors that it is prepared for."""
     guarded_for: str | None = None
     """The tenant in whose guard it runs; None = in the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What another kind of processor must compute alike: the same build on the first kind. `difference_max`: of its
+    outputs, as a share of their norm.
+    """
+
+    form: PreparedForm
+    difference_max: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,40 @@
 """Registry of processor kinds. Only the composition root imports this."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 
-PROCESSORS: Mapping[str, Callable[..., Any]] = {"cpu": OnnxProcessor}
+
+def _openvino(**options: Any) -> Any:
+    from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
+
+    return OpenVinoProcessor(**options)
+
+
+FIRST = "cpu"
+"""The kind that every box has: what is not measured on another, or must be in a guard, runs on it."""
+PROCESSORS: Mapping[str, Callable[..., Any]] = {FIRST: OnnxProcessor, "openvino": _openvino}
+
+
+def check_processors(named: Sequence[tuple[str, str]]) -> None:
+    """Kind and name of each, as the settings have them.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
+    for index, (kind, name) in enumerate(named):
+        key = f"processors[{index}]"
+        if kind not in PROCESSORS:
+            raise RuntimeError(f"{key}.kind: {kind!r} is not one of: {', '.join(PROCESSORS)}")
+        if (kind == FIRST) is not (index == 0):
+            raise RuntimeError(f"{key}.kind: {FIRST!r} must be the first one, and there once")
+        if kind in [other for other, _name in named[:index]]:
+            raise RuntimeError(f"{key}.kind: {kind!r} is there twice")
+        if name in [other for _kind, other in named[:index]]:
+            raise RuntimeError(f"{key}.name: {name!r} is there twice")
+        if kind != FIRST and not _is_installed(kind):
+            raise RuntimeError(f"{key}.kind: {kind!r} is not installed; take it out, or install the extra {kind!r}")
 
 
 def check_runtime() -> None:

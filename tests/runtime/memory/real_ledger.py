@@ -25,9 +25,9 @@ from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.measure import ChildMeasure
 from appliance.runtime.processors.cpu.process_memory import memory_of
 from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.fakes.memory import without_applications
 from tests.fakes.sinks import Decisions
 

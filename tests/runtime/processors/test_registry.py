@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.runtime.processors import PROCESSORS, check_runtime
+from appliance.runtime.processors import PROCESSORS, check_processors, check_runtime
 
 
 def test_kinds_describe_themselves() -> None:
@@ -28,3 +28,19 @@ def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RuntimeError, match="onnxruntime and onnxruntime-gpu are both installed"):
         check_runtime()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ([("openvino", "o")], "processors[0].kind: 'cpu' must be the first one"),
+        ([("cpu", "c"), ("cpu", "d")], "processors[1].kind: 'cpu' must be the first one, and there once"),
+        ([("cpu", "c"), ("abacus", "a")], "processors[1].kind: 'abacus' is not one of: cpu, openvino"),
+        ([("cpu", "c"), ("openvino", "c")], "processors[1].name: 'c' is there twice"),
+    ],
+)
+def test_what_the_settings_may_not_say(named: list[tuple[str, str]], told: str) -> None:
+    """It names the key."""
+    with pytest.raises(RuntimeError) as caught:
+        check_processors(named)
+    assert str(caught.value).startswith(told)

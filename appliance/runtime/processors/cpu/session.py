@@ -162,9 +162,9 @@ class OnnxSessions:
             loaded.weights.forget()
         del loaded.session
 
-    def prepare(self, source: Path, target_dir: Path) -> bool:
-        """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; False when
-        there can be none.
+    def prepare(self, source: Path, target_dir: Path) -> str | None:
+        """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; the name of
+        its graph, None when there can be none.
 
         Such a form loads many times faster (`scripts/bench loads`), and its weights are mapped, not copied.
         """
@@ -182,8 +182,8 @@ class OnnxSessions:
         except Exception:  # too large for one file, an operator without a writer ...: the plain file serves
             for file in target_dir.iterdir():
                 file.unlink()
-            return False
-        return True
+            return None
+        return _OPTIMISED
 
 
 def _loaded(session: ort.InferenceSession, form: PreparedForm) -> Loaded:
@@ -293,6 +293,12 @@ def fingerprint(threads_per_run: int) -> str:
     """What a prepared form depends on: how it is written, runtime version, processor model and instruction set,
     threads.
     """
+    text = f"{_WRITTEN}|{ort.__version__}|{machine()}|{threads_per_run}"
+    return f"cpu-{ort.__version__}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def machine() -> str:
+    """Its architecture, processor model and instruction set."""
     flags = ""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -300,8 +306,7 @@ def fingerprint(threads_per_run: int) -> str:
                 flags += line
             elif not line:
                 break
-    text = f"{_WRITTEN}|{ort.__version__}|{platform.machine()}|{flags}|{threads_per_run}"
-    return f"cpu-{ort.__version__}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{platform.machine()}|{flags}"
 
 
 def _read(path: Path) -> None:

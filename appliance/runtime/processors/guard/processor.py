@@ -21,8 +21,9 @@ from appliance.domain.request import Tensors
 from appliance.log import get as get_log
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
-from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, kept_bytes, sleeping_file, weights_path
+from appliance.runtime.processors.cpu.session import Loaded, kept_bytes, sleeping_file, weights_path
 from appliance.runtime.processors.cpu.waking import WakeRates
+from appliance.runtime.processors.group import InService, OnKind
 from appliance.runtime.processors.guard.folder import link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
@@ -30,6 +31,7 @@ from appliance.runtime.processors.guard.process import GuardedBuild, GuardProces
 from appliance.tasks.base import TokenOrder, TokenRows
 
 T = TypeVar("T")
+Build = Loaded | OnKind
 log = get_log("guard")
 _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
@@ -55,7 +57,7 @@ class GuardOptions:
 class GuardedProcessor:
     """Wraps a processor that runs in the service."""
 
-    def __init__(self, inner: OnnxProcessor, clock: Clock, options: GuardOptions) -> None:
+    def __init__(self, inner: InService, clock: Clock, options: GuardOptions) -> None:
         self._inner = inner
         self._clock = clock
         self._options = options
@@ -90,7 +92,7 @@ class GuardedProcessor:
     def describe(self) -> ProcessorDescription:
         return self._inner.describe()
 
-    async def load(self, form: PreparedForm) -> Loaded | GuardedBuild:
+    async def load(self, form: PreparedForm) -> Build | GuardedBuild:
         lease = self._leases.take(form.build_id, weights_path(form)) if form.optimised else None
         try:
             load = self._inner.load(form) if form.guarded_for is None else self._load_guarded(form, form.guarded_for)
@@ -125,7 +127,7 @@ class GuardedProcessor:
 
     def run(
         self,
-        handle: Loaded | GuardedBuild | None,
+        handle: Build | GuardedBuild | None,
         inputs: Tensors,
         outputs: Sequence[str] | None,
         *,
@@ -139,10 +141,10 @@ class GuardedProcessor:
             return lost
         return self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns)
 
-    def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+    def run_inline(self, handle: Build, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return self._inner.run_inline(handle, inputs, outputs)
 
-    async def unload(self, handle: Loaded | GuardedBuild) -> None:
+    async def unload(self, handle: Build | GuardedBuild) -> None:
         if isinstance(handle, GuardedBuild):
             await handle.guard.unload(handle)
             await asyncio.to_thread(unlink, handle.path, handle.guard.folder)
@@ -150,16 +152,16 @@ class GuardedProcessor:
             await self._inner.unload(handle)
         self._leases.give(handle.lease)
 
-    def can_sleep(self, handle: Loaded | GuardedBuild) -> bool:
+    def can_sleep(self, handle: Build | GuardedBuild) -> bool:
         return handle.file is not None
 
-    async def sleep(self, handle: Loaded | GuardedBuild) -> int:
+    async def sleep(self, handle: Build | GuardedBuild) -> int:
         if not isinstance(handle, GuardedBuild):
             return await self._inner.sleep(handle)
         await handle.guard.sleep(handle)
         return handle.kept_bytes
 
-    async def wake(self, handle: Loaded | GuardedBuild) -> None:
+    async def wake(self, handle: Build | GuardedBuild) -> None:
         try:
             if isinstance(handle, GuardedBuild):
                 with self._rates.timed(handle.file) as missing_bytes:
@@ -173,10 +175,10 @@ class GuardedProcessor:
             raise
         self._look_who_waits(handle.lease)
 
-    async def read_ahead(self, handle: Loaded | GuardedBuild) -> None:
+    async def read_ahead(self, handle: Build | GuardedBuild) -> None:
         await self._inner.read_ahead(handle)  # the page cache is everybody's
 
-    def wake_ns(self, handle: Loaded | GuardedBuild) -> int:
+    def wake_ns(self, handle: Build | GuardedBuild) -> int:
         if isinstance(handle, GuardedBuild):
             return self._rates.expected_ns(handle.file)
         return self._inner.wake_ns(handle)

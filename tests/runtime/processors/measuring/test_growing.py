@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
-from appliance.runtime.processors.cpu import growing
-from appliance.runtime.processors.cpu.measure import ChildMeasure
 from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.measuring import growing
+from appliance.runtime.processors.measuring.measure import ChildMeasure
 
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 

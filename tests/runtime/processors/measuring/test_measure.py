@@ -18,7 +18,7 @@ from appliance.confinement.limits import ChildLimits
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
-from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.attacks import killers
 
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
@@ -195,7 +195,7 @@ def children() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         try:
-            if "appliance.runtime.processors.cpu.measure" in child.cmdline():
+            if "appliance.runtime.processors.measuring.measure" in child.cmdline():
                 found.append(child)
         except psutil.NoSuchProcess:
             continue

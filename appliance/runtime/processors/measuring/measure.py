@@ -27,11 +27,13 @@ from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription
-from appliance.runtime.processors.cpu.growing import Grower
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
-from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
+from appliance.runtime.processors.measuring.growing import Grower, Grown
+from appliance.runtime.processors.measuring.same import check_same
+from appliance.runtime.processors.sessions import Sessions, sessions_of
 
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
@@ -51,17 +53,16 @@ class ChildMeasure:
         self._turn = asyncio.Lock()
 
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
-        order = {
-            "do": "prepare",
-            "source": source,
-            "target_dir": target_dir,
-            "threads": self._processors[processor].threads_per_run,
-        }
+        described = self._processors[processor]
+        order = {"do": "prepare", "source": source, "target_dir": target_dir, **_on(described)}
         try:
             answer = await self._child(order, source)
         except LoadFailed:  # too large for this machine, or it crashed: the plain file serves
             return None
-        return prepared_form(target_dir, Path(target_dir)) if answer["prepared"] else None
+        if not answer["prepared"]:
+            return None
+        path, size_bytes = str(Path(target_dir) / answer["prepared"]), answer["size_bytes"]
+        return PreparedForm(target_dir, path, size_bytes, optimised=True, kind=described.kind)
 
     async def profile(
         self,
@@ -69,7 +70,9 @@ class ChildMeasure:
         processor: str,
         cases: Sequence[MeasureCase],
         growth: Growth = Growth(),  # noqa: B008
+        reference: Reference | None = None,
     ) -> Profile:
+        described = self._processors[processor]
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
             files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
             order = {
@@ -77,7 +80,8 @@ class ChildMeasure:
                 "build_id": form.build_id,
                 "path": form.path,
                 "optimised": form.optimised,
-                "threads": self._processors[processor].threads_per_run,
+                **_on(described),
+                "reference": None if reference is None else asdict(reference),
                 "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
                 "growth": asdict(growth),
                 "scratch": folder,
@@ -86,14 +90,16 @@ class ChildMeasure:
         latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
         runs = tuple(_run_bound(row) for row in answer.pop("runs"))
         hazards = tuple(answer.pop("hazards"))
-        return Profile(processor=processor, latencies=latencies, hazards=hazards, runs=runs, **answer)
+        return Profile(
+            processor=processor, latencies=latencies, hazards=hazards, runs=runs, kind=described.kind, **answer
+        )
 
     async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
         lines: list[bytes] = []
         async with self._turn:
             try:
                 ended = await run_child(
-                    "appliance.runtime.processors.cpu.measure",
+                    "appliance.runtime.processors.measuring.measure",
                     [],
                     json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
                     wall_s=self._limits.wall_s,
@@ -113,6 +119,10 @@ class ChildMeasure:
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
+
+
+def _on(processor: ProcessorDescription) -> dict[str, Any]:
+    return {"kind": processor.kind, "workers": processor.workers, "threads": processor.threads_per_run}
 
 
 def _run_bound(row: Mapping[str, Any]) -> RunBound:
@@ -160,9 +170,11 @@ def main() -> None:
         print(json.dumps({"not_confined": ", ".join(available().missing) or CONFINEMENT}), flush=True)
         return
     set_up()
-    sessions = OnnxSessions(order["threads"])
+    sessions = sessions_of(order["kind"], order["workers"], order["threads"])
     if order["do"] == "prepare":
-        answer: dict[str, Any] = {"prepared": sessions.prepare(Path(order["source"]), Path(order["target_dir"]))}
+        target = Path(order["target_dir"])
+        answer: dict[str, Any] = {"prepared": sessions.prepare(Path(order["source"]), target)}
+        answer["size_bytes"] = sum(file.stat().st_size for file in target.iterdir())
     else:
         try:
             answer = _profile(sessions, order)
@@ -176,12 +188,16 @@ def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     readable, writable = [*runtime(), *OWN_PROCESS], [CLEAR_REFS]
     if order["do"] == "prepare":
         return [*readable, order["source"]], [*writable, order["target_dir"]]
-    form = Path(order["path"])  # beside a prepared form lie its weights
-    return [*readable, str(form.parent if order["optimised"] else form)], [*writable, order["scratch"]]
+    forms = [(Path(order["path"]), order["optimised"])]
+    if order["reference"] is not None:
+        forms.append((Path(order["reference"]["form"]["path"]), order["reference"]["form"]["optimised"]))
+    # Beside a prepared form lie its weights.
+    readable += [str(path.parent if is_optimised else path) for path, is_optimised in forms]
+    return readable, [*writable, order["scratch"]]
 
 
-def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]:
-    form = PreparedForm(order["build_id"], order["path"], 0, order["optimised"])
+def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
+    form = PreparedForm(order["build_id"], order["path"], 0, order["optimised"], kind=order["kind"])
     cases = [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
     load_cold_ms = _timed_load(sessions, form, cold=True)
     load_ms = min(_timed_load(sessions, form, cold=False) for _ in range(2))
@@ -190,7 +206,12 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
     can_sleep = is_worth_sleeping(resident, resident - asleep)
     loaded = sessions.load(form)
     latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
-    grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
+    if order["reference"] is None:
+        assert isinstance(sessions, OnnxSessions), "what a build may do to the box is found out on the first kind"
+        grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
+    else:
+        grown = Grown()
+        check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
     return {
         "runs": [asdict(bound) for bound in grown.runs],
         "hazards": grown.hazards,
@@ -204,7 +225,7 @@ def _profile(sessions: OnnxSessions, order: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
+def _size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
     """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
     bytes that stay when it sleeps, and how long it takes to wake.
 
@@ -221,7 +242,7 @@ def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.nd
     trim()
     resident = max(memory_of("Pss") - base, 0)
     asleep, wake_ns = resident, 0
-    if loaded.weights is not None:
+    if isinstance(sessions, OnnxSessions) and loaded.weights is not None:
         sessions.sleep(loaded)
         asleep = max(memory_of("Pss") - base, 0)
         start_ns = _CLOCK.now_ns()
@@ -231,7 +252,7 @@ def _size(sessions: OnnxSessions, form: PreparedForm, inputs: Mapping[str, np.nd
     return resident, peak, asleep, wake_ns
 
 
-def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> float:
+def _timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
     if cold:
         for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
             _drop_cache(file)
@@ -243,7 +264,7 @@ def _timed_load(sessions: OnnxSessions, form: PreparedForm, *, cold: bool) -> fl
     return elapsed_ms
 
 
-def _latency(sessions: OnnxSessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _latency(sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """P50 and P99 (JF-04); the first run takes the page faults and is not counted."""
     sessions.run(loaded, inputs, None)
     times_ms: list[float] = []

@@ -1,0 +1,115 @@
+"""Port `Processor` over several kinds that share cores: each build runs on the kind that it is prepared for, and never
+more run at once than there are workers, for the group is one processor to whoever hands out runs.
+"""
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.request import Tensors
+
+
+class InService(Protocol):
+    """A processor whose builds live in the service: the port `Processor`, and what a guard asks of it besides."""
+
+    def describe(self) -> ProcessorDescription: ...
+
+    async def load(self, form: PreparedForm) -> Any: ...
+
+    def run(
+        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> Awaitable[dict[str, Any]]: ...
+
+    def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]: ...
+
+    async def unload(self, handle: Any) -> None: ...
+
+    def can_sleep(self, handle: Any) -> bool: ...
+
+    async def sleep(self, handle: Any) -> int: ...
+
+    async def wake(self, handle: Any) -> None: ...
+
+    async def fetch(self, handle: Any) -> None:
+        """Read the file of a build that is about to wake, wherever that lives."""
+        ...
+
+    async def read_ahead(self, handle: Any) -> None: ...
+
+    def wake_ns(self, handle: Any) -> int: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class OnKind:
+    """A build and the processor that it is on."""
+
+    processor: InService
+    handle: Any
+    build_id: str
+    lease: Any = None
+
+    @property
+    def file(self) -> Any:
+        """Where its weights are mapped from, None where they are not."""
+        return getattr(self.handle, "file", None)
+
+
+class ProcessorGroup:
+    """The first one's name and workers are those of the group."""
+
+    def __init__(self, processors: Sequence[InService]) -> None:
+        self.first = processors[0]
+        self._kinds = {processor.describe().kind: processor for processor in processors}
+
+    def describe(self) -> ProcessorDescription:
+        return self.first.describe()
+
+    def describe_all(self) -> tuple[ProcessorDescription, ...]:
+        """Each kind, the first one first."""
+        return tuple(processor.describe() for processor in self._kinds.values())
+
+    async def load(self, form: PreparedForm) -> OnKind:
+        processor = self._kinds.get(form.kind)
+        if processor is None:
+            raise LoadFailed(build_id=form.build_id, reason=f"there is no processor of kind {form.kind!r}")
+        return OnKind(processor, await processor.load(form), form.build_id)
+
+    def run(
+        self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> Awaitable[dict[str, Any]]:
+        return handle.processor.run(handle.handle, inputs, outputs, deadline_ns=deadline_ns)
+
+    def run_inline(self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        return handle.processor.run_inline(handle.handle, inputs, outputs)
+
+    async def unload(self, handle: OnKind) -> None:
+        await handle.processor.unload(handle.handle)
+
+    def can_sleep(self, handle: OnKind) -> bool:
+        return handle.processor.can_sleep(handle.handle)
+
+    async def sleep(self, handle: OnKind) -> int:
+        return await handle.processor.sleep(handle.handle)
+
+    async def wake(self, handle: OnKind) -> None:
+        await handle.processor.wake(handle.handle)
+
+    async def fetch(self, handle: Any) -> None:
+        """Also of a build that is in a guard: the page cache is everybody's."""
+        await (handle.processor.fetch(handle.handle) if isinstance(handle, OnKind) else self.first.fetch(handle))
+
+    async def read_ahead(self, handle: Any) -> None:
+        """Also of a build that is in a guard: the page cache is everybody's."""
+        own = isinstance(handle, OnKind)
+        await (handle.processor.read_ahead(handle.handle) if own else self.first.read_ahead(handle))
+
+    def wake_ns(self, handle: OnKind) -> int:
+        return handle.processor.wake_ns(handle.handle)
+
+    def close(self) -> None:
+        for processor in self._kinds.values():
+            processor.close()

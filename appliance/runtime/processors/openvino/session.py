@@ -1,0 +1,149 @@
+"""OpenVINO on the CPU: the one place that knows how a network is compiled for it.
+
+Serving and the measuring child both go through `OpenVinoSessions`, so what is measured is what serves. The prepared
+form is what OpenVINO exports of a network that it compiled. (Its own cache would not do: it goes by the path of the
+model, and forms are moved to their place.)
+"""
+
+import queue
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+
+from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.request import Tensors
+
+_COMPILED = "model.blob"
+_DEVICE = "CPU"
+
+
+class Stop:
+    """Ends a run between two of its nodes: by `terminate = True`, as ONNX Runtime's options do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_wanted = False
+        self._running: ov.InferRequest | None = None
+
+    @property
+    def terminate(self) -> bool:
+        return self._is_wanted
+
+    @terminate.setter
+    def terminate(self, wanted: bool) -> None:
+        with self._lock:
+            self._is_wanted = wanted
+            if wanted and self._running is not None:
+                self._running.cancel()
+
+    def begin(self, request: ov.InferRequest) -> bool:
+        """The run begins; false when it need not."""
+        with self._lock:
+            self._running = request
+            return not self._is_wanted
+
+    def end(self) -> None:
+        """The run is over: its request is others' now."""
+        with self._lock:
+            self._running = None
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A network in memory, with a request for each run that it takes at once."""
+
+    model: ov.CompiledModel
+    build_id: str
+    outputs: dict[str, int]
+    """Name → place."""
+    requests: "queue.SimpleQueue[ov.InferRequest]" = field(default_factory=queue.SimpleQueue)
+
+
+class OpenVinoSessions:
+    """Blocking half: compile, run and drop networks."""
+
+    def __init__(self, workers: int, threads_per_run: int) -> None:
+        """A stream for each worker: one stream runs one after the other."""
+        self._workers = workers
+        self._options: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": workers * threads_per_run,
+            "NUM_STREAMS": str(workers),
+            # It would take bf16 where the processor has it, which is measured first, and only then used.
+            "INFERENCE_PRECISION_HINT": "f32",
+            "ENABLE_CPU_PINNING": False,
+            "CPU_DENORMALS_OPTIMIZATION": True,
+            "CACHE_MODE": "OPTIMIZE_SPEED",
+        }
+
+    def stop(self) -> Stop:
+        """What ends a run that is given it."""
+        return Stop()
+
+    def load(self, form: PreparedForm) -> Compiled:
+        """Raises: LoadFailed."""
+        core = ov.Core()
+        try:
+            if form.optimised:
+                model = core.import_model(ov.tensor_from_file(form.path), _DEVICE, self._options)
+            else:
+                model = core.compile_model(form.path, _DEVICE, self._options)
+        except Exception as error:
+            raise LoadFailed(build_id=form.build_id, reason=_told(error)) from error
+        names = {name: place for place, output in enumerate(model.outputs) for name in output.get_names()}
+        compiled = Compiled(model, form.build_id, names)
+        for _ in range(self._workers):
+            compiled.requests.put(model.create_infer_request())
+        return compiled
+
+    def run(
+        self, compiled: Compiled, inputs: Tensors, outputs: Sequence[str] | None, stop: Stop | None = None
+    ) -> dict[str, Any]:
+        """One inference; the arrays are the caller's. Raises: RunRefused with OpenVINO's own words; RunStopped."""
+        request = compiled.requests.get()
+        try:
+            if stop is not None and not stop.begin(request):
+                raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may")
+            try:
+                feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+                found = request.infer(feeds, share_inputs=True, share_outputs=False)
+            except Exception as error:
+                if stop is not None and stop.terminate:
+                    raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may") from None
+                raise RunRefused(variant_id=compiled.build_id, reason=_told(error)) from error
+            finally:
+                if stop is not None:
+                    stop.end()
+        finally:
+            compiled.requests.put(request)
+        names = compiled.outputs if outputs is None else {name: compiled.outputs[name] for name in outputs}
+        return {name: found[place] for name, place in names.items()}
+
+    def unload(self, compiled: Compiled) -> None:
+        """Drop the network and its requests."""
+        with suppress(queue.Empty):
+            while True:
+                compiled.requests.get_nowait()
+        del compiled.model
+
+    def prepare(self, source: Path, target_dir: Path) -> str | None:
+        """Compile into an empty folder; None when OpenVINO cannot."""
+        try:
+            compiled = ov.Core().compile_model(str(source), _DEVICE, self._options)
+            (target_dir / _COMPILED).write_bytes(compiled.export_model().getbuffer())
+        except Exception:  # an operator that it does not know ...: another kind serves
+            (target_dir / _COMPILED).unlink(missing_ok=True)
+            return None
+        return _COMPILED
+
+
+def _told(error: Exception) -> str:
+    """The last of the lines that say where in OpenVINO's code it was raised is what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:500]

@@ -1,0 +1,38 @@
+"""The blocking half of each kind of processor: what serving and the measuring child share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from appliance.domain.hardware import PreparedForm
+from appliance.domain.request import Tensors
+from appliance.runtime.processors.cpu.session import OnnxSessions
+
+
+class Sessions(Protocol):
+    """Makes, uses and drops builds; whoever calls waits."""
+
+    def load(self, form: PreparedForm) -> Any:
+        """Raises: LoadFailed."""
+        ...
+
+    def run(self, loaded: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
+        """One inference; the arrays are the caller's. Raises: RunRefused with the runtime's own words."""
+        ...
+
+    def unload(self, loaded: Any) -> None:
+        """Drop it; the C heap keeps what it frees until it is trimmed."""
+        ...
+
+    def prepare(self, source: Path, target_dir: Path) -> str | None:
+        """Write the prepared form into an empty folder; the name of the file to load, None when there can be none."""
+        ...
+
+
+def sessions_of(kind: str, workers: int, threads_per_run: int) -> Sessions:
+    """A kind's, imported only when it is wanted."""
+    if kind == "openvino":
+        from appliance.runtime.processors.openvino.session import OpenVinoSessions
+
+        return OpenVinoSessions(workers, threads_per_run)
+    return OnnxSessions(threads_per_run)

@@ -1,0 +1,109 @@
+"""OpenVINO as a kind of processor: it computes the same, from a form that it exported, stops when told to, and is not
+imported before the first build.
+"""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
+from appliance.domain.hardware import PreparedForm
+
+pytest.importorskip("openvino", reason="the extra openvino is not installed")
+
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.measuring.same import difference
+from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
+from appliance.runtime.processors.openvino.session import OpenVinoSessions
+
+IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toys.conv_net(tmp_path_factory.mktemp("net") / "net.onnx", 2.0)
+
+
+def exported(net: Path, folder: Path) -> PreparedForm:
+    name = OpenVinoSessions(2, 1).prepare(net, folder)
+    assert name is not None
+    return PreparedForm("net@openvino", str(folder / name), (folder / name).stat().st_size, True, kind="openvino")
+
+
+def plain(path: Path) -> PreparedForm:
+    return PreparedForm("net@openvino", str(path), path.stat().st_size, False, kind="openvino")
+
+
+def test_it_computes_the_same(net: Path, tmp_path: Path) -> None:
+    """From the exported form, wherever that was moved to; two runs at once; the arrays are the caller's."""
+    (tmp_path / "made").mkdir()
+    form = exported(net, tmp_path / "made")
+    (tmp_path / "made").rename(tmp_path / "kept")
+    ours, onnx = OpenVinoSessions(2, 1), OnnxSessions(1)
+    loaded = ours.load(PreparedForm(form.build_id, form.path.replace("made", "kept"), 1, True, kind="openvino"))
+    expected = onnx.run(onnx.load(plain(net)), IMAGE, None)
+    first, second = ours.run(loaded, IMAGE, None), ours.run(loaded, {"image": IMAGE["image"] * 2}, None)
+
+    assert first.keys() == expected.keys()
+    for name, array in expected.items():
+        assert difference(array, first[name]) < 1e-4
+        assert difference(array, second[name]) > 1e-4  # the next run has not written over what was given
+    ours.unload(loaded)
+
+
+def test_what_it_does_not_know_has_no_form(tmp_path: Path) -> None:
+    """No file is left, and a load says why."""
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no network")
+    (tmp_path / "form").mkdir()
+
+    assert OpenVinoSessions(1, 1).prepare(broken, tmp_path / "form") is None
+    assert list((tmp_path / "form").iterdir()) == []
+    with pytest.raises(LoadFailed):
+        OpenVinoSessions(1, 1).load(plain(broken))
+
+
+def test_wrong_inputs_are_refused_in_a_sentence(net: Path) -> None:
+    sessions = OpenVinoSessions(1, 1)
+    loaded = sessions.load(plain(net))
+
+    with pytest.raises(RunRefused, match="incompatible"):
+        sessions.run(loaded, {"image": np.zeros((1, 4, 64, 64), np.float32)}, None)
+    assert sessions.run(loaded, IMAGE, None)
+
+
+def test_a_run_ends_at_its_deadline(net: Path) -> None:
+    """Between two of its nodes; the next run is not disturbed."""
+
+    async def story() -> None:
+        processor, clock = OpenVinoProcessor("o", workers=1, threads_per_run=1, loads_parallel_max=1), SystemClock()
+        loaded = await processor.load(plain(net))
+        many = {"image": np.zeros((64, 3, 256, 256), np.float32)}
+        with pytest.raises(RunStopped):
+            await processor.run(loaded, many, None, deadline_ns=clock.now_ns() + 20 * NS_PER_MS)
+        assert await processor.run(loaded, IMAGE, None, deadline_ns=clock.now_ns() + 60_000 * NS_PER_MS)
+        assert not processor.can_sleep(loaded)
+        await processor.unload(loaded)
+        processor.close()
+
+    asyncio.run(story())
+
+
+def test_unused_it_is_not_imported() -> None:
+    """It takes 50 MB, which only a box that uses it pays; its telemetry is never there."""
+    program = """
+import sys
+from appliance.runtime.processors import PROCESSORS
+made = PROCESSORS["openvino"](name="o", workers=1, threads_per_run=1, loads_parallel_max=1)
+assert made.describe().fingerprint.startswith("openvino-"), made.describe()
+assert "openvino" not in sys.modules
+import appliance.runtime.processors.openvino.session
+assert "openvino" in sys.modules and "openvino_telemetry" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
