@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.domain.catalogue import Profile
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference
 
 
 class Measure(Protocol):
@@ -16,9 +16,11 @@ class Measure(Protocol):
         processor: str,
         cases: Sequence[MeasureCase],
         growth: Growth = Growth(),  # noqa: B008
+        reference: Reference | None = None,
     ) -> Profile:
         """Resident and peak bytes (ΔPss), load times with cold and warm page cache, latency by batch; runs from the
-        first case's shapes up to the largest, and what makes it hazardous.
+        first case's shapes up to the largest, and what makes it hazardous. With a reference, which has been looked at
+        so, none of that, but whether it computes the same in every case.
 
         Raises: LoadFailed, RunFailed.
         """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference
 
 
 class FakeMeasure:
@@ -20,6 +20,8 @@ class FakeMeasure:
         self.breaks_prepared = False
         self.breaks_all = False
         self.refused_runs = 0
+        self.differs = False
+        """What another kind of processor computes is something else."""
         self.gate = asyncio.Event()
         """Profiles wait for it; set unless a test clears it."""
         self.gate.set()
@@ -30,7 +32,7 @@ class FakeMeasure:
             return None
         target = Path(target_dir) / "model.onnx"
         await asyncio.to_thread(shutil.copyfile, source, target)
-        return PreparedForm(target_dir, str(target), target.stat().st_size, optimised=True)
+        return PreparedForm(target_dir, str(target), target.stat().st_size, optimised=True, kind=processor)
 
     async def profile(
         self,
@@ -38,11 +40,14 @@ class FakeMeasure:
         processor: str,
         cases: Sequence[MeasureCase],
         growth: Growth = Growth(),  # noqa: B008
+        reference: Reference | None = None,
     ) -> Profile:
         await self.gate.wait()
         self.profiled.append((form, list(cases)))
         if self.breaks_all or (self.breaks_prepared and form.optimised):
             raise LoadFailed(build_id=form.build_id, reason="exit status -11")
+        if reference is not None and self.differs:
+            raise RunFailed(variant_id=form.build_id, reason="output 'out' differs by 0.5 of what cpu computes")
         if self.refused_runs:
             self.refused_runs -= 1
             raise RunFailed(variant_id=form.build_id, reason="not made for this length")
@@ -50,4 +55,5 @@ class FakeMeasure:
         latencies = tuple(Latency(case.batch, case.batch * size / 1e3, case.batch * size / 5e2) for case in cases)
         base = {name: array.shape for name, array in cases[0].inputs.items()}
         runs = tuple(RunBound(shapes, 1.0, 0) for shapes in (base, *growth.steps))
-        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs)
+        kind = form.kind if form.optimised else processor
+        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs, kind=kind)

@@ -3,7 +3,7 @@ measuring is a fake.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -94,17 +94,18 @@ async def parts(
     bytes_max: int = 64 * MIB,
     options: ImportOptions | None = None,
     processor: ProcessorDescription = CPU,
+    others: Sequence[ProcessorDescription] = (),
     measure: FakeMeasure | None = None,
 ) -> AsyncIterator[Parts]:
     """Open a state folder; `runs` starts the importer."""
     clock = CalendarClock()
     folder = await asyncio.to_thread(StateFolder.open, state_dir, reserve_bytes=0)
     measure = measure or FakeMeasure()
-    builds, events = Builds(state_dir / "prepared", folder.blobs, [processor]), Events()
+    builds, events = Builds(state_dir / "prepared", folder.blobs, [processor, *others]), Events()
     store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
     await asyncio.to_thread(store.recover)
     builds.start((await store.snapshot()).models)
-    importer = Importer(store, builds, measure, [processor], events, polite(options or ImportOptions()))
+    importer = Importer(store, builds, measure, [processor, *others], events, polite(options or ImportOptions()))
     deletion = ModelDeletion(store.models, [importer.cancel])
     made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, deletion, clock, events)
     store.feed.subscribe(made.changes.append)

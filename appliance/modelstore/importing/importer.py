@@ -22,8 +22,8 @@ from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
 from appliance.modelstore.importing.fair_slots import FairSlots, Turn
-from appliance.modelstore.importing.prepared import Builds
-from appliance.modelstore.importing.profiling import Content, profiled, reviewed_file
+from appliance.modelstore.importing.prepared import Build, Builds
+from appliance.modelstore.importing.profiling import Content, profiled, profiled_elsewhere, reviewed_file
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
@@ -212,10 +212,24 @@ class Importer:
                 continue
             build = builds[0]
             try:
-                await self._measure_again(build.content_sha256)
+                if build.processor.kind == self._tools.processors[0].kind:
+                    await self._measure_again(build.content_sha256)
+                else:
+                    await self._measure_elsewhere(build)
             except Exception as error:  # upkeep must never take the imports down with it
                 log.warning("not measured again", build_id=build.id, reason=f"{type(error).__name__}: {error}")
             given_up.add(build.id)  # whatever came of it: tried once a start
+
+    async def _measure_elsewhere(self, build: Build) -> None:
+        """Prepared form and profile of every variant of a content on another kind of processor."""
+        path = await asyncio.to_thread(self._store.blobs.path, build.content_sha256)
+        variants = await self._store.models.variants_of(build.content_sha256)
+        measured = [one for one in variants if one[0].profile is not None]
+        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path) if measured else ():
+            await self._store.models.put_variant(variant)
+            self._tools.builds.put(variant)
+            kinds = [profile.kind for profile in variant.profiles]
+            log.info("variant measured elsewhere", variant_id=variant.id, kinds=kinds)
 
     async def _measure_again(self, content_sha256: str) -> None:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""

@@ -80,12 +80,13 @@ class Builds:
             return
         for processor in self._kinds.values():
             build = self._register(variant.content_sha256, processor, variant.size_bytes)
-            profile = variant.profile
-            if profile is not None and profile.processor == processor.name:
-                is_new = profile.hazards is None and variant.id not in build.unreviewed
+            profile = next((one for one in variant.profiles if one.processor == processor.name), None)
+            if profile is not None:
+                is_unreviewed = profile is variant.profile and profile.hazards is None
+                is_new = is_unreviewed and variant.id not in build.unreviewed
                 self._builds[build.id] = replace(
                     build,
-                    unreviewed=build.unreviewed - {variant.id} | ({variant.id} if profile.hazards is None else set()),
+                    unreviewed=build.unreviewed - {variant.id} | ({variant.id} if is_unreviewed else set()),
                     resident_bytes=max(profile.resident_bytes, build.resident_bytes or 0),
                     peak_bytes=max(profile.peak_bytes, build.peak_bytes or 0),
                     asleep_bytes=_larger(profile.asleep_bytes, build.asleep_bytes),
@@ -115,7 +116,8 @@ class Builds:
             self._builds[build_id] = build = replace(build, form=None, is_tried=False)
             self._has_changed.set()
         path = await asyncio.to_thread(self._blobs.path, build.content_sha256)
-        return self._measured(build, PreparedForm(build_id, str(path), build.size_bytes, optimised=False))
+        plain = PreparedForm(build_id, str(path), build.size_bytes, optimised=False, kind=build.processor.kind)
+        return self._measured(build, plain)
 
     def distrust(self, build_id: str) -> None:
         """A prepared form is not what it was, or will not be: from now on the plain file serves, also after a restart,
@@ -149,7 +151,7 @@ class Builds:
         Raises: StorageFull.
         """
         build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
-        plain = PreparedForm(build.id, str(source), build.size_bytes, optimised=False)
+        plain = PreparedForm(build.id, str(source), build.size_bytes, optimised=False, kind=processor.kind)
         if build.is_tried:
             return build.form or plain
         target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
@@ -210,7 +212,9 @@ class Builds:
             return replace(build, is_tried=False, form=None)
         if mark["path"] is None:
             return replace(build, is_tried=True, form=None)
-        form = PreparedForm(build.id, str(home / mark["path"]), mark["size_bytes"], mark["optimised"])
+        form = PreparedForm(
+            build.id, str(home / mark["path"]), mark["size_bytes"], mark["optimised"], kind=build.processor.kind
+        )
         return replace(build, is_tried=True, form=form)
 
     def _measured(self, build: Build, form: PreparedForm) -> PreparedForm:

@@ -1,22 +1,31 @@
-"""What a variant costs on this machine: its prepared forms, then its profile with the form that will serve.
+"""What a variant costs on this machine: its prepared forms, then its profile with the form that will serve; on the
+first kind of processor before it serves, on the others afterwards.
 
 A prepared form that does not load or run (it may even crash) is given up here, in the measuring child, before serving
 could meet it.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Profile, RunBound, Shapes, TaskSpec, Variant
+from appliance.domain.catalogue import Precision, Profile, RunBound, Shapes, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunFailed
-from appliance.domain.hardware import Growth, PreparedForm, ProcessorDescription
+from appliance.domain.hardware import Growth, PreparedForm, ProcessorDescription, Reference
+from appliance.domain.names import build_id
 from appliance.modelstore.importing.cases import Axes, case_lists
 from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.growth import allowed, growth
 from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.orders import Reviewed, ReviewOrder, Size
 from appliance.modelstore.store.disk import file_size
+
+DIFFERENCE_MAX: Mapping[Precision, float] = {Precision.INT8: 0.1, Precision.FP16: 0.01}
+"""Of the norm of its outputs: what kinds of processors may compute differently. A quantized network rounds to another
+step here and there; how accurate it is was measured on the first kind.
+"""
+DIFFERENCE_MAX_OTHERS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +50,11 @@ async def reviewed_file(tools: Tools, source: Path, scratch: Path) -> Reviewed:
 
 
 async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, content: Content) -> Variant:
-    """Prepare for every kind of processor, profile on each; returns the variant with the profile of the first.
+    """Prepare for the first kind of processor, profile there; returns the variant with that profile.
 
     Raises: LoadFailed, RunFailed, StorageFull; BadMetadata where it does not run at the largest shapes asked for.
     """
-    profiles = [await _profiled_on(tools, processor, variant, axes, task, content) for processor in _by_kind(tools)]
-    profile = profiles[0]
+    profile = await _profiled_on(tools, tools.processors[0], variant, axes, task, content)
     largest = allowed(profile.runs[-1].shapes, task)
     batch_max = _batch_of(variant, axes, largest)
     fitting = tuple(row for row in profile.latencies if batch_max is None or row.batch <= batch_max)
@@ -59,11 +67,62 @@ def _batch_of(variant: Variant, axes: Axes, largest: Shapes) -> int | None:
     return min((largest[name][roles.index("batch")] for name, roles in places if "batch" in roles), default=None)
 
 
-def _by_kind(tools: Tools) -> list[ProcessorDescription]:
-    first: dict[str, ProcessorDescription] = {}
-    for processor in tools.processors:
-        first.setdefault(processor.kind, processor)
-    return list(first.values())
+async def profiled_elsewhere(
+    tools: Tools, processor: ProcessorDescription, measured: Sequence[tuple[Variant, TaskSpec, Axes]], source: Path
+) -> list[Variant]:
+    """Prepare a content that was profiled for another kind of processor, and profile each of its variants there.
+
+    Returns them with what was found: nothing of any where one cannot be run there, or computes something else; the
+    form is given up then. Raises: StorageFull.
+    """
+    variants = [variant for variant, _task, _axes in measured]
+    content = variants[0].content_sha256
+    form = await tools.builds.prepare(tools.measure, content, source, processor)
+    try:
+        if not form.optimised:  # it would be compiled at each load
+            raise LoadFailed(build_id=form.build_id, reason=f"{processor.kind} cannot compile it")
+        reference = await tools.builds.open_build(build_id(content, tools.processors[0].kind))
+        found = [
+            await _profile_elsewhere(tools, processor, variant, axes, task, form, reference)
+            for variant, task, axes in measured
+        ]
+        await tools.builds.keep(form)
+    except (LoadFailed, RunFailed) as error:
+        await tools.builds.reject(form, str(error))
+        return [_elsewhere(variant, processor.kind, None) for variant in variants]
+    finally:
+        await asyncio.shield(tools.builds.discard(form))
+    return [_elsewhere(variant, processor.kind, profile) for variant, profile in zip(variants, found, strict=True)]
+
+
+def _elsewhere(variant: Variant, kind: str, profile: Profile | None) -> Variant:
+    others = tuple(one for one in variant.other_profiles if one.kind != kind)
+    return replace(variant, other_profiles=others if profile is None else (*others, profile))
+
+
+async def _profile_elsewhere(
+    tools: Tools,
+    processor: ProcessorDescription,
+    variant: Variant,
+    axes: Axes,
+    task: TaskSpec,
+    form: PreparedForm,
+    reference: PreparedForm,
+) -> Profile:
+    """Raises: LoadFailed, RunFailed."""
+    assert variant.profile is not None, "it was measured on the first kind"
+    same = Reference(reference, DIFFERENCE_MAX.get(variant.precision, DIFFERENCE_MAX_OTHERS))
+    batches = {row.batch for row in variant.profile.latencies}
+    failure = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
+    lists = case_lists(variant, axes, task)
+    while (cases := await asyncio.to_thread(next, lists, None)) is not None:
+        try:
+            found = await tools.measure.profile(form, processor.name, cases, reference=same)
+            latencies = tuple(row for row in found.latencies if row.batch in batches)
+            return _plausible(replace(found, latencies=latencies, hazards=variant.profile.hazards), variant)
+        except RunFailed as error:
+            failure = error
+    raise failure
 
 
 async def _profiled_on(

@@ -39,6 +39,7 @@ from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 from appliance.modelstore.store.state_folder import DATABASE, StateFolder
 
 _TENSORS = tuple[TensorSpec, ...]
+_PROFILES = tuple[Profile, ...]
 _LARGEST = dict[str, tuple[int, ...]]
 
 
@@ -144,6 +145,7 @@ def _variant(row: sqlite3.Row) -> Variant:
         width=row["width"],
         accuracy=_read(Accuracy, row["accuracy"], accuracy_fields),
         profile=_read(Profile, row["profile"], profile_fields),
+        other_profiles=_read(_PROFILES, row["other_profiles"]) or (),
         reason=row["reason"],
         batch_max=row["batch_max"],
         shape_max=_read(_LARGEST, row["shape_max"]),

@@ -131,6 +131,9 @@ class VariantRow(Row, table=True):
     width: int | None = None
     accuracy: Accuracy | None = Field(default=None, sa_column=Column(MeasuredAccuracy))
     profile: Profile | None = Field(default=None, sa_column=Column(ReviewedProfile()))
+    other_profiles: tuple[Profile, ...] = Field(
+        default=(), sa_column=Column(Document(tuple[Profile, ...]), nullable=False, server_default="[]")
+    )
     reason: str = ""
     batch_max: int = 1
     shape_max: dict[str, tuple[int, ...]] | None = Field(
@@ -155,6 +158,7 @@ class VariantRow(Row, table=True):
             width=self.width,
             accuracy=self.accuracy,
             profile=self.profile,
+            other_profiles=self.other_profiles,
             reason=self.reason,
             batch_max=self.batch_max,
             shape_max=self.shape_max,
@@ -170,6 +174,7 @@ class VariantRow(Row, table=True):
         self.state = variant.state.value
         self.height, self.width = variant.height, variant.width
         self.accuracy, self.profile = variant.accuracy, variant.profile
+        self.other_profiles = variant.other_profiles
         self.reason, self.batch_max = variant.reason, variant.batch_max
         self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 

@@ -14,7 +14,7 @@ from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.errors import LoadFailed, StorageFull
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.names import build_id
-from appliance.runtime.processors.cpu.measure import ChildMeasure
+from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.modelstore.boxes import CPU, Parts, parts, stored_model
 
 PROFILE = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))

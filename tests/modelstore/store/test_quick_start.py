@@ -51,6 +51,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
         width=9,
         accuracy=Accuracy(90.0, "top-1", "labels", 12),
         profile=profile,
+        other_profiles=(replace(profile, processor="other", kind="openvino"),),
         reason="another is better",
         batch_max=4,
         shape_max={"x": (1, 2)},

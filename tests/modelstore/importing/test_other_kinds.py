@@ -1,0 +1,68 @@
+"""Models are measured on every kind of processor: on the first before they serve, on the others afterwards."""
+
+import asyncio
+from pathlib import Path
+
+from appliance.domain.catalogue import Model, Precision
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.names import build_id
+from tests.fakes.measure import FakeMeasure
+from tests.modelstore.boxes import Parts, parts
+from tests.modelstore.importing.test_importer import asked, done, net
+
+OTHER = ProcessorDescription("openvino", "openvino", 2, 1, "host", "library 2")
+
+
+async def measured(box: Parts) -> Model:
+    """The model once its variants were measured on the other kind."""
+
+    async def is_so() -> bool:
+        return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
+
+    async with asyncio.timeout(30):
+        await box.settled(is_so)
+    return await box.store.models.get("default/net")
+
+
+def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
+    """Each content has a form of its own there, and each variant a profile; both are there after a restart."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER]) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path), precisions=(Precision.INT8,))))
+            model = await measured(box)
+            for variant in model.variants:
+                assert [one.kind for one in variant.profiles] == ["cpu", "openvino"]
+                assert variant.profiles[0] is variant.profile
+                form = await box.builds.open_build(build_id(variant.content_sha256, "openvino"))
+                assert (form.kind, form.optimised) == ("openvino", True)
+        async with parts(tmp_path / "state", others=[OTHER]) as box:
+            assert box.builds.unmeasured() == []
+            assert await measured(box) == model
+        async with parts(tmp_path / "state", runs=False) as box:  # a box that has lost the kind
+            assert (await box.store.models.get("default/net")).variants[0].profile is not None
+
+    asyncio.run(story())
+
+
+def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> None:
+    """Its form is given up, once; on the first kind it serves as before."""
+
+    async def story() -> None:
+        measure = FakeMeasure()
+        measure.differs = True
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+
+            async def is_tried() -> bool:
+                return not box.builds.unmeasured()
+
+            async with asyncio.timeout(30):
+                await box.settled(is_tried)
+            variants = (await box.store.models.get("default/net")).variants
+            assert {one.kind for variant in variants for one in variant.profiles} == {"cpu"}
+            variant = variants[0]
+            assert (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
+            assert not (await box.builds.open_build(build_id(variant.content_sha256, "openvino"))).optimised
+
+    asyncio.run(story())
