@@ -41,13 +41,14 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors import PROCESSORS, check_runtime
+from appliance.runtime.processors import PROCESSORS, check_processors, check_runtime
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
+from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import HttpSettings, ProcessorSettings, Settings
+from appliance.settings import HttpSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
@@ -149,12 +150,13 @@ class Appliance:
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
-        processor = _processor(settings.processors[0], settings, clock)
+        group = _processors(settings)
+        processor = _guarded(group, settings, clock)
         stack.callback(processor.close)
-        description = processor.describe()
+        descriptions = group.describe_all()
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
-        builds = Builds(folder.path / "prepared", folder.blobs, [description])
+        builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             beginning = await (await asyncio.to_thread(_management)).mended(folder, clock)
@@ -165,6 +167,7 @@ class Appliance:
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
+            kinds=tuple(one.kind for one in descriptions),
             builds=served,
             telemetry=telemetry,
             events=telemetry,
@@ -190,7 +193,7 @@ class Appliance:
         queues = settings.queues
         media = MediaPool(
             clock,
-            threads=queues.media_threads or description.workers,
+            threads=queues.media_threads or descriptions[0].workers,
             waiting_max=queues.len_max,
             weight_of=core.catalogue.processor_weight,
         )
@@ -226,7 +229,7 @@ class Appliance:
                 texts=processor,
                 asset_path=folder.blobs.path,
             ),
-            processors=(description,),
+            processors=descriptions,
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
             form_bytes_max=settings.http.form_bytes_max,
@@ -346,21 +349,31 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
     memory.dismiss(build_id)
 
 
-def _processor(settings: ProcessorSettings, tree: Settings, clock: Clock) -> GuardedProcessor:
+def _processors(settings: Settings) -> ProcessorGroup:
+    """Raises: BadSettings."""
     check_runtime()
     cores = len(os.sched_getaffinity(0))
-    inner = PROCESSORS[settings.kind](
-        name=settings.name,
-        workers=settings.workers or max(1, cores // settings.threads_per_run),
-        threads_per_run=settings.threads_per_run,
-        loads_parallel_max=tree.memory.loads_parallel_max,
-    )
-    guard = tree.guard
+    wanted = settings.processors
+    check_processors([(one.kind, one.name or one.kind) for one in wanted])
+    made = [
+        PROCESSORS[one.kind](
+            name=one.name or one.kind,
+            workers=one.workers or max(1, cores // one.threads_per_run),
+            threads_per_run=one.threads_per_run,
+            loads_parallel_max=settings.memory.loads_parallel_max,
+        )
+        for one in wanted
+    ]
+    return ProcessorGroup(made)
+
+
+def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:
+    guard = settings.guard
     options = GuardOptions(
-        scratch=tree.state_dir.absolute() / "scratch",
+        scratch=settings.state_dir.absolute() / "scratch",
         run_s_max=guard.run_s_max,
         run_bytes_max=guard.run_bytes_max,
         processes_max=guard.processes_max,
         idle_s=guard.idle_s,
     )
-    return GuardedProcessor(inner, clock, options)
+    return GuardedProcessor(group.first if len(group.describe_all()) == 1 else group, clock, options)

@@ -98,8 +98,8 @@ class MemorySettings(Section):
 class ProcessorSettings(Section):
     kind: str = "cpu"
     """Registry name in `runtime.processors`."""
-    name: str = "cpu"
-    """Name in metrics, profiles and plans."""
+    name: str | None = None
+    """Name in metrics, profiles and plans; empty: the kind."""
     workers: int | None = Field(None, ge=1, le=64)
     """Runs at once; empty: the number of usable cores divided by `threads_per_run`."""
     threads_per_run: int = Field(1, ge=1, le=64)
@@ -258,8 +258,11 @@ class Settings(BaseSettings):
     """Folder of the database, blobs, prepared forms and keys."""
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
-    processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=1)
-    """Compute devices as a JSON list of objects with kind, name, workers and threads_per_run; one is used today."""
+    processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=8)
+    """Kinds of processors as a JSON list of objects with kind, name, workers and threads_per_run, `cpu` first; then
+    `openvino` where that is installed. They share the cores: as many runs at once as the first has workers. Each model
+    is measured on each kind and serves on the one that costs least.
+    """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()
     guard: GuardSettings = GuardSettings()

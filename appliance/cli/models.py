@@ -87,7 +87,7 @@ def release_variant(box: Connection, name: str, variant: str) -> None:
 
 
 def _row(variant: "VariantShape") -> tuple[object, ...]:
-    accuracy, profile = variant.accuracy, variant.profile
+    accuracy, profile = variant.accuracy, variant.serving_profile
     single = profile.latencies[0] if profile and profile.latencies else None
     return (
         variant.name,
@@ -116,6 +116,11 @@ def _explain(model: "ModelShape") -> None:
             print(f"  {variant.name}: takes at most {shapes}")
         if variant.profile and variant.profile.hazards:
             print(f"  {variant.name}: runs in a guard: {'; '.join(variant.profile.hazards)}")
+    for variant in model.variants:
+        for other in variant.profiles[1:]:
+            first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
+            times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
+            print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
     measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

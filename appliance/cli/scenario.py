@@ -194,8 +194,8 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
 
 
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
-    profile = variant.profile
-    assert profile is not None, "those without were left out"
+    profile, first = variant.serving_profile, variant.profile
+    assert profile is not None and first is not None, "those without were left out"
     asleep = {}
     if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
         asleep = {"asleep_mb": profile.asleep_bytes / 1e6, "wake_ms": profile.wake_ms}
@@ -207,9 +207,9 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         **({} if variant.loss is None else {"loss": points(variant.loss)}),
         "load_ms": profile.load_ms,
         **asleep,
-        "latency_ms": {profile.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
-        "p99_ms": {profile.processor: max(profile.latencies[0].p99_ms, 1e-6)},
-        "served_ms": served_ms(profile.processor, runs),
+        "latency_ms": {first.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
+        "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
+        "served_ms": served_ms(first.processor, runs),
         "resident": variant.residency == "resident",
     }
 

@@ -2,7 +2,7 @@
 drift from the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
@@ -93,6 +93,8 @@ class RuntimePorts:
     seed: int = 0
     given_forecasts: Iterable[str] = ()
     """Applications whose forecaster comes from outside and stays."""
+    kinds: Sequence[str] = ()
+    """Of the processors behind `processor`, the first one first; empty: its own."""
     candidates: Mapping[str, Kind[Fit, Forecaster]] = field(default_factory=lambda: FORECASTERS)
     """The forecasters to choose among."""
 
@@ -131,8 +133,14 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     def on_choice(application: Application, problem: SelectionInput, plan: SelectionPlan, before: str) -> None:
         ports.decisions.record("selection", choice(application, problem, plan, before))
 
-    kind = ports.processor.describe().kind
-    catalogue = Catalogue(policies.selection, kind, config.isolation, points(config.loss_max), on_choice)
+    catalogue = Catalogue(
+        policies.selection,
+        ports.kinds or (ports.processor.describe().kind,),
+        config.isolation,
+        points(config.loss_max),
+        on_choice,
+        config.budget_bytes,
+    )
     groups = VariantGroups(catalogue)
     shares = Shares(catalogue, groups, config.budget_bytes)
     expectations = Expectations(

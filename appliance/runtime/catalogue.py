@@ -4,14 +4,14 @@ Owned by the event-loop thread; filled from the store at start and after every c
 reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Application, Model, RunBound, Shapes, Tenant, TensorSpec, Variant
+from appliance.domain.catalogue import Application, Model, Profile, RunBound, Shapes, Tenant, TensorSpec, Variant
 from appliance.domain.confidence import losses
 from appliance.domain.errors import (
     ModelUnavailable,
@@ -25,6 +25,7 @@ from appliance.domain.isolation import Isolation, is_guarded
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
+from appliance.policies.selection.kinds import KindOption, serving_kind
 from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
@@ -76,6 +77,8 @@ class Servable:
     """Whether its inputs differ in more than the number of items."""
     counted_bytes_max: int = 0
     """What its largest run takes; 0 where that is not worth counting."""
+    profile: Profile | None = None
+    """On the kind of processor that it serves on; None until measured there."""
     loss: float | None = None
     """Points that it may be behind the model's most accurate variant at 95 %; None = not known."""
 
@@ -108,8 +111,7 @@ class Servable:
     @property
     def p99_ms(self) -> float | None:
         """Of a run of one item, as profiled; None until measured."""
-        profile = self.variant.profile
-        return profile.latencies[0].p99_ms if profile and profile.latencies else None
+        return self.profile.latencies[0].p99_ms if self.profile and self.profile.latencies else None
 
     @property
     def p50_ms(self) -> float | None:
@@ -125,9 +127,9 @@ class Servable:
         """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the
         largest.
         """
-        if batch <= 1 or self.expected_ns is None or self.variant.profile is None:
+        if batch <= 1 or self.expected_ns is None or self.profile is None:
             return self.expected_ns
-        rows = self.variant.profile.latencies
+        rows = self.profile.latencies
         for row in rows:
             if row.batch >= batch:
                 return int(row.p50_ms * NS_PER_MS)
@@ -153,19 +155,23 @@ class Catalogue:
     def __init__(
         self,
         selection: SelectionPolicy,
-        processor_kind: str = "cpu",
+        kinds: Sequence[str] = ("cpu",),
         isolation: Isolation = Isolation.NONE,
         loss_points_max: float = 0.0,
         on_choice: OnChoice | None = None,
+        memory_bytes: int = 1 << 40,
     ) -> None:
-        """`isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
+        """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
+        `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
         application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
+        `memory_bytes`: the budget that builds share.
         """
         self._on_choice = on_choice
         self._loss_points_max = loss_points_max
         self._isolation = isolation
         self._selection = selection
-        self._processor_kind = processor_kind
+        self._kinds = tuple(kinds)
+        self._memory_bytes = memory_bytes
         self._tenants: dict[str, Tenant] = {}
         self._models: dict[str, Model] = {}
         self._applications: dict[str, Application] = {}
@@ -348,7 +354,13 @@ class Catalogue:
 
     def build_of(self, variant: Variant, tenant: str) -> str:
         """The id of a variant's build in the guard of a tenant, whether it runs there or not."""
-        return build_id(variant.content_sha256, self._processor_kind, tenant)
+        return build_id(variant.content_sha256, self._kinds[0], tenant)
+
+    def kind_of(self, variant: Variant, model: Model) -> str:
+        """The kind of processor that a variant serves on now."""
+        if self._guarded_for(variant, model) is not None:
+            return self._kinds[0]
+        return self._serving_kind(_rungs(variant, model))
 
     def reader_of(self, model: Model) -> str | None:
         """The tenant in whose guard is read what was uploaded beside the graph; None = in the service."""
@@ -369,7 +381,7 @@ class Catalogue:
         """What a build takes asleep, as measured at import; None where it was not, or cannot sleep."""
         for user in self.users_of(build):
             for servable in self._entries[user].servables.values():
-                profile = servable.variant.profile
+                profile = servable.profile
                 if servable.build_id == build and profile is not None and profile.asleep_bytes is not None:
                     return profile.asleep_bytes
         return None
@@ -414,15 +426,14 @@ class Catalogue:
 
     def _servable(self, variant: Variant, model: Model, loss: float | None) -> Servable:
         guarded_for = self._guarded_for(variant, model)
-        build = build_id(variant.content_sha256, self._processor_kind, guarded_for)
-        rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
-        resident = max((p.resident_bytes for p in rungs), default=_UNMEASURED_FACTOR * variant.size_bytes)
-        peak = max((p.peak_bytes for p in rungs), default=resident)
-        expected = (
-            int(variant.profile.latencies[0].p50_ms * NS_PER_MS)
-            if variant.profile and variant.profile.latencies
-            else None
-        )
+        rungs = _rungs(variant, model)
+        kind = self._kinds[0] if guarded_for is not None else self._serving_kind(rungs)
+        build = build_id(variant.content_sha256, kind, guarded_for)
+        profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None]
+        resident = max((p.resident_bytes for p in profiles), default=_UNMEASURED_FACTOR * variant.size_bytes)
+        peak = max((p.peak_bytes for p in profiles), default=resident)
+        profile = self._profile(variant, kind)
+        expected = int(profile.latencies[0].p50_ms * NS_PER_MS) if profile and profile.latencies else None
         inputs = {t.name: _slot(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
         batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
@@ -442,8 +453,27 @@ class Catalogue:
             is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
+            profile=profile,
             loss=loss,
         )
+
+    def _serving_kind(self, rungs: Sequence[Variant]) -> str:
+        """Of those on which all variants of a content were measured."""
+        if len(self._kinds) == 1 or not rungs:
+            return self._kinds[0]
+        options = []
+        for kind in self._kinds:
+            profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
+            if len(profiles) == len(rungs):
+                back_ms = max(p.load_ms if p.wake_ms is None else p.wake_ms for p in profiles)
+                run_ms = sum(p.latencies[0].p50_ms for p in profiles)
+                options.append(KindOption(kind, run_ms, back_ms, max(p.resident_bytes for p in profiles)))
+        return serving_kind(options, self._memory_bytes) if options else self._kinds[0]
+
+    def _profile(self, variant: Variant, kind: str) -> Profile | None:
+        if kind == self._kinds[0]:
+            return variant.profile
+        return next((profile for profile in variant.other_profiles if profile.kind == kind), None)
 
     def _index_shared(self) -> None:
         shared: dict[str, str] = {}
@@ -451,6 +481,11 @@ class Catalogue:
             if application.shared:
                 shared[application.name] = application.id
         self._shared = shared
+
+
+def _rungs(variant: Variant, model: Model) -> list[Variant]:
+    """The measured variants of a model that share a variant's file: one build serves them all."""
+    return [v for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
 
 
 def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:

@@ -75,6 +75,8 @@ class ProfileShape(Shape):
     """What the variant costs on one processor, measured in a process of its own."""
 
     processor: str
+    kind: str = Field("cpu", examples=["openvino"])
+    """Of that processor: a variant is measured on each kind that the box has."""
     resident_bytes: int
     peak_bytes: int
     load_ms: float
@@ -110,10 +112,20 @@ class VariantShape(Shape):
     outputs: list[TensorShape]
     accuracy: AccuracyShape | None
     profile: ProfileShape | None
+    """On the box's first kind of processor."""
+    profiles: list[ProfileShape] = Field([])
+    """On every kind that computes the same, the first one's first."""
+    serves_on: str | None = Field(None, examples=["cpu"])
+    """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
     loss: float | None = Field(None, examples=[0.001])
     """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
     residency: str = "absent"
     """Where it is in memory now: absent, loading, resident, draining, unloading, failed."""
+
+    @property
+    def serving_profile(self) -> ProfileShape | None:
+        """On the kind of processor that it serves on."""
+        return next((one for one in self.profiles if one.kind == self.serves_on), self.profile)
 
 
 class TaskShape(Shape):

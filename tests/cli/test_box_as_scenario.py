@@ -185,7 +185,7 @@ def test_the_figures_of_table_ii_reach_the_policies_as_they_are(box: tuple[Catal
 @every_policy
 def test_the_name_of_a_metric_decides_nothing(box: tuple[Catalogue, Connection], policy: str) -> None:
     """The same numbers under other names get the same plan."""
-    renamed = Catalogue(MostAccurate(), "cpu")
+    renamed = Catalogue(MostAccurate())
     for tenant in box[0].tenants():
         renamed.put_tenant(tenant)
     for entry in box[0].entries():

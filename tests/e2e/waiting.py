@@ -7,10 +7,10 @@ from appliance.clock import NS_PER_S, SystemClock, pause_s
 PATIENCE_S = 30
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Return as soon as it holds. Raises: AssertionError with `what` when it does not come."""
     clock = SystemClock()
-    deadline_ns = clock.now_ns() + PATIENCE_S * NS_PER_S
+    deadline_ns = clock.now_ns() + int(patience_s * NS_PER_S)
     while not holds():
         assert clock.now_ns() < deadline_ns, f"{what}: has not come"
         pause_s(0.1)

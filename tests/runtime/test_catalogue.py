@@ -303,3 +303,24 @@ def test_another_first_choice_is_said_with_its_reason() -> None:
     assert catalogue.entry("t/m").order[0].loss == pytest.approx(0.2046, abs=1e-3)
     catalogue.put_application(replace(application, prefer=Prefer.ACCURACY))
     assert catalogue.entry("t/m").order[0].name == "fp32"
+
+
+def test_a_content_serves_on_the_kind_that_costs_least() -> None:
+    """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
+    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    small, large = (make_variant("a/net", name, Cost(run_ms=20), content="c") for name in ("small", "large"))
+    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
+    fill(catalogue, "a", "net", [small, replace(large, other_profiles=(quick,))])
+    assert {s.build_id for s in catalogue.entry("a/net").servables.values()} == {build_of(small)}
+
+    fill(catalogue, "a", "net", [replace(one, other_profiles=(quick,)) for one in (small, large)])
+    entry = catalogue.entry("a/net")
+    assert {s.build_id for s in entry.servables.values()} == {build_of(small).replace("@cpu", "@openvino")}
+    assert {(s.p50_ms, s.p99_ms, s.resident_bytes) for s in entry.servables.values()} == {(10.0, 12.0, 10**6)}
+    assert catalogue.kind_of(entry.model.variants[0], entry.model) == "openvino"
+
+    catalogue.put_tenant(Tenant("a", quota=Quota(isolation=Isolation.PROCESS)))
+    entry = catalogue.entry("a/net")
+    assert {s.build_id for s in entry.servables.values()} == {f"{build_of(small)}@a"}
+    assert {s.p50_ms for s in entry.servables.values()} == {20.0}
+    assert catalogue.kind_of(entry.model.variants[0], entry.model) == "cpu"

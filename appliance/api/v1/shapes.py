@@ -1,6 +1,6 @@
 """Domain values as the shapes of `/v1`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,9 @@ def model_state(model: Model) -> str:
     return "failed" if states == {VariantState.FAILED} else "importing"
 
 
+KindOf = Callable[[Variant, Model], str]
+
+
 def model_summary(model: Model) -> ModelSummary:
     """A model in a list."""
     return ModelSummary(
@@ -37,36 +40,39 @@ def model_summary(model: Model) -> ModelSummary:
     )
 
 
-def model_shape(model: Model, memory: Mapping[str, Any]) -> ModelShape:
-    """A model with its variants; `memory` is the manager's snapshot."""
+def model_shape(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> ModelShape:
+    """A model with its variants; `memory` is the manager's snapshot, `kind_of` the catalogue's."""
     return ModelShape(
         name=model.name,
         tenant=model.tenant,
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=variant_shapes(model, memory),
+        variants=variant_shapes(model, memory, kind_of),
     )
 
 
-def variant_shapes(model: Model, memory: Mapping[str, Any]) -> list[VariantShape]:
-    """The variants of a model, what each may lose to the best that is ready, and where it is in memory."""
+def variant_shapes(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> list[VariantShape]:
+    """The variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
+    memory.
+    """
     lost = losses([v for v in model.variants if v.state is VariantState.READY])
     return [
         VariantShape.model_validate(variant).model_copy(
             update={
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
+                "serves_on": kind_of(variant, model) if variant.profile is not None and variant.servable else None,
             }
         )
         for variant in model.variants
     ]
 
 
-def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any]) -> VariantShape:
+def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any], kind_of: KindOf) -> VariantShape:
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
-    return variant_shapes(replace(model, variants=(variant, *others)), memory)[0]
+    return variant_shapes(replace(model, variants=(variant, *others)), memory, kind_of)[0]
 
 
 def _residency(variant: Variant, memory: Mapping[str, Any]) -> str:

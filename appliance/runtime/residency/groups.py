@@ -234,13 +234,13 @@ class VariantGroups:
 
     def load_ns(self, servable: Servable) -> int:
         """What a load takes, asleep or not."""
-        seen_ns, profile = self._load_ns.get(servable.build_id), servable.variant.profile
+        seen_ns, profile = self._load_ns.get(servable.build_id), servable.profile
         if seen_ns is not None:
             return seen_ns
         return int(profile.load_ms * NS_PER_MS) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
 
     def _wake_ns_of(self, servable: Servable) -> int:
-        seen_ns, profile = self._wake_ns.get(servable.build_id), servable.variant.profile
+        seen_ns, profile = self._wake_ns.get(servable.build_id), servable.profile
         if seen_ns is not None:
             return seen_ns
         measured_ns = None if profile is None else profile.wake_ns

@@ -1,0 +1,38 @@
+"""On which kind of processor a content serves: the quickest, where the memory and the loads that it costs are worth it.
+
+Kinds on the same cores differ by network, precision and machine, and neither is always the quicker one; so each content
+was measured on each of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NOTICEABLE = 0.1
+"""A gain below this is measuring noise: kinds are measured one after the other, on a box that may serve meanwhile."""
+COLD_SHARE = 0.01
+"""Of requests, that are assumed to wait for a load: what each request pays for a kind that loads slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindOption:
+    """One content on one kind. `run_ms`: medians of its variants (rungs of one file) together; `load_ms`: to have it
+    back in memory after it had to give way.
+    """
+
+    kind: str
+    run_ms: float
+    load_ms: float
+    resident_bytes: int
+
+    def cost_ms(self, memory_bytes: int) -> float:
+        """What a request costs: its run, its share of loads, and more of both for the memory that others lack."""
+        return (self.run_ms + COLD_SHARE * self.load_ms) * (1 + self.resident_bytes / memory_bytes)
+
+
+def serving_kind(options: Sequence[KindOption], memory_bytes: int) -> str:
+    """The kind of least cost; the first one unless another is noticeably better. At least one option."""
+    first, *others = options
+    best = min(others, key=lambda option: (option.cost_ms(memory_bytes), option.kind), default=first)
+    if best.cost_ms(memory_bytes) < (1 - NOTICEABLE) * first.cost_ms(memory_bytes):
+        return best.kind
+    return first.kind

@@ -1,0 +1,56 @@
+"""A box with two kinds of processors on the same cores: every model is measured on both, and either answers alike."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.e2e.server import Server, running_server
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytest.importorskip("openvino", reason="the extra openvino is not installed")
+BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
+IMAGE = np.random.default_rng(1).standard_normal((1, 3, 64, 64)).astype(np.float32)
+ASKED = {
+    "inputs": [{"name": "image", "shape": list(IMAGE.shape), "datatype": "FP32", "data": IMAGE.ravel().tolist()}],
+    "parameters": {"binary_data_output": False},
+}
+
+
+def _asked(server: Server, variant: str) -> list[dict[str, Any]]:
+    headers = {"Authorization": f"Bearer {server.admin_key}"}
+    answer = httpx.post(f"{server.url}/v2/models/net/versions/{variant}/infer", json=ASKED, headers=headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+    outputs: list[dict[str, Any]] = answer.json()["outputs"]
+    return outputs
+
+
+def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
+    """It serves on whichever costs less, which is shown; started with one kind only, it answers the same."""
+    with running_server(tmp_path / "state", APPLIANCE_PROCESSORS=BOTH) as server:
+        with server.client() as client:
+            assert [one.kind for one in client.processors()] == ["cpu", "openvino"]
+            job = client.upload_model(toys.conv_net(tmp_path / "net.onnx", 1.0), "net", "image-classification")
+            assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+            until(lambda: len(client.model("net").variants[0].profiles) == 2, "its profile on openvino", 240)
+            variant = client.model("net").variants[0]
+            assert variant.profile == variant.profiles[0]
+            assert variant.serves_on in ("cpu", "openvino")
+            assert variant.serving_profile is not None
+            assert all(row.p50_ms > 0 for profile in variant.profiles for row in profile.latencies)
+            answered = _asked(server, variant.name)
+            kinds = {build.build.split("@")[1] for build in client.memory().builds}
+            assert kinds == {variant.serves_on}
+        server.stop()
+        server.environment.pop("APPLIANCE_PROCESSORS")
+        server.start_again()
+        with server.client() as client:
+            assert [one.kind for one in client.processors()] == ["cpu"]
+            again = _asked(server, variant.name)
+    for one, other in zip(answered, again, strict=True):
+        assert np.allclose(one["data"], other["data"], atol=1e-4)

@@ -1,0 +1,33 @@
+"""On which kind of processor a content serves."""
+
+from appliance.policies.selection.kinds import KindOption, serving_kind
+
+GB = 10**9
+FIRST = KindOption("cpu", 24.0, 3.0, 30_000_000)
+
+
+def test_the_quickest_kind_serves() -> None:
+    """18 ms against 24: worth 60 MB of 4 GB."""
+    assert serving_kind([FIRST, KindOption("openvino", 18.0, 200.0, 90_000_000)], 4 * GB) == "openvino"
+
+
+def test_noise_changes_nothing() -> None:
+    """22.5 ms is no noticeable gain over 24."""
+    assert serving_kind([FIRST, KindOption("openvino", 22.5, 3.0, 30_000_000)], 4 * GB) == "cpu"
+
+
+def test_memory_has_its_price() -> None:
+    """On a box with 200 MB the others would lack what it takes."""
+    assert serving_kind([FIRST, KindOption("openvino", 18.0, 200.0, 120_000_000)], GB // 5) == "cpu"
+
+
+def test_loads_have_their_price() -> None:
+    """A quick network that takes half a second to come back."""
+    quick = KindOption("cpu", 4.0, 3.0, 10_000_000)
+    assert serving_kind([quick, KindOption("openvino", 3.0, 500.0, 10_000_000)], 4 * GB) == "cpu"
+
+
+def test_the_order_of_the_others_says_nothing() -> None:
+    better, best = KindOption("a", 15.0, 3.0, GB // 100), KindOption("b", 12.0, 3.0, GB // 100)
+    assert serving_kind([FIRST, better, best], 4 * GB) == serving_kind([FIRST, best, better], 4 * GB) == "b"
+    assert serving_kind([FIRST], GB) == "cpu"
