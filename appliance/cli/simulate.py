@@ -129,8 +129,9 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
     use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
     say(
         f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, "
-        f"{count(document['loads'], 'load')}, {count(document['replacements'], 'replacement')}, "
-        f"{count(document['evictions'], 'eviction')}; {use}; "
+        f"{count(document['loads'], 'load')}, {count(document['wakes'], 'wake')}, "
+        f"{count(document['replacements'], 'replacement')}, {count(document['evictions'], 'eviction')}; {use}; "
+        f"wait {_wait(document['wait_ms'])}; "
         f"SLO kept {share(document['slo_attainment'])}, robustness {share(document['robustness'])}"
     )
     if (best := document.get("clairvoyant")) is not None:
@@ -139,6 +140,12 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
             f"{best['cold_reached']:.1%} cold is reached, "
             f"more than {best['utility_most']:.2f} or less than {best['cold_least']:.1%} cold is impossible"
         )
+
+
+def _wait(figures: dict[str, float | None]) -> str:
+    """Before runs, failures and refusals, of all requests."""
+    mean, p99 = figures["mean"], figures["p99"]
+    return "–" if mean is None or p99 is None else f"{mean:.3g} ms in the mean, {p99:.3g} at P99"
 
 
 def _row(name: str, figures: dict[str, Any]) -> list[object]:

@@ -89,6 +89,15 @@ def test_what_guards_take_is_told_where_there_are_any() -> None:
     assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB of guards, 1 build;")
 
 
+def test_who_sleeps_is_told_where_there_are_any() -> None:
+    """What sleepers keep, and how often one was woken."""
+    memory = _memory(_build(50_000_000), _build(700_000, state="asleep"))
+    shown = _shown(memory.model_copy(update={"asleep_bytes": 700_000, "wakes": 7}), 160)
+    assert shown[0].startswith("50.7 MB of 100.0 MB, 2 builds, of them 1 asleep (700.0 kB); since the start 3 loads")
+    assert "7 wakes" in shown[0]
+    assert "asleep" not in _shown(_memory(_build(50_000_000)))[0]
+
+
 def test_it_fits_in_eighty_columns() -> None:
     long = "a-tenant-with-a-long-name/an-application-with-a-longer-name"
     memory = _memory(*(_build(1_000_000 + n, f"{long}{n}", pins=9) for n in range(60)))

@@ -30,6 +30,25 @@ def test_a_person_gets_a_table(tmp_path: Path) -> None:
     assert "evictions" in done.stderr
 
 
+def test_a_person_is_told_of_wakes_and_waits(tmp_path: Path) -> None:
+    """Two that do not fit together take turns: loads of 100 ms, the second after 10 of sleep, then sleep and wake, 20
+    each.
+    """
+    variant = {"name": "v", "size_mb": 60, "accuracy": 90, "load_ms": 100, "asleep_mb": 5, "wake_ms": 10}
+    scenario = _write(
+        tmp_path,
+        duration_s=4.5,
+        box={"memory_mb": 100, "processors": [{"name": "cpu"}]},
+        models=[{"name": name, "variants": [{**variant, "latency_ms": {"cpu": {"1": 20}}}]} for name in "ab"],
+        applications=[{"name": name, "model": name} for name in "ab"],
+        policies={"eviction": "lru"},
+        arrivals=[{"application": "a", "times_s": [1, 3]}, {"application": "b", "times_s": [2, 4]}],
+    )
+    done = CliRunner().invoke(app, ["simulate", scenario])
+    assert "2 loads, 2 wakes, 0 replacements, 3 evictions" in done.stderr
+    assert "wait 62.5 ms in the mean, 110 at P99" in done.stderr
+
+
 def test_the_reference_stands_beside_the_figures(tmp_path: Path) -> None:
     scenario = _write(tmp_path)
     done = CliRunner().invoke(app, ["simulate", scenario, "--json", "--duration-s", "30", "--reference"])
