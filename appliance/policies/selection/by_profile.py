@@ -62,11 +62,11 @@ def _reason(chosen: Candidate, best: Candidate, problem: SelectionInput) -> str:
     faster = f"{chosen.name} takes {chosen.p50_ms:.3g} ms, {best.name} {_ms(best.p50_ms)}"
     if chosen.loss is None:
         return f"{faster}; what it loses is not known"
-    return f"{faster}; it loses at most {chosen.loss:.3g} at 95 %"
+    return f"{faster}; it loses at most {chosen.loss:.3g} points at 95 %"
 
 
 def _within(problem: SelectionInput) -> str:
-    return f" at a loss of at most {problem.loss_max:g} at 95 %" if problem.prefer is Prefer.BALANCED else ""
+    return f" at a loss of at most {problem.loss_max:g} points at 95 %" if problem.prefer is Prefer.BALANCED else ""
 
 
 def _ms(p50_ms: float | None) -> str:

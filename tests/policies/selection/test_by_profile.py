@@ -69,10 +69,10 @@ def test_as_fast_is_who_is_within_the_noise_and_then_the_more_accurate_goes_firs
 
 def test_the_reason_has_the_figures() -> None:
     assert plan(*RESNET).reason == (
-        "2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58; it loses at most 0.04 at 95 %"
+        "2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %"
     )
     assert plan(*SHUFFLENET).reason == (
         "2 of 2 reach the accuracy floor 0; fp32 is the most accurate, and no other is faster at a loss of at most "
-        "0.5 at 95 %"
+        "0.5 points at 95 %"
     )
     assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 reach the accuracy floor 0"
