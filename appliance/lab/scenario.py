@@ -27,7 +27,7 @@ one's (`scripts/bench loads`).
 """
 WAKE_SHARE = 0.1
 """Waking takes this share of loading where nothing is said: 3.2 ms of 33 of a prepared ResNet-50 (`scripts/bench
-sleepers`).
+sleeping`).
 """
 NOT_BUILT = ("sessions", "pipelines")
 """Sections of the format that the engine cannot serve yet."""

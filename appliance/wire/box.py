@@ -34,7 +34,7 @@ class SystemShape(Shape):
     """
     policies: dict[str, str]
     settings: dict[str, dict[str, int | float | None]]
-    """Those that decide how requests are served, by section: memory, queues and residency."""
+    """Those that decide how requests are served, by section: memory, queues, residency and selection."""
     models: int
     """Visible with this key."""
     applications: int
