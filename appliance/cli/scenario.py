@@ -196,9 +196,13 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
 def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
     profile, first = variant.serving_profile, variant.profile
     assert profile is not None and first is not None, "those without were left out"
-    asleep = {}
+    asleep: dict[str, Any] = {}
     if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
-        asleep = {"asleep_mb": profile.asleep_bytes / 1e6, "wake_ms": profile.wake_ms}
+        asleep = {
+            "asleep_mb": profile.asleep_bytes / 1e6,
+            "wake_ms": profile.wake_ms,
+            "asleep": variant.residency == "asleep",
+        }
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,

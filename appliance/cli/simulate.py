@@ -145,7 +145,7 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
 def _wait(figures: dict[str, float | None]) -> str:
     """Before runs, failures and refusals, of all requests."""
     mean, p99 = figures["mean"], figures["p99"]
-    return "–" if mean is None or p99 is None else f"{mean:.3g} ms in the mean, {p99:.3g} at P99"
+    return "–" if mean is None or p99 is None else f"{mean:,.1f} ms in the mean, {p99:,.1f} at P99"
 
 
 def _row(name: str, figures: dict[str, Any]) -> list[object]:

@@ -261,8 +261,17 @@ def _content(model: str, variant: str) -> str:
 
 def resident_builds(scenario: Scenario) -> list[str]:
     """Builds that are in memory when the scenario starts."""
+    return _builds(scenario, lambda variant: variant.resident)
+
+
+def sleeping_builds(scenario: Scenario) -> list[str]:
+    """Builds that are asleep when the scenario starts."""
+    return _builds(scenario, lambda variant: variant.asleep)
+
+
+def _builds(scenario: Scenario, is_one: Callable[[VariantShape], bool]) -> list[str]:
     kind = scenario.processor.kind or scenario.processor.name
-    return [build_id(_content(m.name, v.name), kind) for m in scenario.models for v in m.variants if v.resident]
+    return [build_id(_content(m.name, v.name), kind) for m in scenario.models for v in m.variants if is_one(v)]
 
 
 def build_names(scenario: Scenario) -> dict[str, tuple[str, str]]:

@@ -191,7 +191,8 @@ class EmulatedProcessor:
         if not handle.is_asleep:
             handle.is_asleep = True
             async with self._unloads:
-                await self._clock.sleep_until_ns(self._clock.now_ns() + handle.cost.sleep_ns)
+                takes_none = 0 in self.ailments.slow_factors
+                await self._clock.sleep_until_ns(self._clock.now_ns() + (0 if takes_none else handle.cost.sleep_ns))
             self._hold(handle.build_id, handle.cost.asleep_bytes)
         return handle.cost.asleep_bytes
 

@@ -92,6 +92,8 @@ class VariantShape(Shape):
     """Of a run of one item, by processor: decides which variants keep an SLO; absent: as `latency_ms`."""
     resident: bool = False
     """In memory when the scenario starts, as far as there is room."""
+    asleep: bool = False
+    """Asleep then, as far as there is room."""
 
     @property
     def unloads_in_ms(self) -> float:
@@ -211,6 +213,8 @@ def _check_models(scenario: Scenario) -> None:
                 raise Malformed(f"{key}.asleep_mb", "must be <= size_mb")
             if variant.asleep_mb is None and variant.wake_ms is not None:
                 raise Malformed(f"{key}.wake_ms", "is of no use without asleep_mb")
+            if variant.asleep and (variant.asleep_mb is None or variant.resident):
+                raise Malformed(f"{key}.asleep", "needs asleep_mb, and goes with no resident")
             if latency_of(variant, scenario.processor) is None:
                 raise Malformed(f"{key}.latency_ms", f"has nothing for processor {scenario.processor.name!r}")
 

@@ -3,7 +3,8 @@ each.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
 from appliance.domain.names import application_id
 from appliance.domain.request import Request, Tensors
-from appliance.lab.composition import INPUT, LabBox, compose, resident_builds
+from appliance.lab.composition import INPUT, LabBox, compose, resident_builds, sleeping_builds
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, run_virtual
@@ -60,6 +61,7 @@ class _Simulation:
 
     async def run(self) -> Run:
         box = self._box
+        await self._put_to_sleep()
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.core.engine.workers]
         weather = Weather(box.clock, box.processor, box.machine)
         loops = [
@@ -84,13 +86,30 @@ class _Simulation:
         await box.core.memory.close()
         return Run(outcome, box.journal)
 
+    async def _put_to_sleep(self) -> None:
+        """Have asleep what is at the start, one by one and in no time; before the loop, which would wake it."""
+        core = self._box.core
+        with self._in_no_time():
+            for sleeper in sleeping_builds(self._scenario):
+                await core.availability.prefetch([sleeper])
+                build = core.memory.build(sleeper)
+                if build is not None and core.memory.is_resident(sleeper):
+                    core.memory.release(sleeper)
+                    await build.gone.wait()
+
     async def _fill_memory(self) -> None:
         """Bring what is in memory at the start, in no time; it does not count as loaded."""
+        with self._in_no_time():
+            await self._box.core.availability.prefetch(resident_builds(self._scenario))
+        self._loads_before = self._box.core.memory.loads
+
+    @contextmanager
+    def _in_no_time(self) -> Iterator[None]:
+        """While the box is made as it is at the start."""
         slow_factors = self._box.processor.ailments.slow_factors
         slow_factors.append(0)
-        await self._box.core.availability.prefetch(resident_builds(self._scenario))
+        yield
         slow_factors.remove(0)
-        self._loads_before = self._box.core.memory.loads
 
     async def _send_all(self) -> None:
         """Every request at its time, and wait for all answers and for the end of the scenario's duration."""

@@ -46,7 +46,7 @@ def test_a_person_is_told_of_wakes_and_waits(tmp_path: Path) -> None:
     )
     done = CliRunner().invoke(app, ["simulate", scenario])
     assert "2 loads, 2 wakes, 0 replacements, 3 evictions" in done.stderr
-    assert "wait 62.5 ms in the mean, 110 at P99" in done.stderr
+    assert "wait 62.5 ms in the mean, 110.0 at P99" in done.stderr
 
 
 def test_the_reference_stands_beside_the_figures(tmp_path: Path) -> None:

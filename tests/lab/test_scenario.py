@@ -60,6 +60,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (_variant(peak_mb=1), "models[1].variants[0].peak_mb: must be >= size_mb"),
     (_variant(asleep_mb=1e6), "models[1].variants[0].asleep_mb: must be <= size_mb"),
     (_variant(wake_ms=3), "models[1].variants[0].wake_ms: is of no use without asleep_mb"),
+    (_variant(asleep=True), "models[1].variants[0].asleep: needs asleep_mb, and goes with no resident"),
     (_variant(name="int8"), "models[1].variants[1].name: 'int8' is there twice"),
     (_variant(accuracy=None), "models[1].variants[0].accuracy: must be a number"),
     (_variant(latency_ms={"npu": {"1": 3}}), "models[1].variants[0].latency_ms: has nothing for processor 'cpu'"),

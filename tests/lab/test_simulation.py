@@ -141,6 +141,22 @@ def test_what_is_in_memory_at_the_start_is_warm_and_no_load() -> None:
     assert figures["latency_ms"]["p99"] == 40
 
 
+def test_what_sleeps_at_the_start_is_woken_and_not_loaded() -> None:
+    """Two that do not fit together awake: one is in memory and warm, the other is woken, once the first sleeps: 20 ms
+    each.
+    """
+    written = document(
+        duration_s=1.5,
+        box={"memory_mb": 700, "processors": [{"name": "cpu"}]},
+        arrivals=[{"application": "door", "times_s": [0]}, {"application": "captions", "times_s": [1]}],
+    )
+    for model, state in zip(written["models"], ("resident", "asleep"), strict=True):
+        model["variants"] = [{**model["variants"][0], "asleep_mb": 5, "wake_ms": 20, state: True}]
+    figures = _figures(Scenario.model_validate(written))
+    assert (figures["warm"], figures["cold"], figures["loads"], figures["wakes"]) == (1, 1, 0, 1)
+    assert figures["latency_ms"] == {"p50": 40, "p99": 70}
+
+
 FAULTS: list[dict[str, Any]] = [
     {"kind": "processor-lost", "at_s": 20, "for_s": 10, "target": "cpu"},
     {"kind": "load-fails", "at_s": 0, "for_s": 30, "application": "door"},
