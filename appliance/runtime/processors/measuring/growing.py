@@ -9,7 +9,6 @@ profile, and only where the whole run is slow enough for it to matter.
 import itertools
 import json
 import math
-import resource
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from appliance.clock import NS_PER_MS, SystemClock
+from appliance.clock import SystemClock
 from appliance.domain.catalogue import RunBound, Shapes
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
@@ -26,6 +25,7 @@ from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.processors.cpu.heap import trim
 from appliance.runtime.processors.cpu.process_memory import available, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.measuring.stopwatch import Stopwatch, cpu_s
 
 NODE_MS_MAX = 100.0
 """Longest operator of a harmless build: a run that must end is ended between two of them."""
@@ -102,8 +102,8 @@ class Grower:
 
     def _go_on(self, runs: list[RunBound], steps: list[Shapes]) -> None:
         """Add runs that are not needed, while they are cheap."""
-        allowed_ms = max(STEPS_MS, STEPS_SHARE * 1000 * _cpu_s())
-        spent = _Stopwatch()
+        allowed_ms = max(STEPS_MS, STEPS_SHARE * 1000 * cpu_s())
+        spent = Stopwatch()
         for shapes in steps:
             share = _elements(shapes) / _elements(runs[-1].shapes)
             foreseen_ms = runs[-1].run_ms * share
@@ -169,7 +169,7 @@ class Grower:
         return RunBound(dict(shapes), round(min(times_ms), 4), taken)
 
     def _run_ms(self, feeds: Feeds) -> float:
-        watch = _Stopwatch()
+        watch = Stopwatch()
         self._sessions.run(self._loaded, feeds, None)
         took_ms = watch.elapsed_ms()
         return took_ms if took_ms < _AGAIN_MS_MAX else min(took_ms, watch.ms())
@@ -217,7 +217,7 @@ class Grower:
         options.profile_file_prefix = str(Path(self._scratch) / "nodes")
         session = ort.InferenceSession(self._form.path, options, providers=["CPUExecutionProvider"])
         feeds = dict(self._feeds(bound.shapes))
-        watch = _Stopwatch()
+        watch = Stopwatch()
         for _ in range(runs):
             session.run(None, feeds)
         share = watch.ms() / watch.elapsed_ms()
@@ -231,25 +231,6 @@ class Grower:
             if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
                 least_us[event["name"]] = min(event["dur"], least_us.get(event["name"], math.inf))
         return max(least_us.values(), default=0.0) / 1000 * share
-
-
-class _Stopwatch:
-    """Time since it was made, with and without what other processes had of the processor."""
-
-    def __init__(self) -> None:
-        self._start_ns, self._start_cpu_s = _CLOCK.now_ns(), _cpu_s()
-
-    def elapsed_ms(self) -> float:
-        return max(1, _CLOCK.now_ns() - self._start_ns) / NS_PER_MS
-
-    def ms(self) -> float:
-        """At most what has elapsed; several threads count as one where they were not kept waiting."""
-        return min(self.elapsed_ms(), 1000 * (_cpu_s() - self._start_cpu_s))
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _monotone(runs: list[RunBound]) -> list[RunBound]:
