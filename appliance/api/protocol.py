@@ -413,9 +413,8 @@ class BoxProtocol(HttpToolsProtocol):
             self._head = raw
             return
         cycle = self.cycle
-        known = KnownHead(raw, cycle.scope)
-        has_another = known.size is None or len(data) > known.length + known.size  # behind it: the cycle is another's
-        if not has_another and cycle.keep_alive and known.is_repeatable(BODY_WATER_BYTES):
+        known = KnownHead(raw, cycle.scope)  # or that of a request behind it, which is found out
+        if cycle.keep_alive and known.is_repeatable(BODY_WATER_BYTES):
             self._head = known
 
     def _begin_known(self, known: KnownHead, data: bytes | memoryview) -> bytes | memoryview:

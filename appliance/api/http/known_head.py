@@ -37,15 +37,18 @@ class KnownHead:
         return bytes(data[: self.length]) == self.raw
 
     def is_repeatable(self, size_max: int) -> bool:
-        """Whether the next request with it can do without the parser; with a body of at most so many bytes.
-
-        There is a line for each header that the parser read, each with a proper end: it took the head to end where we
-        do.
-        """
-        raw, names = self.raw, self.scope["headers"]
-        is_plain = raw.count(b"\r\n") == raw.count(b"\n") == raw.count(b"\r") == len(names) + 2
-        is_alike = is_plain and _NOT_ALIKE.isdisjoint(self.headers)
+        """Whether the next request with it can do without the parser; with a body of at most so many bytes."""
+        is_alike = _NOT_ALIKE.isdisjoint(self.headers) and self._is_as_parsed()
         return is_alike and self.size is not None and self.ahead is not None and self.ahead <= self.size <= size_max
+
+    def _is_as_parsed(self) -> bool:
+        """Whether the scope is that of these bytes, read in the plainest way: the parser took the head to end where we
+        do, and has not gone on to another request behind it.
+        """
+        query, (request, *lines) = self.scope["query_string"], self.raw[: -len(_END)].split(b"\r\n")
+        target: bytes = self.scope["raw_path"] + (b"?" + query if query else b"")
+        fields = [(name.lower(), value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in lines)]
+        return request == b"POST %b HTTP/1.1" % target and fields == self.scope["headers"]
 
 
 def _number(text: bytes) -> int | None:

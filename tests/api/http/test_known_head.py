@@ -99,9 +99,27 @@ async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
     assert answers == [b"refused", b"30000 2"] * 4
 
 
-def _known(raw: bytes, headers: list[tuple[bytes, bytes]]) -> KnownHead:
-    scope: dict[str, Any] = {"type": "http", "headers": headers, "appliance.exchange": object()}
-    return KnownHead(raw, scope)
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [9_000, 30_000])
+@pytest.mark.parametrize("more", ["x-a: 1", "x-a: 22"])
+async def test_a_request_begun_in_the_same_packet_is_another_one(size: int, more: str) -> None:
+    """A head that came before, and behind its body the beginning of a longer request: what comes later with the first
+    head has that one's body and scope.
+    """
+    protocol, transport = connect(Application())
+    known = head(5, "x-a: 1") + bytes(5)
+    longer = head(size, more) + bytes(size)
+    for data in (known, known, known + longer[:-3_000], longer[-3_000:], known * 150, known, known):
+        protocol.data_received(data)
+        for _ in range(200):
+            await settle()
+    answers = [answer.rpartition(b"\r\n")[2] for answer in transport.written]
+    assert answers == [b"5 0"] * 3 + [b"%d 0" % size] + [b"5 0"] * 152
+
+
+def _known(raw: bytes, headers: list[tuple[bytes, bytes]], target: bytes = b"/v2/", query: bytes = b"") -> KnownHead:
+    scope: dict[str, Any] = {"type": "http", "raw_path": target, "query_string": query, "headers": headers}
+    return KnownHead(raw, {**scope, "appliance.exchange": object()})
 
 
 SIZE, AHEAD = b"content-length", b"inference-header-content-length"
@@ -123,19 +141,27 @@ LENGTH = [(SIZE, b"5")]
         ),
         (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n", [*LENGTH, (b"expect", b"")]),
         (b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\nupgrade: h2c\r\n\r\n", [*LENGTH, (b"upgrade", b"h2c")]),
+        (b"POST /v2/ HTTP/1.0\r\ncontent-length: 5\r\n\r\n", LENGTH),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-length: 4\r\n\r\n", LENGTH),
+        (b"POST /v2/ HTTP/1.1\r\ncontent-type: 5\r\n\r\n", LENGTH),
+        (b"POST /v2/? HTTP/1.1\r\ncontent-length: 5\r\n\r\n", LENGTH),
+        (b"POST /v2/a HTTP/1.1\r\ncontent-length: 5\r\n\r\n", LENGTH),
     ],
 )
 def test_heads_that_need_the_parser_each_time(raw: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """No body of a known length, a large one, line ends that the parser may read in another way, a question first."""
+    """No body of a known length, a large one, line ends that the parser may read in another way, a question first, or
+    a scope that is another head's.
+    """
     assert not _known(raw, headers).is_repeatable(10)
 
 
 def test_a_plain_head() -> None:
     """Its size is that of the body, and the scope that is kept has nothing of one request."""
-    raw = b"POST /v2/ HTTP/1.1\r\ncontent-length: 5\r\n\r\n"
-    known = _known(raw, LENGTH)
+    raw = b"POST /v2/a?b=c HTTP/1.1\r\nContent-Length: \t 5 \r\n\r\n"
+    known = _known(raw, LENGTH, b"/v2/a", b"b=c")
     assert known.is_repeatable(5)
-    assert (known.size, known.length, known.scope) == (5, len(raw), {"type": "http", "headers": LENGTH})
+    assert (known.size, known.length, known.headers) == (5, len(raw), dict(LENGTH))
+    assert "appliance.exchange" not in known.scope
     assert known.begins(raw + b"abc")
     assert not known.begins(raw[:-1])
 
