@@ -6,10 +6,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from ipaddress import IPv4Address
 
 import pytest
 
+from appliance.api.regions import local_peer
 from appliance.api.regions.local_peer import user_at
+from appliance.api.regions.socket_diag import tcp_socket
+
+
+@pytest.fixture(autouse=True, params=["asked", "tables"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kernel is asked for one socket; where it has no answer to that, all of its connections are looked through."""
+    if request.param == "asked":
+        monkeypatch.setattr(local_peer, "_TABLES", ())
+    else:
+        monkeypatch.setattr(local_peer, "tcp_socket", lambda *_: None)
+    return str(request.param)
+
 
 FAMILIES = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 OTHER = 64_900
@@ -69,3 +83,14 @@ def test_another_user(user: int, found: int | None) -> None:
         with accepted:
             assert user_at(accepted) == found
         child.communicate()
+
+
+def test_who_listens_is_no_other_end() -> None:
+    """Asked for a connection that it does not have, the kernel answers with who listens at that port."""
+    with listening(socket.AF_INET, "127.0.0.1") as server, socket.socket() as client:
+        client.bind(("127.0.0.1", 0))
+        server_port, client_port = server.getsockname()[1], client.getsockname()[1]
+        here = IPv4Address("127.0.0.1")
+        found = tcp_socket((here, server_port), (here, client_port))
+        assert found is None or found.state != local_peer._ESTABLISHED
+        assert local_peer.owner_of((here, server_port), (here, client_port)) is None
