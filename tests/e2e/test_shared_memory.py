@@ -251,6 +251,9 @@ def test_requests_that_do_not_fit(caller: Caller) -> None:
     overlapping = [into("SUM", "in", 32), into("OTHER", "in", 32, 31)]
     refused(lambda: caller.infer("add", with_both, overlapping), "outputs overlap")
     refused(lambda: caller.infer("add", with_both, [into("OTHER", "in", 32)]), "OTHER")
+    for count, words in ((1000, "no input 'X0'"), (1030, "at most 1024 tensors")):
+        many = [shared(f"X{number}", [1], "FP32", "in", 4) for number in range(count)]
+        refused(lambda many=many: caller.infer("add", many), words)  # type: ignore[misc]
     outputs = [into("SUM", "in", 32, 16)]  # over the inputs: they were copied before
     caller.infer("add", with_both, outputs)
     held = shm.get_contents_as_numpy(caller.objects["ea_in"], np.float32, [2, 4], offset=16)

@@ -27,6 +27,10 @@ _COPIED_SOON_BYTES = 2**20
 """Copied within a fraction of a millisecond."""
 _TEXTS_SOON = 4096
 """Texts packed within that."""
+_TENSORS_SOON = 32
+"""Each takes some 40 µs, however small it is."""
+_TENSORS_MAX = 1024
+"""Of one request."""
 
 
 def regions_of(box: ServingBox) -> Regions:
@@ -124,7 +128,10 @@ async def infer_shared(
     A region that is unregistered meanwhile stays open until then. Raises: SharedMemoryOff, UnknownRegion, BadRegion,
     BadTensor, TooLarge, Busy, and what a run raises.
     """
-    inputs, outputs = _Inputs(regions_of(box), tenant, shared), _Outputs(regions_of(box), tenant, shared)
+    regions = regions_of(box)
+    if len(shared.inputs) + len(shared.outputs) > _TENSORS_MAX:
+        raise BadRegion(reason=f"a request may have at most {_TENSORS_MAX} tensors in shared memory")
+    inputs, outputs = _Inputs(regions, tenant, shared), _Outputs(regions, tenant, shared)
     if inputs.size > box.body_bytes_max:
         raise TooLarge(what="what a request reads from shared memory", limit_bytes=box.body_bytes_max)
 
@@ -159,7 +166,7 @@ class _Inputs:
     def are_slow(self) -> bool:
         """Whether reading them takes more than a millisecond."""
         texts = sum(place.size for each, _, place in self._places if each.word == "BYTES")
-        return self.size > _COPIED_SOON_BYTES or texts > LARGE_BYTES
+        return self.size > _COPIED_SOON_BYTES or texts > LARGE_BYTES or len(self._places) > _TENSORS_SOON
 
     def read(self, call: InferCall) -> None:
         """Copied once, then looked at: what their owner changes later changes nothing. Raises: BadRegion, BadTensor."""
@@ -181,7 +188,7 @@ class _Outputs:
         arrays = [result.outputs[name] for name, _, _ in self._places]
         texts: int = sum(array.size for array in arrays if array.dtype.kind in "OUS")
         size: int = sum(array.nbytes for array in arrays)
-        return size > _COPIED_SOON_BYTES or texts > _TEXTS_SOON
+        return size > _COPIED_SOON_BYTES or texts > _TEXTS_SOON or len(arrays) > _TENSORS_SOON
 
     def write(self, call: InferCall, result: Result) -> None:
         """All, or none where one is larger than its place. Raises: BadRegion."""
