@@ -158,8 +158,8 @@ class BoxProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was asked is answered."""
-        return self._phase() in (Phase.IDLE, Phase.ENDING)
+        """Whether all that was asked is answered, and the system has all of the answer."""
+        return self._phase() in (Phase.IDLE, Phase.ENDING) and not self.transport.get_write_buffer_size()
 
     def look(self, now_s: float) -> None:
         """Close the connection when it takes too long; to be called about once a second."""

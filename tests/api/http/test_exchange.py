@@ -188,6 +188,19 @@ async def test_the_last_request_of_a_connection() -> None:
 
 
 @pytest.mark.anyio
+async def test_an_answer_that_has_not_all_left() -> None:
+    """Little of it is left, so nothing waits; but to give way at once would cut it off."""
+    protocol, transport = connect(Seen(tenant="harbour"))
+    unsent_bytes = 1000
+    transport.get_write_buffer_size = lambda: unsent_bytes  # type: ignore[method-assign]
+    protocol.data_received(head(0))
+    await settle()
+    assert not protocol.is_idle
+    unsent_bytes = 0
+    assert protocol.is_idle
+
+
+@pytest.mark.anyio
 async def test_a_congested_connection_is_not_written_to() -> None:
     """Then the caller uses `send`, which waits."""
     answers: list[bool] = []
