@@ -12,7 +12,7 @@ from math import nan
 from operator import attrgetter
 from typing import Literal, NamedTuple, Protocol
 
-from appliance.policies.residency.figures import NEVER, Figures, Table, packed
+from appliance.policies.residency.figures import NEVER, Figures, packed
 
 _NS_PER_S = 10**9
 _KEPT = 8192
@@ -123,6 +123,16 @@ class ApplicationState:
         return None if self.resident is None else self.variant(self.resident)
 
     @cached_property
+    def slowest_ns(self) -> tuple[int, int]:
+        """The longest load of its variants, and the longest wake of those that sleep; below 0 where there is none."""
+        return self._rungs.slowest_ns
+
+    @cached_property
+    def floor_bytes(self) -> int:
+        """The least that it takes."""
+        return self._rungs.floor.bytes
+
+    @cached_property
     def held_bytes(self) -> int:
         """What it has in memory."""
         return 0 if self.loaded is None else self.loaded.bytes
@@ -148,10 +158,6 @@ class ApplicationState:
             floor.sleeps,
             -1 if loaded is None else loaded.bytes,
             0.0 if loaded is None else loaded.accuracy,
-            self.best.load_ns,
-            floor.bytes,
-            *self._rungs.slowest_ns,
-            self.pinned,
             bool(self.wishes),
         )
         options = _packed(self.choices, loaded, floor)
@@ -236,11 +242,6 @@ class ResidencyProblem:
     @cached_property
     def by_name(self) -> dict[str, ApplicationState]:
         return {a.name: a for a in self.applications}
-
-    @cached_property
-    def table(self) -> Table:
-        """The numbers of the applications, in their order."""
-        return Table([application.figures for application in self.applications])
 
     @cached_property
     def held_bytes(self) -> int:

@@ -7,7 +7,7 @@ memory altogether.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, broken_wish
-from appliance.policies.residency.windows import are_maximalist
-from appliance.policies.residency.worth import Outlook, Prospect, Weighed
+from appliance.policies.residency.windows import is_maximalist
+from appliance.policies.residency.worth import FEW, Outlook, Prospect, Weighed
 
 _OUT = -1
 """In the place of a choice: out of memory."""
@@ -33,11 +33,55 @@ class Demotion(NamedTuple):
     """The highest priority of the wishes that this would break."""
 
 
-class Demotions:
-    """All that there are to choose among, those that cost least a byte first.
+class Demotions(Protocol):
+    """All that there are to choose among, those that cost least a byte first."""
 
-    Kept as columns, for of hundreds a few are needed: one is made when somebody comes to it.
-    """
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Demotion]: ...
+
+    def levels(self) -> set[float]:
+        """Of the wishes that some of them would break."""
+        ...
+
+    def up_to(self, level: float) -> "Demotions":
+        """Those that break no higher wish."""
+        ...
+
+    def where(self, is_able: Callable[[Demotion], bool]) -> "Demotions":
+        """Those of which that is true."""
+        ...
+
+    def cheapest_alone(self, short_bytes: int) -> Demotion | None:
+        """The one that costs least of those that free so much by themselves."""
+        ...
+
+    def losses_of_leaving(self) -> dict[str, float]:
+        """Application → what it costs that it has nothing."""
+        ...
+
+
+class Listed(list[Demotion]):
+    """`Demotions` of few applications."""
+
+    def levels(self) -> set[float]:
+        return {one.level for one in self}
+
+    def up_to(self, level: float) -> "Listed":
+        return Listed(one for one in self if one.level <= level)
+
+    def where(self, is_able: Callable[[Demotion], bool]) -> "Listed":
+        return Listed(filter(is_able, self))
+
+    def cheapest_alone(self, short_bytes: int) -> Demotion | None:
+        return min((one for one in self if one.freed_bytes >= short_bytes), key=_loss, default=None)
+
+    def losses_of_leaving(self) -> dict[str, float]:
+        return _losses_of_leaving(self)
+
+
+class Columns:
+    """`Demotions` of many: of hundreds a few are needed, and one is made when somebody comes to it."""
 
     def __init__(self, problem: ResidencyProblem, weighed: Weighed, entries: "Entries") -> None:
         self._problem = problem
@@ -52,28 +96,23 @@ class Demotions:
         return map(self._at, range(len(self)))
 
     def levels(self) -> set[float]:
-        """Of the wishes that some of them would break."""
         return set(self._entries.level.tolist())
 
-    def up_to(self, level: float) -> "Demotions":
-        """Those that break no higher wish."""
+    def up_to(self, level: float) -> "Columns":
         return self._those(self._entries.level <= level)
 
-    def where(self, is_able: Callable[[Demotion], bool]) -> "Demotions":
-        """Those of which that is true."""
+    def where(self, is_able: Callable[[Demotion], bool]) -> "Columns":
         return self._those(np.array([is_able(demotion) for demotion in self], bool))
 
     def cheapest_alone(self, short_bytes: int) -> Demotion | None:
-        """The one that costs least of those that free so much by themselves."""
         places = np.flatnonzero(self._entries.freed_bytes >= short_bytes)
         return self._at(int(places[np.argmin(self._entries.loss[places])])) if len(places) else None
 
     def losses_of_leaving(self) -> dict[str, float]:
-        """Application → what it costs that it has nothing."""
-        return {one.prospect.application.name: one.loss for one in self if one.after is None}
+        return _losses_of_leaving(self)
 
-    def _those(self, mask: NDArray[np.bool_]) -> "Demotions":
-        return self if mask.all() else Demotions(self._problem, self._weighed, self._entries.those(mask))
+    def _those(self, mask: NDArray[np.bool_]) -> "Columns":
+        return self if mask.all() else Columns(self._problem, self._weighed, self._entries.those(mask))
 
     def _at(self, index: int) -> Demotion:
         found = self._made.get(index)
@@ -109,19 +148,44 @@ def demotions(problem: ResidencyProblem, outlook: Outlook) -> Demotions:
     """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of
     memory.
     """
-    rows = problem.table.rows
-    may_go = (rows["loaded_bytes"] >= 0) & (rows["is_pinned"] == 0) & ~are_maximalist(problem)
-    applications = map(problem.applications.__getitem__, np.flatnonzero(may_go).tolist())
-    able = [application for application in applications if application.name != problem.request]
-    weighed = outlook.weigh(able)
+    able = [
+        application
+        for application in problem.applications
+        if application.resident is not None
+        and not application.pinned
+        and application.name != problem.request
+        and not is_maximalist(application, problem)
+    ]
+    return listed(problem, outlook, able) if len(able) <= FEW else in_columns(problem, outlook.weigh(able))
+
+
+def listed(problem: ResidencyProblem, outlook: Outlook, able: Sequence[ApplicationState]) -> Listed:
+    """Those of a few applications that have something in memory."""
+    found = Listed()
+    for application in able:
+        prospect, loaded, floor = outlook.of(application), application.loaded, application.floor
+        assert loaded is not None
+        worth = prospect.worth_there(loaded)
+        for option in application.choices:
+            if option.bytes < loaded.bytes and (option == floor or application.wishes):
+                found.append(_demotion(problem, prospect, loaded, worth, option))
+        if loaded.bytes:
+            loss, level = worth - prospect.worth(None), _level(problem, application, None)
+            found.append(Demotion(prospect, None, loaded.bytes, loss, level))
+    found.sort(key=lambda one: (one.loss / one.freed_bytes, one.prospect.application.name, one.freed_bytes))
+    return found
+
+
+def in_columns(problem: ResidencyProblem, weighed: Weighed) -> Columns:
+    """Those of many."""
     falls = _falls(problem, weighed)
     leaves = _leaves(problem, weighed)
     entries = Entries(*(np.concatenate(columns) for columns in zip(falls, leaves, strict=True)))
-    names = [application.name for application in able]
-    rank = np.empty(len(able), int)
-    rank[sorted(range(len(able)), key=names.__getitem__)] = np.arange(len(able))
+    names = [application.name for application in weighed.applications]
+    rank = np.empty(len(names), int)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = np.lexsort((entries.freed_bytes, rank[entries.place], entries.loss / entries.freed_bytes))
-    return Demotions(problem, weighed, entries.those(order))
+    return Columns(problem, weighed, entries.those(order))
 
 
 def _falls(problem: ResidencyProblem, weighed: Weighed) -> Entries:
@@ -286,3 +350,7 @@ def _lifted(problem: ResidencyProblem, demotion: Demotion, slack: int) -> Demoti
 
 def _loss(demotion: Demotion) -> float:
     return demotion.loss
+
+
+def _losses_of_leaving(found: Demotions) -> dict[str, float]:
+    return {one.prospect.application.name: one.loss for one in found if one.after is None}

@@ -16,7 +16,7 @@ from appliance.policies.residency.base import ApplicationState, Change, Option, 
 from appliance.policies.residency.demotions import Demotions, best_demotions, demotions
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.rebalance import rebalance
-from appliance.policies.residency.requester import largest_fit, loads, no_room, stays, wanted_options
+from appliance.policies.residency.requester import fits_now, largest_fit, loads, no_room, stays, wanted_options
 from appliance.policies.residency.steps import Steps, at_once
 from appliance.policies.residency.victims import NO_WISH
 from appliance.policies.residency.worth import Outlook
@@ -34,8 +34,10 @@ class ExpectedUtility:
         wanted = wanted_options(problem, asker, loaded)
         if not wanted:
             return stays(asker)
-        outlook = Outlook(problem)
         # Where nobody waits nobody gives way: what is worth that is found between requests.
+        if problem.intent == "procure" and not fits_now(problem, asker, wanted):
+            return no_room(problem, asker, loaded, nobody_yields=True)
+        outlook = Outlook(problem)
         found = demotions(problem, outlook) if problem.intent == "serve" else None
         for level in sorted({NO_WISH} | (set() if found is None else found.levels())):
             chosen = best_demotions(problem, outlook, wanted, None if found is None else found.up_to(level))
@@ -45,7 +47,7 @@ class ExpectedUtility:
         return no_room(problem, asker, loaded) if forced is None else loads(asker, *forced)
 
     def steps(self, problem: ResidencyProblem) -> Steps:
-        """See `InSteps`: what memory should hold takes long where there are many applications."""
+        """See `in_steps`: what memory should hold takes long where there are many applications."""
         if problem.request is None or problem.intent == "rebalance":
             return (yield from rebalance(problem))
         return self.plan(problem)

@@ -27,11 +27,6 @@ _FIELDS = (
     ("floor_sleeps", "q"),
     ("loaded_bytes", "q"),  # below 0: nothing is
     ("loaded_accuracy", "d"),
-    ("best_ns", "q"),  # until the most accurate one is there
-    ("floor_bytes", "q"),
-    ("slowest_load_ns", "q"),  # of all its options; below 0: none is loaded
-    ("slowest_wake_ns", "q"),  # the same of those that sleep
-    ("is_pinned", "q"),
     ("has_wishes", "q"),
 )
 _OPTION_FIELDS = (

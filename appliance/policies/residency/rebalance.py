@@ -8,7 +8,7 @@ are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step 
 worth most per byte: somebody's floor, or an upgrade.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
@@ -17,7 +17,7 @@ from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.steps import Steps
 from appliance.policies.residency.victims import NO_WISH, broken_wish
 from appliance.policies.residency.windows import is_maximalist
-from appliance.policies.residency.worth import Outlook, Weighed
+from appliance.policies.residency.worth import Outlook, Worth
 
 _CHOICES_MAX = 24
 """Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
@@ -66,12 +66,11 @@ class _Draft:
         for first in range(0, len(able), _PART):
             if first:
                 yield
-            self._weigh(outlook.weigh(able[first : first + _PART]))
+            self._weigh(outlook.worths(able[first : first + _PART]))
         self._grant_wishes(free_bytes)
 
-    def _weigh(self, weighed: Weighed) -> None:
-        worth = iter(weighed.options().tolist())
-        for application, nothing in zip(weighed.applications, weighed.nothing.tolist(), strict=True):
+    def _weigh(self, weighed: Iterable[Worth]) -> None:
+        for application, nothing, worths in weighed:
             name = application.name
             least = _least(self._problem, application)
             self._space.take(application, application.loaded, least)
@@ -79,7 +78,8 @@ class _Draft:
             self._held[name] = least
             loaded = application.loaded
             self._options[name] = options = [
-                (o.bytes, o.bytes if o is loaded else o.peak_bytes, next(worth), o) for o in application.choices
+                (o.bytes, o.bytes if o is loaded else o.peak_bytes, worth, o)
+                for o, worth in zip(application.choices, worths, strict=True)
             ]
             self._worth[name] = {None: nothing}
             self._worth[name].update([(option.name, own) for _, _, own, option in options])

@@ -77,6 +77,16 @@ def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: O
     return [option for option in options if option.accuracy > loaded.accuracy]
 
 
+def fits_now(problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option]) -> bool:
+    """Whether any of `wanted` may be loaded though nobody else gives way."""
+    space, loaded = Space(problem), asker.loaded
+    return any(
+        space.short_bytes(loaded, option, beside=asker.pinned) <= 0
+        and space.over_ceiling_bytes(asker, loaded, option) <= 0
+        for option in wanted
+    )
+
+
 def largest_fit(
     problem: ResidencyProblem, asker: ApplicationState, wanted: Sequence[Option], changes: Sequence[Change]
 ) -> Option:
@@ -104,17 +114,24 @@ def loads(asker: ApplicationState, option: Option, others: Sequence[Change]) -> 
     return ResidencyPlan("cold", option.name, (*others, own), reason)
 
 
-def no_room(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> ResidencyPlan:
-    """Not even the smallest fits; a better variant that does not is no failure."""
+def no_room(
+    problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None, *, nobody_yields: bool = False
+) -> ResidencyPlan:
+    """Not even the smallest fits; a better variant that does not is no failure.
+
+    `nobody_yields`: others were not asked, so why they do not give way is no reason.
+    """
     if loaded is not None and problem.intent == "procure":
         return ResidencyPlan("warm", loaded.name, (), f"{asker.name} keeps {loaded.name}: nothing better fits")
     outcome: Outcome = "skipped" if problem.intent == "procure" else "failed"
     smallest = asker.floor
-    reason = f"not even the smallest variant of {asker.name} fits: {_obstacles(problem, asker, smallest)}"
+    reason = (
+        f"not even the smallest variant of {asker.name} fits: {_obstacles(problem, asker, smallest, nobody_yields)}"
+    )
     return ResidencyPlan(outcome, None, (), reason)
 
 
-def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Option) -> str:
+def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Option, nobody_yields: bool) -> str:
     """Why there is no room, each cause in its own words."""
     need = f"{smallest.name} needs {_megabytes(smallest.peak_bytes)}"
     if smallest.peak_bytes > problem.memory_bytes:
@@ -124,7 +141,8 @@ def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Opt
     causes = [f"{need}, {_megabytes(max(0, space.free_bytes))} are free"]
     if over > 0:
         causes = [f"{need}, {_megabytes(over)} above the ceiling of its tenant"]
-    for application in sorted(problem.applications, key=lambda a: a.name):
+    others = () if nobody_yields else sorted(problem.applications, key=lambda a: a.name)
+    for application in others:
         loaded = application.loaded
         if loaded is None or application is asker:
             continue

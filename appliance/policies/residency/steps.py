@@ -3,8 +3,7 @@
 The plan is that of the problem as it was asked; what has changed meanwhile the asker must see to.
 """
 
-from collections.abc import Generator
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Generator
 
 from appliance.policies.residency.base import EvictionPolicy, ResidencyPlan, ResidencyProblem
 
@@ -12,20 +11,12 @@ Steps = Generator[None, None, ResidencyPlan]
 """Stops after each part, some tenths of a millisecond, and returns the plan."""
 
 
-@runtime_checkable
-class InSteps(Protocol):
-    """An eviction policy that knows how."""
-
-    def steps(self, problem: ResidencyProblem) -> Steps:
-        """What `plan` answers."""
-        ...
-
-
 def in_steps(policy: EvictionPolicy, problem: ResidencyProblem) -> Steps:
-    """A policy's plan in as many parts as it makes."""
-    if isinstance(policy, InSteps):
-        return (yield from policy.steps(problem))
-    return policy.plan(problem)
+    """A policy's plan in as many parts as it makes: a policy that knows how has `steps`, which answer what `plan`
+    does.
+    """
+    steps: Callable[[ResidencyProblem], Steps] | None = getattr(policy, "steps", None)
+    return policy.plan(problem) if steps is None else (yield from steps(problem))
 
 
 def at_once(steps: Steps) -> ResidencyPlan:

@@ -4,11 +4,7 @@ application's most accurate variant.
 An application inside its window is a maximalist, any other a minimalist. Both ends belong to the window.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
 from appliance.policies.residency.base import ApplicationState, ResidencyProblem
-from appliance.policies.residency.figures import NEVER
 
 Window = tuple[int, int]
 """First and last nanosecond."""
@@ -29,15 +25,6 @@ def is_maximalist(application: ApplicationState, problem: ResidencyProblem) -> b
         return False
     start_ns = predicted_ns - problem.delta_ns
     return start_ns <= problem.now_ns or start_ns - application.best.load_ns <= problem.now_ns
-
-
-def are_maximalist(problem: ResidencyProblem) -> NDArray[np.bool_]:
-    """The same of each application of the problem."""
-    rows, now_ns = problem.table.rows, problem.now_ns
-    next_ns = rows["next_ns"]
-    is_over = (next_ns == NEVER) | (next_ns < now_ns - problem.delta_ns)
-    are: NDArray[np.bool_] = ~is_over & (next_ns <= now_ns + problem.delta_ns + np.maximum(0, rows["best_ns"]))
-    return are
 
 
 def requested_window(asker: ApplicationState, problem: ResidencyProblem) -> Window:

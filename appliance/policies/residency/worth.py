@@ -12,6 +12,7 @@ that, and requests come at the rate besides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from math import exp
 
 import numpy as np
@@ -21,6 +22,8 @@ from appliance.policies.residency.base import ApplicationState, Option, Residenc
 from appliance.policies.residency.figures import NEVER, Table
 
 Floats = NDArray[np.float64]
+Worth = tuple[ApplicationState, float, list[float]]
+"""An application, what having nothing is worth to it, and each of its choices."""
 
 COLD_POINTS = 58.0
 """How many points of accuracy on one request outweigh that it starts cold."""
@@ -60,7 +63,7 @@ them, too.
 """
 _FAR = 20.0
 """In mean residuals: what is further away than this is not expected at all."""
-_FEW = 48
+FEW = 48
 """Applications up to which they are looked at one by one: columns have to be made first."""
 _NEARLY_LEVEL = 1e-4
 """Where a density rises by less than this it is taken for level: the exact formula would lose its digits."""
@@ -70,48 +73,56 @@ class Outlook:
     """The applications of one problem, with how far a decision looks ahead."""
 
     def __init__(self, problem: ResidencyProblem) -> None:
-        rows = problem.table.rows
-        load_ns, wake_ns = (int(rows[field].max(initial=-1)) for field in ("slowest_load_ns", "slowest_wake_ns"))
+        slowest = [application.slowest_ns for application in problem.applications]
+        load_ns = max([load_ns for load_ns, _ in slowest], default=-1)
+        wake_ns = max([wake_ns for _, wake_ns in slowest], default=-1)
         slowest_ns = max(0, load_ns, wake_ns + _LOOK_NS if wake_ns >= 0 else 0)
         self._problem = problem
         self._loads_ns = _LOADS * slowest_ns
         self._free_bytes = problem.memory_bytes - problem.held_bytes
-        is_short = int(rows["floor_bytes"].sum()) > problem.memory_bytes
+        is_short = sum([application.floor_bytes for application in problem.applications]) > problem.memory_bytes
         self._cold_points = _COLD_POINTS_SHORT if is_short else COLD_POINTS
 
     def of(self, application: ApplicationState) -> "Prospect":
         """What one application's variants are worth."""
-        return self.weigh([application]).prospect(0)
+        problem, loaded = self._problem, application.loaded
+        spread_ns = _WIDER * problem.spread_ns_of(application) or 1
+        first_ns = application.next_request_ns
+        arrivals = Single(
+            problem.now_ns,
+            () if first_ns is None else (first_ns, *application.later_requests_ns),
+            problem.rate_rps_of(application),
+            spread_ns,
+            (self._loads_ns + _SPREADS * spread_ns) or 1,
+            application.prediction_hit_rate,
+        )
+        return Prospect(
+            application,
+            arrivals.ever(),
+            arrivals.unpredicted,
+            {o.name: arrivals.within(_WAITS * _until_there_ns(o)) for o in application.choices if o is not loaded},
+            self._free_bytes,
+            _COLD_POINTS_WAKING if application.floor.sleeps else self._cold_points,
+        )
+
+    def worths(self, applications: Sequence[ApplicationState]) -> list["Worth"]:
+        """Of several: what nothing is worth to each, and each of its choices."""
+        if len(applications) <= FEW:
+            prospects = map(self.of, applications)
+            return [(one.application, one.worth(None), [*map(one.worth, one.application.choices)]) for one in prospects]
+        weighed = self.weigh(applications)
+        options = iter(weighed.options().tolist())
+        nothing = zip(applications, weighed.nothing.tolist(), strict=True)
+        return [(one, none, [*islice(options, len(one.choices))]) for one, none in nothing]
 
     def weigh(self, applications: Sequence[ApplicationState]) -> "Weighed":
-        """What those of several are worth, all at once."""
+        """What those of many are worth, all at once."""
         table = Table([application.figures for application in applications])
         cold_points = np.where(table.rows["floor_sleeps"] == 1, _COLD_POINTS_WAKING, self._cold_points)
-        found = self._one_by_one(applications) if len(applications) <= _FEW else self._at_once(table)
-        return Weighed(applications, table, *found, self._free_bytes, cold_points)
-
-    def _one_by_one(self, applications: Sequence[ApplicationState]) -> tuple[Floats, Floats, Floats]:
-        """Requests expected and unpredicted of each application, and before each of its choices has come."""
-        problem = self._problem
-        expected, unpredicted, before = list[float](), list[float](), list[float]()
-        for application in applications:
-            spread_ns = _WIDER * problem.spread_ns_of(application) or 1
-            first_ns = application.next_request_ns
-            arrivals = Single(
-                problem.now_ns,
-                () if first_ns is None else (first_ns, *application.later_requests_ns),
-                problem.rate_rps_of(application),
-                spread_ns,
-                (self._loads_ns + _SPREADS * spread_ns) or 1,
-                application.prediction_hit_rate,
-            )
-            expected.append(arrivals.ever())
-            unpredicted.append(arrivals.unpredicted)
-            before += [arrivals.within(_WAITS * _until_there_ns(option)) for option in application.choices]
-        return np.array(expected, float), np.array(unpredicted, float), np.array(before, float)
+        return Weighed(applications, table, *self._at_once(table), self._free_bytes, cold_points)
 
     def _at_once(self, table: Table) -> tuple[Floats, Floats, Floats]:
-        """The same, where they are many."""
+        """Requests expected and unpredicted of each application, and before each of its choices has come."""
         problem = self._problem
         rows, now_ns = table.rows, problem.now_ns
         of_all_ns = problem.delta_ns if problem.spread_ns is None else problem.spread_ns
@@ -446,7 +457,7 @@ class Prospect:
         free_bytes: int,
         cold_points: float,
     ) -> None:
-        """`before`: requests that are expected before a variant has come."""
+        """`before`: requests that are expected before a variant has come; of those that are not there."""
         self.application = application
         self.loaded = application.loaded
         self.floor = application.floor

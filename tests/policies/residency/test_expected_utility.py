@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from appliance.lab.plan import plan_one
+from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
+from appliance.policies.residency.expected_utility import ExpectedUtility
 from tests.instances.residency import application, problem
 
 FACES, SPEECH, TEXT = "face_recognition", "speech_recognition", "text_classification"
@@ -142,3 +144,12 @@ def test_a_wish_keeps_what_it_names(until_s: float) -> None:
     asker = application(SPEECH, "INT8", next_request_s=1003.0)
     changes = _plan([asker, {**wished, "spread_s": 0.5}], SPEECH, memory_mb=640, intent="rebalance")
     assert changes.get(TEXT, "FP32") in ({"FP32", "FP16"} if until_s > 1000 else {"INT8", None})
+
+
+def test_who_finds_no_room_ahead_of_time_blames_nobody() -> None:
+    """Nobody gives way for whom nobody waits, so nobody was asked."""
+    options = (Option("v", 100, 100, 90.0, 1000),)
+    states = (ApplicationState("a", options, None), ApplicationState("b", options, "v", pinned=True))
+    plan = ExpectedUtility().plan(ResidencyProblem(0, 150, 0, 0, states, "a", "procure"))
+    assert plan.outcome == "skipped"
+    assert plan.reason.endswith("v needs 0.0001 MB, 5e-05 MB are free")

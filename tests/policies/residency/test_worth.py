@@ -4,14 +4,16 @@ what may be done.
 
 from collections.abc import Sequence
 from math import exp, nan
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.policies.residency.base import ApplicationState, Option, ResidencyProblem
-from appliance.policies.residency.worth import COLD_POINTS, Arrivals, Outlook, Single
+from appliance.policies.residency.base import ApplicationState, Option, Rate, ResidencyProblem, Wish
+from appliance.policies.residency.demotions import Demotion, in_columns, listed
+from appliance.policies.residency.worth import COLD_POINTS, FEW, Arrivals, Outlook, Single
 
 LARGE = Option("large", 300, 300, 90.0, 1000)
 SMALL = Option("small", 100, 100, 70.0, 200)
@@ -142,3 +144,44 @@ def test_a_cold_start_costs_as_much_as_it_is_likely() -> None:
     sure = Outlook(ResidencyProblem(0, 500, 0, 0, (state,), None, "rebalance")).of(state)
     assert sure.worth(None) == pytest.approx(-COLD_POINTS, rel=0.01)
     assert Outlook(problem).of(problem.applications[0]).worth(None) > -COLD_POINTS
+
+
+def test_those_of_few_are_as_in_columns() -> None:
+    """What is worth what, and who would give way for what, of seventy applications of every kind: to the digit."""
+    problem = _many(70)
+    outlook = Outlook(problem)
+    assert len(problem.applications) > FEW
+    apart = [worth for one in problem.applications for worth in outlook.worths([one])]
+    assert outlook.worths(problem.applications) == apart
+    able = [application for application in problem.applications if application.resident is not None]
+    few, many = listed(problem, outlook, able), in_columns(problem, outlook.weigh(able))
+    assert [_facts(one) for one in few] == [_facts(one) for one in many]
+    assert few.levels() == many.levels()
+    assert few.losses_of_leaving() == many.losses_of_leaving()
+    for short in (1, 150, 250, 1000):
+        assert _facts(few.cheapest_alone(short)) == _facts(many.cheapest_alone(short))
+
+
+def _facts(one: Demotion | None) -> object:
+    return None if one is None else (one.prospect.application.name, *one[1:])
+
+
+def _many(count: int) -> ResidencyProblem:
+    chance = Random(count)
+    waking = Option("waking", 80, 80, 65.0, 50, sleeps=True)
+    states = [
+        ApplicationState(
+            f"a{i:02}",
+            (LARGE, SMALL, waking) if chance.random() < 0.3 else (LARGE, SMALL),
+            chance.choice([None, "large", "small"]),
+            next_request_ns=chance.choice([None, chance.randrange(9000)]),
+            spread_ns=chance.choice([None, 300]),
+            prediction_hit_rate=chance.choice([None, chance.random()]),
+            rate=chance.choice([None, Rate(3, 0)]),
+            weight=chance.choice([1.0, 2.5]),
+            wishes=(Wish("large", 9000, 3),) if chance.random() < 0.3 else (),
+        )
+        for i in range(count)
+    ]
+    chance.shuffle(states)
+    return ResidencyProblem(4000, 9000, 0, 0, tuple(states), None, "rebalance", spread_ns=200)
