@@ -96,7 +96,8 @@ class ApplicationState:
     wishes: tuple[Wish, ...] = ()
 
     @cached_property
-    def _rungs(self) -> "_Rungs":
+    def rungs(self) -> "Rungs":
+        """What follows from its options alone."""
         return _rungs(self.options, self.accuracy_min)
 
     @property
@@ -105,32 +106,22 @@ class ApplicationState:
 
         Of equally accurate ones the smaller first, then by name.
         """
-        return self._rungs.ladder
+        return self.rungs.ladder
 
     @property
     def best(self) -> Option:
         """The most accurate variant."""
-        return self._rungs.best
+        return self.rungs.best
 
     @property
     def floor(self) -> Option:
         """The smallest variant that will do: what a minimalist is replaced by."""
-        return self._rungs.floor
+        return self.rungs.floor
 
     @cached_property
     def loaded(self) -> Option | None:
         """The option that is in memory. Raises: KeyError."""
         return None if self.resident is None else self.variant(self.resident)
-
-    @cached_property
-    def slowest_ns(self) -> tuple[int, int]:
-        """The longest load of its variants, and the longest wake of those that sleep; below 0 where there is none."""
-        return self._rungs.slowest_ns
-
-    @cached_property
-    def floor_bytes(self) -> int:
-        """The least that it takes."""
-        return self._rungs.floor.bytes
 
     @cached_property
     def held_bytes(self) -> int:
@@ -165,13 +156,13 @@ class ApplicationState:
 
     def variant(self, name: str) -> Option:
         """The option called `name`. Raises: KeyError."""
-        for option in self._rungs.options:
+        for option in self.rungs.options:
             if option.name == name:
                 return option
         raise KeyError(name)
 
 
-class _Rungs(NamedTuple):
+class Rungs(NamedTuple):
     """What follows from an application's options alone; all of it out of one tuple, for they are told apart by `is`."""
 
     options: tuple[Option, ...]
@@ -183,7 +174,7 @@ class _Rungs(NamedTuple):
 
 
 @lru_cache(_KEPT)
-def _rungs(options: tuple[Option, ...], accuracy_min: float) -> _Rungs:
+def _rungs(options: tuple[Option, ...], accuracy_min: float) -> Rungs:
     """Kept, for the same options come with every change of an application's state."""
     ranked = sorted(options, key=_name)
     ranked.sort(key=_bytes)
@@ -191,7 +182,7 @@ def _rungs(options: tuple[Option, ...], accuracy_min: float) -> _Rungs:
     enough = tuple(option for option in ranked if option.accuracy >= accuracy_min) or tuple(ranked)
     loads = [option.load_ns for option in options if not option.sleeps]
     wakes = [option.load_ns for option in options if option.sleeps]
-    return _Rungs(
+    return Rungs(
         options,
         enough,
         ranked[0],

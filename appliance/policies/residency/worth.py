@@ -73,14 +73,14 @@ class Outlook:
     """The applications of one problem, with how far a decision looks ahead."""
 
     def __init__(self, problem: ResidencyProblem) -> None:
-        slowest = [application.slowest_ns for application in problem.applications]
-        load_ns = max([load_ns for load_ns, _ in slowest], default=-1)
-        wake_ns = max([wake_ns for _, wake_ns in slowest], default=-1)
+        rungs = [application.rungs for application in problem.applications]
+        load_ns = max([each.slowest_ns[0] for each in rungs], default=-1)
+        wake_ns = max([each.slowest_ns[1] for each in rungs], default=-1)
         slowest_ns = max(0, load_ns, wake_ns + _LOOK_NS if wake_ns >= 0 else 0)
         self._problem = problem
         self._loads_ns = _LOADS * slowest_ns
         self._free_bytes = problem.memory_bytes - problem.held_bytes
-        is_short = sum([application.floor_bytes for application in problem.applications]) > problem.memory_bytes
+        is_short = sum([each.floor.bytes for each in rungs]) > problem.memory_bytes
         self._cold_points = _COLD_POINTS_SHORT if is_short else COLD_POINTS
 
     def of(self, application: ApplicationState) -> "Prospect":
