@@ -6,7 +6,7 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -75,6 +75,8 @@ class Appliance:
         self._is_wanted = asyncio.Event()
         """Somebody waits for what manages the box."""
         self._management: asyncio.Task[tuple[Management, ASGIApp]] | None = None
+        self.on_managed: Callable[[], None] = _nothing
+        """Called once what manages the box is there."""
         self.asgi = self._outermost()
 
     def running(self) -> ServingBox:
@@ -277,6 +279,7 @@ class Appliance:
         made = module.Management(box, core, folder, builds, confinement, self.settings)
         service = await asyncio.to_thread(module.make_service, made.box)
         made.start()
+        self.on_managed()
         return made, service
 
     def _look_at_management(self, made: "asyncio.Task[tuple[Management, ASGIApp]]") -> None:
@@ -300,6 +303,10 @@ def _management() -> ModuleType:
     from appliance import management
 
     return management
+
+
+def _nothing() -> None:
+    """Nobody waits for what manages the box."""
 
 
 def memory_budget(settings: Settings) -> int:

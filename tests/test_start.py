@@ -37,3 +37,33 @@ def test_what_ends_at_once_is_remembered(tmp_path: Path) -> None:
     for _ in range(3):
         _imported(tmp_path)
     assert _imported(tmp_path) == []
+
+
+_SERVE = """
+import gc, os, signal, sys, threading, time
+from pathlib import Path
+from appliance.server import serve
+from appliance.settings import Settings
+
+def until_managed(at_first):
+    while gc.get_freeze_count() < at_first + 10_000:
+        time.sleep(0.01)
+    print("frozen", at_first, gc.get_freeze_count())
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def listening(url):
+    threading.Thread(target=until_managed, args=(gc.get_freeze_count(),), daemon=True).start()
+
+serve(Settings(state_dir=Path(sys.argv[1]), http={"port": 0}, log={"level": "error"}), listening)
+"""
+
+
+def test_what_a_start_makes_is_never_collected(tmp_path: Path) -> None:
+    """Neither what serves nor what manages: a full collection would stop the box for as long as looking at it takes."""
+    _imported(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-c", _SERVE, str(tmp_path)], check=True, capture_output=True, text=True, timeout=90
+    )
+    serving, managed = (int(word) for word in ran.stdout.split()[1:])
+    assert 50_000 < serving < managed
