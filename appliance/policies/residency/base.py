@@ -235,6 +235,11 @@ class ResidencyProblem:
         return {a.name: a for a in self.applications}
 
     @cached_property
+    def asker(self) -> ApplicationState:
+        """Who `request` is. Raises: StopIteration where nobody asks."""
+        return next(application for application in self.applications if application.name == self.request)
+
+    @cached_property
     def held_bytes(self) -> int:
         """Of all residents."""
         return sum([application.held_bytes for application in self.applications])

@@ -191,16 +191,16 @@ def in_columns(problem: ResidencyProblem, weighed: Weighed) -> Columns:
 def _falls(problem: ResidencyProblem, weighed: Weighed) -> Entries:
     """To a smaller variant: the floor, or any where planners wish for something."""
     options, owner = weighed.table.options, weighed.table.of_option
-    rows = weighed.table.rows[owner]
-    may_fall = (options["is_floor"] == 1) | (rows["has_wishes"] == 1)
-    which = np.flatnonzero(may_fall & (options["bytes"] < rows["loaded_bytes"]))
+    loaded_bytes, has_wishes = (weighed.table.rows[field][owner] for field in ("loaded_bytes", "has_wishes"))
+    may_fall = (options["is_floor"] == 1) | (has_wishes == 1)
+    which = np.flatnonzero(may_fall & (options["bytes"] < loaded_bytes))
     places = owner[which]
     first = np.cumsum(weighed.table.rows["options"]) - weighed.table.rows["options"]
     after = which - first[places]
     loss = weighed.there[places] - weighed.options(beside=False)[which]
-    freed = rows["loaded_bytes"][which] - options["bytes"][which]
+    freed = loaded_bytes[which] - options["bytes"][which]
     level = np.full(len(which), NO_WISH)
-    for index in np.flatnonzero(rows["has_wishes"][which]):
+    for index in np.flatnonzero(has_wishes[which]):
         application = weighed.applications[places[index]]
         level[index] = _level(problem, application, application.choices[after[index]])
     return Entries(places, after, freed, loss, level)
@@ -238,8 +238,7 @@ def best_demotions(
     """The option with the most worth less the others' losses, and what the others give; where nobody waits it must
     be worth more than what is there.
     """
-    assert problem.request is not None
-    asker = problem.by_name[problem.request]
+    asker = problem.asker
     own: Prospect | None = None
     loaded, waits = asker.loaded, problem.intent == "serve"
     best: tuple[Option, list[Change]] | None = None

@@ -29,7 +29,7 @@ class ExpectedUtility:
         """See `EvictionPolicy`."""
         if problem.request is None or problem.intent == "rebalance":
             return at_once(rebalance(problem))
-        asker = problem.by_name[problem.request]
+        asker = problem.asker
         loaded = asker.loaded
         wanted = wanted_options(problem, asker, loaded)
         if not wanted:

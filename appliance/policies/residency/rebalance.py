@@ -59,6 +59,8 @@ class _Draft:
         self._options: dict[str, list[tuple[int, int, float, Option]]] = {}
         """Of each choice its bytes, those that must be free for it, what it is worth, and itself."""
 
+        self._largest_bytes: dict[str, int] = {}
+
     def weigh(self) -> Pauses:
         """What everybody's variants are worth, and what nobody may be without."""
         problem, outlook, free_bytes = self._problem, Outlook(self._problem), self._space.free_bytes
@@ -81,6 +83,7 @@ class _Draft:
                 (o.bytes, o.bytes if o is loaded else o.peak_bytes, worth, o)
                 for o, worth in zip(application.choices, worths, strict=True)
             ]
+            self._largest_bytes[name] = max([size for size, _, _, _ in options])
             self._worth[name] = {None: nothing}
             self._worth[name].update([(option.name, own) for _, _, own, option in options])
 
@@ -180,6 +183,8 @@ class _Draft:
         """The application's next one that fits and is worth most per byte."""
         held = self._held[name]
         name_of_held, size = (None, 0) if held is None else (held.name, held.bytes)
+        if size >= self._largest_bytes[name]:
+            return None
         base, free_bytes = self._worth[name][name_of_held], self._space.free_bytes + size
         found: Option | None = None
         best = 0.0

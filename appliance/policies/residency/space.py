@@ -69,7 +69,7 @@ def bounded(problem: ResidencyProblem, changes: tuple[Change, ...], beside: Appl
     What `beside` has stays until its change is over, as that of a pinned one does.
     """
     space = Space(problem)
-    asker = None if problem.request is None else problem.by_name[problem.request]
+    asker = None if problem.request is None else problem.asker
     for change in changes:
         application = problem.by_name[change.application]
         before = application.loaded

@@ -408,16 +408,16 @@ class Weighed:
 
         `beside`: what is there answers until the option has come; None = where there is room for both now.
         """
-        options, owner, before = self.table.options, self.table.of_option, self._before
-        rows, expected = self.table.rows[owner], self._expected[owner]
-        gain = options["accuracy"] - rows["floor_accuracy"]
+        options, rows, owner, before = self.table.options, self.table.rows, self.table.of_option, self._before
+        expected, floor_accuracy = self._expected[owner], rows["floor_accuracy"][owner]
+        gain = options["accuracy"] - floor_accuracy
         after = gain * np.maximum(0.0, expected - before)
         fits = options["peak_bytes"] <= self._free_bytes if beside is None else beside
-        meanwhile = (rows["loaded_accuracy"] - rows["floor_accuracy"]) * before
+        meanwhile = (rows["loaded_accuracy"][owner] - floor_accuracy) * before
         cold = self._cold_points[owner] * np.minimum(before, expected)
-        worth = np.where(fits & (rows["loaded_bytes"] >= 0), after + meanwhile, after - cold)
+        worth = np.where(fits & (rows["loaded_bytes"] >= 0)[owner], after + meanwhile, after - cold)
         worth = np.where(options["is_loaded"] == 1, gain * expected, worth)
-        weighted: Floats = worth * rows["weight"]
+        weighted: Floats = worth * rows["weight"][owner]
         return weighted
 
     def prospect(self, place: int) -> "Prospect":
