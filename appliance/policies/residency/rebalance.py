@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.knapsack import Choice, best_choices
 from appliance.policies.residency.space import Space, bounded
-from appliance.policies.residency.steps import Steps
+from appliance.policies.residency.steps import PART, Steps
 from appliance.policies.residency.victims import NO_WISH, broken_wish
 from appliance.policies.residency.windows import is_maximalist
 from appliance.policies.residency.worth import Outlook, Worth
@@ -23,8 +23,6 @@ _CHOICES_MAX = 24
 """Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
 applications with three variants each.
 """
-_PART = 128
-"""Applications that are looked at, or steps that are taken, before others get a turn: some tenths of a millisecond."""
 Pauses = Generator[None, None, None]
 Step = tuple[float, str, Option]
 """What it is worth per byte, the application, the variant that it gets."""
@@ -65,10 +63,10 @@ class _Draft:
         """What everybody's variants are worth, and what nobody may be without."""
         problem, outlook, free_bytes = self._problem, Outlook(self._problem), self._space.free_bytes
         able = sorted((a for a in problem.applications if not a.pinned), key=lambda a: a.name)
-        for first in range(0, len(able), _PART):
+        for first in range(0, len(able), PART):
             if first:
                 yield
-            self._weigh(outlook.worths(able[first : first + _PART]))
+            self._weigh(outlook.worths(able[first : first + PART]))
         self._grant_wishes(free_bytes)
 
     def _weigh(self, weighed: Iterable[Worth]) -> None:
@@ -121,13 +119,13 @@ class _Draft:
             step = self._step(name)
             if step is not None:
                 steps.append(self._ranked(step, order))
-            if count % _PART == 0:
+            if count % PART == 0:
                 yield
         heapify(steps)
         taken = 0
         while steps:
             taken += 1
-            if taken % _PART == 0:
+            if taken % PART == 0:
                 yield
             _, _, (_, name, option) = heappop(steps)
             if self._fits(name, option):

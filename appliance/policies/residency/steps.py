@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator
 
 from appliance.policies.residency.base import EvictionPolicy, ResidencyPlan, ResidencyProblem
 
+PART = 128
+"""Applications that are looked at, or steps that are taken, before others get a turn: some tenths of a millisecond."""
 Steps = Generator[None, None, ResidencyPlan]
 """Stops after each part, some tenths of a millisecond, and returns the plan."""
 

@@ -16,7 +16,7 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
     Wish,
 )
-from appliance.policies.residency.steps import Steps, in_steps
+from appliance.policies.residency.steps import PART, Steps, in_steps
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.demand import Expectations
@@ -319,6 +319,8 @@ class EvictionArbiter:
         about.
         """
         problem = self.problem(memory_bytes, resident, now_ns, None, "rebalance", asleep)
+        if len(problem.applications) > PART:
+            yield
         plan = yield from in_steps(self._policy, problem)
         self._records.planned(problem, plan)
         return plan

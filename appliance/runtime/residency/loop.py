@@ -14,6 +14,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
+from appliance.policies.residency.steps import PART
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
@@ -286,6 +287,8 @@ class ResidencyLoop:
     async def _rebalance(self) -> None:
         """Look what to do with memory that is left, in parts, so that requests have their turns meanwhile."""
         memory = self._memory
+        if len(self._groups.all()) > PART:
+            await self._pause()
         steps = self._arbiter.rebalance(memory.budget_bytes, memory.residents(), self._clock.now_ns(), memory.asleep())
         while True:
             try:
@@ -293,7 +296,11 @@ class ResidencyLoop:
             except StopIteration as end:
                 self._enact(end.value)
                 return
-            await self._clock.sleep_until_ns(self._clock.now_ns())
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Others have a turn."""
+        await self._clock.sleep_until_ns(self._clock.now_ns())
 
     def _enact(self, plan: ResidencyPlan) -> None:
         """Enact what needs no wait, and what others have not overtaken while it was planned.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.domain.errors import OutOfMemory
+from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.clock import run_virtual, settle, story
 from tests.fakes.engine import EngineBench
@@ -129,3 +130,20 @@ async def test_what_is_overtaken_while_it_is_planned_is_dropped() -> None:
     brought = {bench.build("v", f"t/{name}") for name in names} - {bench.build("v", "t/app007")}
     assert set(bench.memory.resident_set()) == brought
     assert not loop._is_settled
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, 0), (200, 1)])
+def test_a_look_at_many_begins_with_a_part_of_its_own(count: int, more: int) -> None:
+    """What each application has is found out, then others have a turn before anything is weighed."""
+
+    async def story() -> None:
+        bench = EngineBench(1000, eviction="expected-utility")
+        for index in range(count):
+            bench.add({"v": Cost(2)}, name=f"app{index:03}")
+        arbiter, memory = bench.core.residency._arbiter, bench.memory
+        budget_bytes, residents, now_ns = memory.budget_bytes, memory.residents(), bench.clock.now_ns()
+        problem = arbiter.problem(budget_bytes, residents, now_ns, None, "rebalance")
+        parts = sum(1 for _ in in_steps(arbiter._policy, problem))
+        assert sum(1 for _ in arbiter.rebalance(budget_bytes, residents, now_ns)) == parts + more
+
+    run_virtual(story)
