@@ -1,10 +1,11 @@
-"""The folder of a guard: the prepared forms that it may read, as links, and nothing else. Where the box is root, the
-folder is the guard's root directory.
+"""The folder of a guard: the prepared forms that it may read, as links where they can be, and nothing else. Where the
+box is root, the folder is the guard's root directory.
 """
 
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance.domain.hardware import PreparedForm
@@ -33,11 +34,22 @@ def link_form(form: PreparedForm, folder: Path) -> str:
     Links, so that its pages are those of the file itself. Where the box is root its group becomes the guards', who may
     read it: nobody else comes through the folders above.
     """
+    return _put_form(form, folder, _link)
+
+
+def copy_form(form: PreparedForm, folder: Path) -> str:
+    """As `link_form`, with copies: ONNX Runtime (1.31) refuses weights that a subgraph, the branch of an `If` for
+    example, has in a file that has several names. The pages of a copy are nobody else's.
+    """
+    return _put_form(form, folder, _copy)
+
+
+def _put_form(form: PreparedForm, folder: Path, put: Callable[[Path, Path], Path]) -> str:
     path = Path(form.path)
     place = Path(tempfile.mkdtemp(dir=folder))
     _show(place, _FOLDER_MODE)
     for file in path.parent.iterdir() if form.optimised else [path]:
-        linked = _link(file, place)
+        linked = put(file, place)
         if file.suffix == ".bin" and form.optimised:
             _answer_for(place, linked.name)
     current = folder / f"{_CURRENT}.new"
@@ -63,9 +75,16 @@ def _link(file: Path, place: Path) -> Path:
     try:
         os.link(file, linked)
     except OSError:  # another file system, or one without links
-        shutil.copyfile(file, linked)
+        return _copy(file, place)
     _show(linked, _FILE_MODE)
     return linked
+
+
+def _copy(file: Path, place: Path) -> Path:
+    copied = place / file.name
+    shutil.copyfile(file, copied)
+    _show(copied, _FILE_MODE)
+    return copied
 
 
 def _answer_for(place: Path, weights: str) -> None:

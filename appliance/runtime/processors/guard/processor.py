@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.cpu.session import Loaded, kept_bytes, sleeping_file, weights_path
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.group import InService, OnKind
-from appliance.runtime.processors.guard.folder import link_file, link_form, new_folder, unlink
+from appliance.runtime.processors.guard.folder import copy_form, link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
@@ -110,20 +110,39 @@ class GuardedProcessor:
         try:
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
             async with self._loading(tenant) as guard:
-                path = await self._linked(guard, link_form, form)
-                build = await guard.load(
-                    form.build_id,
-                    path,
-                    optimised=form.optimised,
-                    need_bytes=need_bytes,
-                    resident_bytes=form.resident_bytes or form.size_bytes,
-                )
+                try:
+                    build = await self._load_from(guard, link_form, form, need_bytes)
+                except LoadFailed as refused:
+                    if not form.optimised or guard.has_ended:
+                        raise
+                    try:
+                        build = await self._load_from(guard, copy_form, form, need_bytes)
+                    except (LoadFailed, OSError):
+                        raise refused from None
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=form.build_id, reason=f"no guard could be started: {error}") from error
         mapped_bytes = min(build.mapped_bytes, form.size_bytes)  # that is what it says, and it may lie
-        build.file = sleeping_file(form, mapped_bytes)
+        there = str(build.guard.folder / build.path.lstrip("/"))  # the pages of a copy are others than the form's
+        build.file = sleeping_file(replace(form, path=there), mapped_bytes)
         build.kept_bytes = kept_bytes(form, mapped_bytes)
         return build
+
+    async def _load_from(
+        self, guard: GuardProcess, link: Callable[[PreparedForm, Path], str], form: PreparedForm, need_bytes: int
+    ) -> GuardedBuild:
+        """Raises: LoadFailed, OSError; then nothing stays in the guard's folder."""
+        path = await self._linked(guard, link, form)
+        try:
+            return await guard.load(
+                form.build_id,
+                path,
+                optimised=form.optimised,
+                need_bytes=need_bytes,
+                resident_bytes=form.resident_bytes or form.size_bytes,
+            )
+        except LoadFailed:
+            await asyncio.to_thread(unlink, path, guard.folder)
+            raise
 
     def run(
         self,
