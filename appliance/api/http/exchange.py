@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 EXCHANGE = "appliance.exchange"
 """Its place in the scope."""
 ALIGNMENT_BYTES = 64
-_SIZE = b"content-length"
-_AHEAD = b"inference-header-content-length"
+SIZE = b"content-length"
+AHEAD = b"inference-header-content-length"
+"""How much of a body is JSON, with tensors behind it."""
 
 
 class AlignedBody:
@@ -111,7 +112,7 @@ class HttpExchange:
     def __init__(self, cycle: "RequestResponseCycle", headers: Mapping[bytes, bytes]) -> None:
         self._cycle = cycle
         self.headers = headers
-        self.size = _number(headers.get(_SIZE))
+        self.size = number(headers.get(SIZE))
         self.begun: Begun[Any] | None = None
         """The rest of the answer, where its making has begun without a task."""
         self.is_gathering = False
@@ -127,7 +128,7 @@ class HttpExchange:
         be aligned. None: it is another one.
         """
         cycle, size = self._cycle, self.size
-        ahead = _number(self.headers.get(_AHEAD)) or 0
+        ahead = number(self.headers.get(AHEAD)) or 0
         if size is None or not ahead <= size <= size_max or not cycle.more_body or cycle.body:
             return None
         body = AlignedBody(size, ahead)
@@ -213,5 +214,6 @@ class HttpExchange:
         cycle.on_response()
 
 
-def _number(text: bytes | None) -> int | None:
+def number(text: bytes | None) -> int | None:
+    """A length in a header; None where it says nothing sane."""
     return int(text) if text is not None and text.isdigit() and len(text) < 10 else None

@@ -6,11 +6,13 @@ one, which finds the parser's code cold after a run.
 from collections.abc import Mapping
 from typing import Any
 
+from appliance.api.http.exchange import AHEAD, SIZE, number
+
 KNOWN_BYTES_MAX = 4096
 """Of a head that is worth being kept with its connection."""
 _BEGIN, _END = b"POST /v2/", b"\r\n\r\n"
-_OF_A_REQUEST = ("appliance.exchange", "appliance.connection")
-"""What a scope holds of one request only."""
+_OF_A_REQUEST = "appliance."
+"""Begins the names of what the box puts into a scope: it is of one request only."""
 _NOT_ALIKE = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
 """Headers of requests that need the parser, or more than one look."""
 
@@ -27,10 +29,10 @@ class KnownHead:
     def __init__(self, raw: bytes, scope: Mapping[str, Any]) -> None:
         self.raw = raw
         self.length = len(raw)
-        self.scope = {name: value for name, value in scope.items() if name not in _OF_A_REQUEST}
+        self.scope = {name: value for name, value in scope.items() if not name.startswith(_OF_A_REQUEST)}
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
-        self.size = _number(self.headers.get(b"content-length", b""))
-        self.ahead = _number(self.headers.get(b"inference-header-content-length", b"0"))
+        self.size = number(self.headers.get(SIZE))
+        self.ahead = number(self.headers.get(AHEAD, b"0"))
 
     def begins(self, data: bytes | memoryview) -> bool:
         """Whether `data` begins with this head."""
@@ -49,10 +51,6 @@ class KnownHead:
         target: bytes = self.scope["raw_path"] + (b"?" + query if query else b"")
         fields = [(name.lower(), value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in lines)]
         return request == b"POST %b HTTP/1.1" % target and fields == self.scope["headers"]
-
-
-def _number(text: bytes) -> int | None:
-    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def head_of(data: bytes | memoryview) -> bytes:

@@ -11,10 +11,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from appliance.api.auth.callers import CONNECTION
+from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
-from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
+from appliance.api.protocol import BoxProtocol
 
 PATH = "/v2/models/m/infer"
 OK = [(b"content-length", b"2")]

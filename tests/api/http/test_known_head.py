@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
-from appliance.api.protocol import BODY_WATER_BYTES
 from tests.api.http.test_exchange import connect, head, settle
 from tests.api.http.test_receiving import CUTS, Application, received, sent
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.api.auth.callers import CONNECTION
+from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
-from appliance.api.protocol import BODY_WATER_BYTES, BoxProtocol
+from appliance.api.protocol import BoxProtocol
 from tests.api.http.test_exchange import _Transport, connect, head, settle
 
 SIZES = st.sampled_from([0, 3, 16_000, 16_384, 17_000, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1])

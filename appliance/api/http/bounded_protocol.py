@@ -1,0 +1,262 @@
+"""Uvicorn's HTTP protocol with bounds on what a connection may take: how many there are, how long they may take for
+what they are doing, how large heads are, how much of a body gathers. Who does not keep them is refused, and told so.
+
+Uvicorn reads heads without end, and waits without end for what does not come.
+"""
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.pace import Pace, Phase, Watch
+from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.api.http.upgrades import go_on_behind_head
+from appliance.domain.errors import Busy, TooManyConnections
+
+BODY_WATER_BYTES = 640 * 1024
+"""Bytes of a body that may gather before the application is woken and reading pauses; a 224 × 224 picture as floats has
+588 KiB.
+
+Uvicorn's 64 KiB makes ten rounds of waking, pausing and resuming of it, half a millisecond."""
+
+HEADERS_MAX = 256
+"""Of one request. Each costs a call, and a read of 256 KiB could hold sixty thousand."""
+STRANGER_WATER_BYTES = 64 * 1024
+"""As `BODY_WATER_BYTES`, before a good key was shown on the connection."""
+DROPPED_BYTES_MAX = 64 * 2**20
+"""Of a body that still comes when its request is answered: dropped, for else the caller might lose the answer to a
+reset."""
+SHORT_DROPPED_BYTES_MAX = 512 * 1024
+"""The same before a good key was shown, and of what is no request."""
+
+
+class Refused(Exception):
+    """Ends the parsing of what a connection has sent; `slug` names a problem of HTTP."""
+
+    def __init__(self, slug: str, detail: str) -> None:
+        super().__init__(detail)
+        self.slug = slug
+        self.detail = detail
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that counts among the others from its first byte on; `look` keeps its pace."""
+
+    def __init__(
+        self, *args: Any, connections: Connections[Counted], pace: Pace, head_bytes_max: int, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.tenant: str | None = None
+        """Of the last good key; None: none was shown."""
+        self._all = connections
+        self._pace = pace
+        self._watch = Watch()
+        self._head_bytes_max = head_bytes_max
+        self._bare_bytes = 0
+        """Parsed since a byte of a body or the end of a request: a head, or what stands around a chunked body."""
+        self._received_bytes = 0
+        self._requests = 0
+        self._drains = 0
+        self._ended = False
+        """Whether the last answer is written, and what else comes is dropped."""
+        self._water_bytes = STRANGER_WATER_BYTES
+        self._dropped_bytes = 0
+        self._refused: Refused | None = None
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._keep_in_kernel(STRANGER_WATER_BYTES)
+        try:
+            gone = self._all.enter(self, self.client[0] if self.client else "")
+        except Busy as error:
+            self._end(*problem_response(error))
+            return
+        if gone is not None:
+            gone.give_way()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.leave(self)
+        self._gather_no_more()
+        super().connection_lost(exc)
+
+    def known(self, tenant: str) -> None:
+        """Count for a tenant from now on. Raises: TooManyConnections."""
+        try:
+            gone = self._all.show(self, tenant)
+        except TooManyConnections:
+            self.cycle.keep_alive = False
+            raise
+        if self.tenant is None:
+            self._keep_in_kernel(BODY_WATER_BYTES)
+        self.tenant = tenant
+        self._water_bytes = BODY_WATER_BYTES
+        if self.cycle.more_body and not self.cycle.disconnected and len(self.cycle.body) <= BODY_WATER_BYTES:
+            self.cycle.message_event.clear()  # not enough now to be woken for
+        if gone is not None:
+            gone.give_way()
+
+    def _keep_in_kernel(self, count: int) -> None:
+        """How much may have come before it is read: of many connections, all of that is read in one turn."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, count)
+
+    def give_way(self) -> None:
+        """Close at once; another needs the place."""
+        self._abandon()
+        self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was asked is answered, and the system has all of the answer."""
+        return self._phase() in (Phase.IDLE, Phase.ENDING) and not self.transport.get_write_buffer_size()
+
+    def look(self, now_s: float) -> None:
+        """Close the connection when it takes too long; to be called about once a second."""
+        phase = self._phase()
+        if phase is Phase.READING:  # what was taken of the answer since the buffer was last empty enough
+            request, moved_bytes = self._requests + self._drains, -self.transport.get_write_buffer_size()
+        else:
+            request, moved_bytes = self._requests, self._received_bytes
+        if not self._watch.is_too_slow(self._pace, phase, request, moved_bytes, now_s):
+            return
+        if phase is Phase.HEAD:
+            self._refuse("request-timeout", f"no complete head came within {self._pace.head_s:g} s")
+        elif phase is Phase.BODY:
+            rate = self._pace.body_bytes_per_s_min
+            self._refuse("request-timeout", f"less than {rate:g} bytes a second came for {self._pace.body_s:g} s")
+        elif phase is Phase.IDLE:
+            self.transport.close()
+        else:
+            self.give_way()
+
+    def _phase(self) -> Phase:
+        cycle = self.cycle
+        if self._ended:
+            return Phase.ENDING
+        if self.flow.write_paused or self.transport.is_closing():
+            return Phase.READING
+        if cycle is None:
+            return Phase.HEAD
+        if cycle.response_complete:
+            if cycle.more_body:
+                return Phase.ENDING
+            return Phase.IDLE if self.scope is cycle.scope else Phase.HEAD
+        is_awaited = cycle.more_body and not self.flow.read_paused and not cycle.waiting_for_100_continue
+        return Phase.BODY if is_awaited else Phase.OURS
+
+    def resume_writing(self) -> None:
+        self._drains += 1
+        super().resume_writing()
+
+    # -- refusing ------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, slug: str, detail: str) -> None:
+        """Answer with a problem of HTTP where an answer can still be sent, and end the connection."""
+        cycle = self.cycle
+        is_answering = cycle is not None and not cycle.response_complete
+        if is_answering and (cycle.response_started or not cycle.more_body or self.pipeline):
+            self.give_way()
+            return
+        self._abandon()
+        status, body = plain_problem(slug, detail, "")
+        self._end(status, {"Content-Type": CONTENT_TYPE}, body)
+
+    def _abandon(self) -> None:
+        """Whoever works on a request of this connection learns that nobody waits for the answer."""
+        self._gather_no_more()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.flow.resume_writing()
+
+    def _gather_no_more(self) -> None:
+        """The body that is being gathered will not be whole."""
+
+    def _end(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Write a last answer.
+
+        What still comes is dropped for a moment: closed at once, the caller might lose the answer to a reset.
+        """
+        self._ended = True
+        lines = [f"{name.lower()}: {value}" for name, value in headers.items()]
+        lines += [f"content-length: {len(body)}", "connection: close", "", ""]
+        self.transport.write(STATUS_LINE[status] + "\r\n".join(lines).encode() + body)
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _drop(self, count: int) -> None:
+        self._dropped_bytes += count
+        is_short = self._ended or self.tenant is None
+        if self._dropped_bytes > (SHORT_DROPPED_BYTES_MAX if is_short else DROPPED_BYTES_MAX):
+            self.transport.abort()
+
+    def _stop(self, slug: str, detail: str) -> None:
+        """End the parsing from inside it."""
+        self._refused = Refused(slug, detail)
+        raise self._refused
+
+    # -- what is parsed ------------------------------------------------------------------------------------------------
+
+    def _feed(self, data: memoryview) -> None:
+        """Parse what has come. Raises: Refused, httptools.HttpParserError."""
+        if self._bare_bytes > self._head_bytes_max and self._expects_head():
+            self._feed_head(data)
+        else:
+            self._parse(data)
+        if self._bare_bytes > self._head_bytes_max:
+            raise self._head_too_large()
+
+    def _parse(self, data: memoryview) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as asked:  # to nothing that the box speaks
+                data = data[asked.args[0] :]
+                go_on_behind_head(self)
+            else:
+                return
+
+    def _feed_head(self, data: memoryview) -> None:
+        """Parse no more of a head than it may have, and the rest only when that has ended it."""
+        before = self._bare_bytes - len(data)
+        allowed = max(0, self._head_bytes_max - before)
+        self._bare_bytes = before + min(allowed, len(data))
+        self._parse(data[:allowed])
+        if self._expects_head() and self._bare_bytes >= self._head_bytes_max:
+            raise self._head_too_large()
+        self._bare_bytes += len(data) - allowed
+        self._parse(data[allowed:])
+
+    def _expects_head(self) -> bool:
+        return self.cycle is None or not self.cycle.more_body
+
+    def _head_too_large(self) -> Refused:
+        return Refused("head-too-large", f"the head of a request may have {self._head_bytes_max} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, but not without end."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+        if len(self.headers) > HEADERS_MAX:
+            self._stop("head-too-large", f"the head of a request may have {HEADERS_MAX} headers")
+
+    def on_body(self, body: bytes) -> None:
+        """Gather the body; the end of the message wakes the application, or a full measure."""
+        self._bare_bytes = 0
+        if self.cycle.response_complete:
+            self._drop(len(body))
+            return
+        self.cycle.body += body
+        if len(self.cycle.body) > self._water_bytes:
+            self.flow.pause_reading()
+            self.cycle.message_event.set()
