@@ -251,7 +251,7 @@ class Settings(BaseSettings):
     """The whole tree; every field says its unit in its name and why its default is what it is."""
 
     model_config = SettingsConfigDict(
-        env_prefix="APPLIANCE_", env_nested_delimiter="__", frozen=True, extra="ignore", use_attribute_docstrings=True
+        env_prefix="APPLIANCE_", env_nested_delimiter="__", frozen=True, extra="forbid", use_attribute_docstrings=True
     )
 
     state_dir: Path = Path("state")

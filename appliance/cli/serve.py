@@ -65,7 +65,7 @@ def serve(
     unix_socket = settings.http.unix_socket
 
     try:
-        run(settings, on_listen=lambda url: _greet(url, settings.state_dir))
+        run(settings, on_listen=lambda url: _greet(url, unix_socket, settings.state_dir))
     except InUse as error:
         if unix_socket is not None and error.name == str(unix_socket):
             raise CommandFailed(f"{unix_socket} is taken; name another APPLIANCE_HTTP__UNIX_SOCKET") from error
@@ -92,6 +92,8 @@ def _settings(overrides: dict[str, Any]) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise CommandFailed(f"there is no setting {place}; docs/operations.md has all of them") from error
         raise CommandFailed(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
     # Children work in folders of their own, where a relative path would mean something else.
     return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
@@ -123,5 +125,6 @@ def _require_folder(path: Path) -> None:
         raise CommandFailed(reason) from error
 
 
-def _greet(url: str, state_dir: Path) -> None:
-    screen.say(f"The box listens at {url}   API and docs: {url}/docs   admin key: {state_dir / 'admin.key'}")
+def _greet(url: str, unix_socket: Path | None, state_dir: Path) -> None:
+    places = url if unix_socket is None else f"{url} and at the Unix socket {unix_socket}"
+    screen.say(f"The box listens at {places}   API and docs: {url}/docs   admin key: {state_dir / 'admin.key'}")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -115,12 +116,24 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
         (["import", __file__, "--metadata", "{labels"], "--metadata is no JSON"),
         (["import", __file__, "--metadata", "[1]"], "must be a JSON object"),
         (["serve", "--log-level", "loud"], "setting log.level"),
+        (["serve", "--config", "[htp]\nport = 1"], "there is no setting htp;"),
+        (["serve", "--config", "http__port = 1"], "there is no setting http__port;"),
+        (["serve", "--config", "[http]\nprt = 1"], "there is no setting http.prt;"),
     ],
 )
 def test_a_command_that_cannot_go_on_says_why(
-    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str], tmp_path: object
+    arguments: list[str],
+    part: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One sentence on standard error, status 1, nothing on standard output."""
+    """One sentence on standard error, status 1, nothing on standard output. What follows `--config` is its text."""
+    if "--config" in arguments:
+        monkeypatch.setenv("APPLIANCE_CONFIG", "")  # the command sets it; here it is undone
+        config = tmp_path / "box.toml"
+        config.write_text(arguments[-1])
+        arguments = [*arguments[:-1], str(config)]
     with pytest.raises(SystemExit) as end:
         main(arguments)
     said = capsys.readouterr()

@@ -29,6 +29,7 @@ def test_it_answers_as_the_port_does(tmp_path: Path, mode: str) -> None:
     settings = {"APPLIANCE_HTTP__UNIX_SOCKET": str(path), "APPLIANCE_HTTP__UNIX_SOCKET_MODE": mode}
     with running_server(tmp_path / "state", **settings) as server:
         assert stat.S_IMODE(path.stat().st_mode) == int(mode, 8)
+        assert f"The box listens at {server.url} and at the Unix socket {path} " in server.log()
         with server.client() as client:
             job = client.upload_model(toys.tiny_add(tmp_path / "add.onnx"), "add", "tensor")
             assert [state.state for state in client.follow_job(job.id)][-1] == "done"
