@@ -497,3 +497,19 @@ def test_over_the_unix_socket(tmp_path: Path) -> None:
         server.start_again()
         with connected() as local:
             assert local.get("/v2/systemsharedmemory/status").json() == []
+
+
+def test_the_program_of_the_documentation(box: Box, tmp_path: Path) -> None:
+    """As it stands in docs/api.md: the numbers are in the region."""
+    with box.server.client(box.keys["harbour"]) as harbour:
+        _upload(harbour, toys.digits(tmp_path / "digits").model, "digits")
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text().partition("## Tensors in shared memory")[2]
+    program = text.partition("```python\n")[2].partition("```")[0].replace("127.0.0.1:8080", "HERE")
+    assert "HERE" in program
+    command = [sys.executable, "-c", program.replace("HERE", box.server.url.removeprefix("http://"))]
+    environment = {**os.environ, "APPLIANCE_KEY": box.keys["harbour"]}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert said.returncode == 0, said.stderr
+    assert sum(float(number) for number in said.stdout.strip("[] \n").split()) == pytest.approx(1, abs=1e-4)
+    with box.caller() as caller:
+        assert caller.status() == []
