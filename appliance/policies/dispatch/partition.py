@@ -92,12 +92,6 @@ def partition(
     return Partition(name, units, subgraphs, whole, following, order)
 
 
-def whole_only(name: str, latency_ms: Mapping[str, float]) -> Partition:
-    """A network that is not cut: one unit, which runs whole."""
-    one = Subgraph(1, (name,), dict(latency_ms))
-    return Partition(name, ((name,),), (one,), 1, {0: ((1, one),)}, (0, 1))
-
-
 # -- operators to units ------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.dispatch.base import Decision, DispatchInput, Job, Processor, Tenant
-from appliance.policies.dispatch.partition import Operator, Partition, partition, whole_only
+from appliance.policies.dispatch.partition import Operator, Partition, partition
 
 CPU, GPU, NPU = Processor("CPU"), Processor("GPU"), Processor("NPU")
 
@@ -21,6 +21,11 @@ def chain(name: str, *steps: dict[str, float]) -> Partition:
     ]
     latency_ms = {p: {op: s[p] for op, s in zip(names, steps, strict=True) if p in s} for s in steps for p in s}
     return partition(name, operators, latency_ms)
+
+
+def whole_only(name: str, latency_ms: dict[str, float]) -> Partition:
+    """A network of one operator."""
+    return chain(name, latency_ms)
 
 
 def decide(policy: str, problem: DispatchInput) -> Decision:
