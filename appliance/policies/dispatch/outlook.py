@@ -34,12 +34,14 @@ class Group:
         self._outlook = outlook
         self._search: Search = search(job.partition, outlook.names, outlook.transfer_ms)
         self._done, self._place = job.done, place_of(job.at, outlook.index)
-        self._exact: Way | None = None
-        idle = self._search.idle(self._done, self._place)
-        self.earliest_ms = outlook.now_ms + idle.took_ms if idle.first is not None else FOREVER
+        now_ms, free_ms = outlook.now_ms, outlook.free_ms
+        self.earliest_ms, good = self._search.bounds(self._done, self._place, now_ms, free_ms)
         """A job is not done before; infinite when the processors cannot do it, or nothing is left to do."""
-        self.surely_ms = idle.finish_ms(outlook.now_ms, outlook.free_ms) if idle.first is not None else FOREVER
+        self._exact: Way | None = None
+        self.surely_ms = good.finish_ms(now_ms, free_ms) if self.can_run else FOREVER
         """It can be done by then."""
+        if self.can_run and self.surely_ms <= self.earliest_ms:  # it waits for nothing but its beginning
+            self._exact = good.way(now_ms, free_ms)
 
     @property
     def can_run(self) -> bool:
@@ -72,11 +74,7 @@ class Group:
     def _way(self) -> Way:
         if self._exact is None:
             outlook = self._outlook
-            now_ms, free_ms = outlook.now_ms, outlook.free_ms
-            if self.surely_ms <= self.earliest_ms:  # it never has to wait: nothing is quicker
-                self._exact = self._search.idle(self._done, self._place).way(now_ms, free_ms)
-            else:
-                self._exact = self._search.quickest(self._done, self._place, now_ms, free_ms)
+            self._exact = self._search.quickest(self._done, self._place, outlook.now_ms, outlook.free_ms)
         return self._exact
 
 

@@ -83,18 +83,35 @@ class Search:
         self._order = partition.order
         self._places = (ANYWHERE, ELSEWHERE, *range(len(processors)))
         self._idle: dict[tuple[int, int], Idle] = {}
-        """By what is done and where its results are."""
+        """By what is done and where its results are: what is best on idle processors."""
+        self._begins: dict[tuple[int, int], tuple[Idle, ...]] = {}
+        """The same among the ways that begin on each processor."""
         for done in reversed(self._order):
-            for place in self._places:
-                self._idle[done, place] = self._best_idle(done, place)
+            for place in (ANYWHERE, ELSEWHERE, *range(len(processors))):
+                self._begins[done, place] = begins = self._idle_ways(done, place)
+                nothing = Idle(0.0 if done == self._whole else FOREVER, None, 0.0, ())
+                self._idle[done, place] = min(begins, key=lambda way: way.took_ms, default=nothing)
 
-    def idle(self, done: int, place: int) -> Idle:
-        """What is best on idle processors."""
-        return self._idle[done, place]
+    def bounds(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
+        """A job is not done before the first; the second is a good way to do it.
+
+        Whatever begins on a processor begins when that is free, and then takes no less than on idle ones. Infinite
+        where the rest is not possible, or nothing is left to do.
+        """
+        earliest_ms, best = FOREVER, self._idle[done, place]
+        for way in self._begins[done, place]:
+            assert way.first is not None
+            end_ms = way.took_ms + max(now_ms, free_ms[way.first.processor] - way.start_ms)
+            if end_ms < earliest_ms:
+                earliest_ms, best = end_ms, way
+        return earliest_ms, best
 
     def quickest(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> Way:
         """The quickest of all ways; of equal ones that with the larger first runs. The rest must be possible."""
-        best = self._idle[done, place].way(now_ms, free_ms)
+        earliest_ms, good = self.bounds(done, place, now_ms, free_ms)
+        best = good.way(now_ms, free_ms)
+        if best.finish_ms <= earliest_ms:
+            return best
         limit_ms, transfer_ms, whole, idle = best.finish_ms, self._transfer_ms, self._whole, self._idle
         # By what is done: the earliest end on each processor, and how the way there began.
         reached: dict[int, dict[int, tuple[float, float, Run | None]]] = {done: {place: (now_ms, 0.0, None)}}
@@ -138,20 +155,19 @@ class Search:
             return Way(FOREVER, start_ms, run)
         return Way(self.quickest(run.after, run.processor, end_ms, free_ms).finish_ms, start_ms, run)
 
-    def _best_idle(self, done: int, place: int) -> Idle:
-        if done == self._whole:
-            return Idle(0.0, None, 0.0, ())
-        best_ms, best, best_start_ms = FOREVER, None, 0.0
+    def _idle_ways(self, done: int, place: int) -> tuple[Idle, ...]:
+        best: dict[int, tuple[float, float, Run]] = {}
         for run in self._runs.get(done, ()):
             start_ms = 0.0 if place in (run.processor, ANYWHERE) else self._transfer_ms
             took_ms = start_ms + run.took_ms + self._idle[run.after, run.processor].took_ms
-            if took_ms < best_ms:
-                best_ms, best, best_start_ms = took_ms, run, start_ms
-        if best is None:
-            return Idle(FOREVER, None, 0.0, ())
-        rest, end_ms = self._idle[best.after, best.processor], best_start_ms + best.took_ms
-        later = {processor: end_ms + begin_ms for processor, begin_ms in rest.begins_ms}
-        return Idle(best_ms, best, best_start_ms, tuple((later | {best.processor: best_start_ms}).items()))
+            if took_ms < best.get(run.processor, (FOREVER,))[0]:
+                best[run.processor] = took_ms, start_ms, run
+        return tuple(self._idle_way(*found) for found in best.values())
+
+    def _idle_way(self, took_ms: float, start_ms: float, run: Run) -> Idle:
+        end_ms = start_ms + run.took_ms
+        later = {p: end_ms + begin_ms for p, begin_ms in self._idle[run.after, run.processor].begins_ms}
+        return Idle(took_ms, run, start_ms, tuple((later | {run.processor: start_ms}).items()))
 
 
 def search(partition: Partition, processors: tuple[str, ...], transfer_ms: float) -> Search:
