@@ -101,12 +101,21 @@ class Loads:
             await self._loader.read_ahead(build.handle)
 
     def shrink(self) -> None:
-        """Where a newly measured size or a smaller budget has pushed the ledger over: evict.
+        """Where a newly measured size, a smaller budget or the processes of builds have pushed the ledger over: evict.
 
-        If all is in use, the next free pin tries again.
+        Where no plan is enough, whoever can go does, and processes with nothing awake end. If all is in use, the next
+        free pin tries again.
         """
-        if self._ledger.free_bytes < 0:
-            self._make_way(self._plan("", 0), "")
+        if self._ledger.free_bytes >= 0:
+            return
+        plan = self._plan("", 0)
+        self._make_way(plan, "")
+        if plan.sufficient or self._ledger.leavers():  # what these take is theirs until they have left
+            return
+        for resident in self._ledger.residents():
+            if not resident.pinned:
+                self._unloads.evict(self._known(resident.build_id), "")
+        self.end_idle(())
 
     async def close(self) -> None:
         """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""

@@ -98,6 +98,32 @@ async def test_processes_with_nothing_awake_end_for_a_request() -> None:
 
 
 @story
+async def test_processes_alone_take_more_than_the_budget() -> None:
+    """Whoever is not in use leaves, though that is not enough, and processes with nothing awake end."""
+    bench = bench_of("ab")
+    ended: list[int] = []
+
+    def end_idle(wanted: Collection[str]) -> bool:
+        assert not wanted
+        ended.append(1)
+        return False
+
+    bench.memory.when_short(end_idle)
+    held = await bench.pin("a")
+    await bench.use("b")
+    bench.budget = 3 * BUDGET  # what it watches: the ledger is over, whatever it does
+    bench.memory.set_overhead(BUDGET + 10)
+    await quiet(bench)
+    assert states(bench) == {"a": "resident"}
+    bench.memory.unpin(held)
+    await quiet(bench)
+    assert states(bench) == {}
+    assert ended
+    bench.memory.set_overhead(0)
+    bench.assert_quiet()
+
+
+@story
 async def test_requests_at_once_join_one_wake() -> None:
     """Twenty requests for a sleeper: one wake, all pinned; a deadline is kept while it wakes."""
     bench = bench_of("a")
