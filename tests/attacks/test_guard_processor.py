@@ -24,11 +24,12 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
-from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
+from tests.fakes.forms import prepared_form
 
 MIB = 2**20
 KILLS_AT_RANDOM = 20
@@ -334,7 +335,6 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
         (folder := tmp_path / "form").mkdir()
         assert OnnxSessions(1).prepare(toys.conv_net(tmp_path / "net.onnx", 1), folder)
         form = prepared_form("content@cpu@asleep", folder)
-        assert form is not None
         await processor.sleep(await processor.load(replace(form, guarded_for="asleep")))
         for tenant in ("empty", "wanted"):
             await processor.unload(handles[tenant])

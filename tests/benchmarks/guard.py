@@ -27,9 +27,10 @@ from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.errors import RunCrashed, RunStopped
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.cpu.session import OnnxProcessor, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from tests.attacks import killers
+from tests.fakes.forms import prepared_form
 
 WORKERS, ROUNDS = 2, 15
 RUNS = {"tiny": 300, "pooled": 200, "picture": 20}

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
+from tests.fakes.forms import prepared_form
 
 
 def main() -> None:

@@ -26,9 +26,10 @@ from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.session import OnnxProcessor, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from tests.benchmarks import _subjects as subjects
+from tests.fakes.forms import prepared_form
 
 NETWORKS = {"resnet50": toys.resnet50, "shufflenet": toys.shufflenet}
 TRIMMED_AFTER_S = 12.0
@@ -75,7 +76,6 @@ def _prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:
     folder.mkdir()
     assert inner.sessions.prepare(source, folder)
     form = prepared_form(source.stem, folder)
-    assert form is not None
     return form
 
 

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from tests.fakes.forms import prepared_form
 
 SIZE = 64
 
@@ -55,7 +56,6 @@ async def test_a_prepared_form_serves(processor: Any, home: str, plain: Path, tm
     assert OnnxSessions(1).prepare(plain, folder)
     assert (folder / "model.bin").stat().st_size >= 2 * SIZE * SIZE * 4
     form = prepared_form("branching", folder)
-    assert form is not None
     form = replace(form, guarded_for="harbour" if "guard" in home else None)
     for _ in range(2):
         handle = await processor.load(form)

@@ -19,8 +19,9 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
-from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests.fakes.forms import prepared_form
 
 MEGABYTES = 12
 CLOCK = SystemClock()
@@ -51,7 +52,6 @@ def form(prepared: Path, tmp_path: Path, home: str) -> PreparedForm:
     folder = tmp_path / "form"
     shutil.copytree(prepared, folder)
     found = prepared_form("net", folder)
-    assert found is not None
     return replace(found, guarded_for="harbour" if "guard" in home else None)
 
 

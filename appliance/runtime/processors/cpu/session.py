@@ -340,11 +340,3 @@ def sleeping_file(form: PreparedForm, mapped_bytes: int) -> CachedFile | None:
 def weights_path(form: PreparedForm) -> Path:
     """Where a prepared form has its weights, where it has any beside its graph."""
     return Path(form.path).with_name(_WEIGHTS)
-
-
-def prepared_form(build_id: str, target_dir: Path) -> PreparedForm | None:
-    """The prepared form in `target_dir`, None when there is none."""
-    path = target_dir / _OPTIMISED
-    if not path.is_file():
-        return None
-    return PreparedForm(build_id, str(path), sum(f.stat().st_size for f in target_dir.iterdir()), optimised=True)

@@ -15,7 +15,8 @@ import numpy as np
 
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.session import OnnxProcessor, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxProcessor
+from tests.fakes.forms import prepared_form
 
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 
@@ -57,5 +58,4 @@ async def measure(plain: PreparedForm, prepared: PreparedForm) -> dict[str, list
 
 if __name__ == "__main__":
     form = prepared_form("prepared", Path(sys.argv[2]))
-    assert form is not None
     print(json.dumps(asyncio.run(measure(PreparedForm("plain", sys.argv[1], 0, optimised=False), form))))

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from appliance.confinement.seccomp import Rules, restrict
-from appliance.runtime.processors.cpu.session import OnnxProcessor, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxProcessor
+from tests.fakes.forms import prepared_form
 
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 _NO_NEW_PRIVILEGES = 38
@@ -22,7 +23,6 @@ _NO_NEW_PRIVILEGES = 38
 async def tell(folder: Path) -> dict[str, bool]:
     """What the program prints."""
     form = prepared_form("net", folder)
-    assert form is not None
     processor = OnnxProcessor("cpu", 1, 1, 1)
     handle = await processor.load(form)
     expected = (await processor.run(handle, IMAGE, None))["probabilities"]

@@ -13,7 +13,8 @@ from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.modelstore.stages.quantise import Ranges, static_int8
 from appliance.runtime.processors.cpu.align import ALIGNMENT_BYTES, align
-from appliance.runtime.processors.cpu.session import OnnxSessions, prepared_form
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from tests.fakes.forms import prepared_form
 
 
 def dense_net(path: Path, widths: tuple[int, ...] = (33, 65, 47, 10)) -> Path:
@@ -98,7 +99,6 @@ def test_everything_starts_aligned_and_answers_the_same(
     assert starts
     assert [start % ALIGNMENT_BYTES for start in starts] == [0] * len(starts)
     form = prepared_form("b", target)
-    assert form is not None
     random = np.random.default_rng(2)
     fed = {name: random.standard_normal(shape).astype(np.float32) for name, shape in inputs.items()}
     plain = sessions.run(sessions.load(PreparedForm("b", str(source), 0, optimised=False)), fed, None)
