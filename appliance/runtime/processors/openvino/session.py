@@ -112,7 +112,8 @@ class OpenVinoSessions:
                 raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may")
             try:
                 feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-                found = request.infer(feeds, share_inputs=True, share_outputs=False)
+                request.start_async(feeds, share_inputs=True)  # a synchronous one of one stream cannot be cancelled
+                request.wait()
             except Exception as error:
                 if stop is not None and stop.terminate:
                     raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may") from None
@@ -120,10 +121,10 @@ class OpenVinoSessions:
             finally:
                 if stop is not None:
                     stop.end()
+            names = compiled.outputs if outputs is None else {name: compiled.outputs[name] for name in outputs}
+            return {name: np.array(request.get_output_tensor(place).data) for name, place in names.items()}
         finally:
             compiled.requests.put(request)
-        names = compiled.outputs if outputs is None else {name: compiled.outputs[name] for name in outputs}
-        return {name: found[place] for name, place in names.items()}
 
     def unload(self, compiled: Compiled) -> None:
         """Drop the network and its requests."""
