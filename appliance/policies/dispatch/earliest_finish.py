@@ -5,9 +5,9 @@ would end last is placed first (Band §6.2 measures such frames).
 """
 
 from appliance.policies.dispatch.answer import decided
-from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, Job
+from appliance.policies.dispatch.base import DispatchInput, DispatchPlan
 from appliance.policies.dispatch.outlook import Outlook
-from appliance.policies.dispatch.turns import in_turn, nobody
+from appliance.policies.dispatch.turns import arrival, in_turn, nobody
 
 
 class EarliestFinish:
@@ -18,15 +18,11 @@ class EarliestFinish:
     def plan(self, problem: DispatchInput) -> DispatchPlan:
         turn = in_turn(problem, Outlook(problem))
         chosen = min(
-            ((group, min(jobs, key=_arrival)) for group, jobs in turn.candidates.items()),
-            key=lambda one: (-one[0].finish_ms, *_arrival(one[1])),
+            ((group, min(jobs, key=arrival)) for group, jobs in turn.candidates.items()),
+            key=lambda one: (-one[0].finish_ms, *arrival(one[1])),
             default=None,
         )
         if chosen is None:
             return nobody(problem, turn)
         group, job = chosen
         return decided(problem, job, group.expected(), turn, "ends last of all that wait")
-
-
-def _arrival(job: Job) -> tuple[float, str]:
-    return job.arrival_ms, job.name

@@ -3,7 +3,7 @@
 from appliance.policies.dispatch.answer import decided
 from appliance.policies.dispatch.base import DispatchInput, DispatchPlan
 from appliance.policies.dispatch.outlook import Outlook
-from appliance.policies.dispatch.turns import in_turn, nobody
+from appliance.policies.dispatch.turns import arrival, in_turn, nobody
 
 
 class Fifo:
@@ -13,7 +13,7 @@ class Fifo:
 
     def plan(self, problem: DispatchInput) -> DispatchPlan:
         turn = in_turn(problem, Outlook(problem))
-        first = turn.first(lambda job: (job.arrival_ms, job.name))
+        first = turn.first(arrival)
         if first is None:
             return nobody(problem, turn)
         group, job = first

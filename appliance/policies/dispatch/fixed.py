@@ -9,7 +9,7 @@ from collections.abc import Collection
 from appliance.policies.dispatch.answer import decided
 from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, Job
 from appliance.policies.dispatch.outlook import Outlook
-from appliance.policies.dispatch.turns import in_turn, nobody
+from appliance.policies.dispatch.turns import arrival, in_turn, nobody
 
 
 class Fixed:
@@ -19,7 +19,7 @@ class Fixed:
 
     def plan(self, problem: DispatchInput) -> DispatchPlan:
         turn = in_turn(problem, Outlook(problem))
-        first = turn.first(lambda job: (job.arrival_ms, job.name))
+        first = turn.first(arrival)
         if first is None:
             return nobody(problem, turn)
         group, job = first

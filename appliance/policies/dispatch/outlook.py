@@ -7,9 +7,9 @@ the exact time, which has to be worked out anew at each decision (BA-13), is ask
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.policies.dispatch.base import DispatchInput, Job
+from appliance.policies.dispatch.base import FOREVER, DispatchInput, Job
 from appliance.policies.dispatch.partition import Subgraph
-from appliance.policies.dispatch.search import FOREVER, Run, Search, Way, place_of, search
+from appliance.policies.dispatch.search import Run, Search, Way, place_of, search
 
 ROUNDING_MS = 1e-9
 
@@ -40,8 +40,6 @@ class Group:
         self._exact: Way | None = None
         self.surely_ms = good.finish_ms(now_ms, free_ms) if self.can_run else FOREVER
         """It can be done by then."""
-        if self.can_run and self.surely_ms <= self.earliest_ms:  # it waits for nothing but its beginning
-            self._exact = good.way(now_ms, free_ms)
 
     @property
     def can_run(self) -> bool:

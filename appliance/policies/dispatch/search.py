@@ -11,9 +11,9 @@ It is what a search on busy ones cannot beat, so ways that could not even then b
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from appliance.policies.dispatch.base import FOREVER
 from appliance.policies.dispatch.partition import Partition, Subgraph
 
-FOREVER = float("inf")
 SEARCHES_MAX = 32
 """Processors come and go, and each set of them needs a search of its own: so many are remembered."""
 ANYWHERE, ELSEWHERE = -1, -2

@@ -25,6 +25,11 @@ class Turn:
         return min(firsts, key=lambda first: order(first[1]), default=None)
 
 
+def arrival(job: Job) -> tuple[float, str]:
+    """First come, first served; then by name."""
+    return job.arrival_ms, job.name
+
+
 def in_turn(problem: DispatchInput, outlook: Outlook) -> Turn:
     """Who may be chosen now. A tenant that is not listed has had nothing."""
     in_time: dict[Group, list[Job]] = {}
