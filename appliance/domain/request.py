@@ -37,6 +37,8 @@ class Request:
     """The connection that it came over, as a number of its own; 0: not known."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
+    started_ns: int = 0
+    """When a processor began with it; 0: it waits."""
 
     @property
     def drop_ns(self) -> int | None:

@@ -294,6 +294,7 @@ class Engine:
         self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int, overrun_ns: int, run_bytes: int = 0
     ) -> _Run:
         """Run on this thread, charge its time, and release the build."""
+        request.started_ns = start_ns
         self._memory.runs.begin(run_bytes)
         try:
             outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)

@@ -24,6 +24,8 @@ from appliance.tasks.base import Decoded, Media, ReadsTokens, Target, Task, Toke
 from appliance.tasks.large_json import write_json
 
 T = TypeVar("T")
+Watch = Callable[[Request], None]
+"""Is shown the first request that a call makes to the engine, before the engine is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class _Run:
     entry: Entry
     servable: Servable
     deadline_ns: int
+    watch: Watch | None
     timings: _Timings = field(default_factory=_Timings)
     results: list[Result] = field(default_factory=list)
 
@@ -116,7 +119,7 @@ class Predictor:
         self._texts = texts
         self._asset_path = asset_path
 
-    async def predict(self, application: Application, media: Media, call: Call) -> bytes:
+    async def predict(self, application: Application, media: Media, call: Call, watch: Watch | None = None) -> bytes:
         """The answer as JSON bytes, to a call that has been let in (`Engine.admitted`).
 
         Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine
@@ -128,6 +131,7 @@ class Predictor:
             self._catalogue.entry(application.id),
             self._engine.preferred(application, call.variant),
             self._deadline_ns(call, application),
+            watch,
         )
         if call.sequence_id is None:
             return self._whole(run, (await self._answer(run, media, {}, {})).text)
@@ -194,7 +198,10 @@ class Predictor:
         outputs: list[dict[str, Any]] = []
         for step in decoded.steps:
             inputs = step_inputs(step, run.spec, state) if run.spec.state else step
-            result = await self._engine.infer(_request(run, inputs))
+            request = _request(run, inputs)
+            if run.watch is not None and not run.results:
+                run.watch(request)
+            result = await self._engine.infer(request)
             run.timings.add(result)
             run.results.append(result)
             outputs.append(result.outputs)

@@ -61,7 +61,7 @@ class Worker:
             self._queue.offer(self._begin)
             return
         job.to(RequestState.RUNNING)
-        job.started_ns = self._clock.now_ns()
+        job.started_ns = job.request.started_ns = self._clock.now_ns()
         request = job.request
         run = self._processor.run(job.build.handle, request.inputs, request.outputs, deadline_ns=request.drop_ns)
         self._run = asyncio.ensure_future(run)

@@ -34,15 +34,17 @@ def _positive(inputs: Tensors) -> dict[str, Any]:
 
 @story
 async def test_quick_run_waits_for_nobody() -> None:
-    """A model of microseconds is computed at once although the only worker is busy for long."""
+    """A model of microseconds is computed at once although the only worker is busy for long; its request knows when."""
     bench = EngineBench(workers=1, quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
     async with bench.working():
         slow = asyncio.create_task(bench.infer(application="t/slow"))
         await settle()
-        result = await bench.infer(3)
+        request = bench.request(3)
+        result = await bench.engine.infer(request)
         assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 0.1)
+        assert request.started_ns == request.arrival_ns
         assert not slow.done()
         await slow
     bench.assert_quiet()

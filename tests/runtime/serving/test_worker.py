@@ -49,7 +49,7 @@ class Failing(FakeProcessor):
 
 
 def test_serves_one_after_another() -> None:
-    """Three jobs take three times the run time; runs and busy time are counted."""
+    """Three jobs take three times the run time; runs and busy time are counted, and each request knows its begin."""
 
     async def story() -> None:
         bench = WorkerBench()
@@ -59,6 +59,7 @@ def test_serves_one_after_another() -> None:
         assert [a["y"].tolist() for a in answers] == [[2.0]] * 3
         assert [each.state for each in jobs] == [RequestState.DONE] * 3
         assert jobs[2].started_ns - jobs[0].started_ns == pytest.approx(20e6, abs=1000)
+        assert [each.request.started_ns for each in jobs] == [each.started_ns for each in jobs]
         assert bench.worker.runs == 3
         assert bench.worker.busy_ns == pytest.approx(30e6, abs=1000)
         assert bench.released == []
