@@ -19,11 +19,12 @@ from appliance import log
 from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.box import ServingBox
+from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
 from appliance.api.http.limits import ASGIApp, BodyRules, Bounds, InFlight, Receive, Scope, Send
 from appliance.api.regions.regions import Regions
-from appliance.clock import Clock, SystemClock
+from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
 from appliance.domain.isolation import Isolation
@@ -132,7 +133,10 @@ class Appliance:
 
     async def _drain(self) -> None:
         self.begin_drain()
-        await self.running().engine.drain(self.settings.http.drain_s)
+        box, drain_s = self.running(), self.settings.http.drain_s
+        end_ns = self.clock.now_ns() + int(drain_s * NS_PER_S)
+        await box.deferred.drain(drain_s)  # before the engine lets no more in: some are still being decoded
+        await box.engine.drain(max(0.0, (end_ns - self.clock.now_ns()) / NS_PER_S))
 
     @staticmethod
     def take_thread() -> None:
@@ -144,6 +148,7 @@ class Appliance:
         self._ready = False
         if self.box is not None:
             self.box.telemetry.close()
+            self.box.deferred.refuse_new()
 
     async def _start(self, stack: AsyncExitStack) -> ServingBox:
         settings, clock = self.settings, self.clock
@@ -231,6 +236,7 @@ class Appliance:
                 texts=processor,
                 asset_path=folder.blobs.path,
             ),
+            deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=descriptions,
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,

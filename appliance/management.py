@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.box import RunningBox, ServingBox
+from appliance.api.deferred import DeferredRequests
 from appliance.api.regions.regions import Regions
 from appliance.api.service import create_service
 from appliance.clock import Clock
@@ -67,7 +68,7 @@ class Management:
         """From here on what serves follows the store's changes."""
         keys_max, http = settings.security.keys_per_tenant_max, settings.http
         store = Store(folder, serving.clock, ChangeFeed(), on_removed=builds.forget, keys_per_tenant_max=keys_max)
-        store.feed.subscribe(Follower(core, serving.keyring, serving.regions))
+        store.feed.subscribe(Follower(core, serving.keyring, serving.regions, serving.deferred))
         processors = list(serving.processors)
         measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
         options = _import_options(settings.imports, confinement)
@@ -123,13 +124,16 @@ class Management:
 class Follower:
     """Carries committed changes of the store into everything that keeps a picture of it."""
 
-    def __init__(self, core: RuntimeParts, keyring: KeyRing, regions: Regions | None) -> None:
+    def __init__(
+        self, core: RuntimeParts, keyring: KeyRing, regions: Regions | None, deferred: DeferredRequests
+    ) -> None:
         self._catalogue = core.catalogue
         self._memory = core.memory
         self._availability = core.availability
         self._residency = core.residency
         self._keyring = keyring
         self._regions = regions
+        self._deferred = deferred
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -152,6 +156,7 @@ class Follower:
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)
+                self._deferred.drop_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
             case "key", KeyRecord() as key:

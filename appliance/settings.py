@@ -45,6 +45,10 @@ class HttpSettings(Section):
     """Uploads by `/v1/uploads` that one tenant may have under way; all tenants together ten times as many."""
     inflight_bytes_max: int = Field(256 * MIB, ge=1024)
     """Sum of the bodies of requests that are being handled."""
+    results_bytes_max: int = Field(64 * MIB, ge=1024)
+    """Sum of the results that wait to be fetched (`wait=false`), each for a minute; one tenant's at most seven times
+    what is free. One that finds no room is lost.
+    """
     connections_max: int = Field(1000, ge=1)
     """Open connections at once. For one more, the oldest without a good key gives way, of the address that has most of
     them; then an idle one of the tenant that has most; else it gets 503.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance.api.auth.keyring import KeyRing
+from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
@@ -52,6 +53,7 @@ class ServingBox:
     """Shared memory; None: the box takes none."""
     media: MediaPool
     predictor: Predictor
+    deferred: DeferredRequests
     processors: tuple[ProcessorDescription, ...]
     state_dir: Path
     body_bytes_max: int

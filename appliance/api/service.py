@@ -13,10 +13,11 @@ from fastapi import APIRouter, FastAPI
 from appliance import __version__
 from appliance.api import documents
 from appliance.api.http import faults
-from appliance.api.v1 import applications, decisions, events, jobs, models, predict, system, tenants, uploads
+from appliance.api.v1 import applications, decisions, events, jobs, models, predict, requests, system, tenants, uploads
 
 ROUTERS: tuple[APIRouter, ...] = (
     predict.router,
+    requests.router,
     models.router,
     uploads.router,
     jobs.router,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 Tensors = Mapping[str, Any]
@@ -61,3 +62,16 @@ class Result:
     compute_ns: int = 0
     wake_ns: int = 0
     """Until a build that slept was awake; `load_ns` is 0 then."""
+
+
+class DeferredState(StrEnum):
+    """Where a request that is answered later is."""
+
+    WAITING = "waiting"
+    """No processor has begun with it: it is decoded, its variant is loaded, or others go first."""
+    RUNNING = "running"
+    """A processor has begun with it; the answer is written after."""
+    DONE = "done"
+    """Its result is there."""
+    FAILED = "failed"
+    """It has none; the problem says why."""

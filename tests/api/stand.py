@@ -15,6 +15,7 @@ import httpx
 
 from appliance.app import Appliance
 from appliance.demo.zoo import toys
+from appliance.domain.request import DeferredState
 from appliance.domain.states import JobState
 from appliance.settings import Settings
 
@@ -70,6 +71,18 @@ async def job_end(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
             if shown["state"] in (JobState.DONE, JobState.FAILED, JobState.CANCELLED):
                 return shown
             await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
+
+
+async def request_end(client: httpx.AsyncClient, location: str) -> dict[str, Any]:
+    """What is told of a request that is answered later, once it is over."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            answer = await client.get(location)
+            assert answer.status_code == 200, answer.text
+            told: dict[str, Any] = answer.json()
+            if told["state"] in (DeferredState.DONE, DeferredState.FAILED):
+                return told
+            await asyncio.sleep(0.005)  # noqa: TID251 - a thread decodes, in real time
 
 
 def model_form(digits: toys.Digits, name: str, **fields: str) -> dict[str, Any]:

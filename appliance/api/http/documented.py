@@ -14,6 +14,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownVariant(name="int8"),
     e.UnknownJob(name="01hf3k2m9x"),
     e.UnknownUpload(name="5f1c0a9be2d4"),
+    e.UnknownRequest(name="0f8fad5bd9cb469fa16570867728950e"),
     e.UnknownKey(name="5f1c0a9be2d4"),
     e.UnknownDecision(name="4711"),
     e.AlreadyExists(name="centerface"),
@@ -42,6 +43,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.QuotaExceeded(tenant="harbour", quota="requests per second", retry_after_s=0.4),
     e.QueueFull(application_id="harbour/door", queue_len_max=256),
     e.Overloaded(application_id="harbour/door", expected_ms=940.0, allowed_ms=450.0, retry_after_s=0.5),
+    e.TooManyDeferred(tenant="harbour", requests_max=1000, retry_after_s=17.0),
     e.TooManyFailedKeys(retry_after_s=41.0),
     e.Busy(),
     e.OutOfMemory(

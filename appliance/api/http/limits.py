@@ -32,6 +32,8 @@ RESERVED_BYTES = 640 * 1024
 """Of an announced body: what the server gathers before anybody asks for it."""
 PRINCIPAL = "appliance.principal"
 """Place in a scope of the caller, where the key was checked already."""
+HELD_BODY = "appliance.held_body"
+"""Place in a scope of the `HeldBody`, where there is a body."""
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -92,6 +94,12 @@ class HeldBody:
             if not self._portions.take(self._tenant, more):
                 raise Busy()
             self._bytes = count
+
+    def hand_over(self) -> "HeldBody":
+        """The same bytes, from now on counted until this one is released: for who keeps them beyond the answer."""
+        taken = HeldBody(self._portions, self._tenant)
+        taken._bytes, self._bytes = self._bytes, 0
+        return taken
 
     def release(self) -> None:
         """Give all back."""
@@ -179,7 +187,8 @@ class Bounds:
             length = content_length(scope)
             if length != 0:
                 principal = scope[PRINCIPAL] = self._caller(scope)
-                exchange.expect(self._in_flight.body(principal.tenant), length)
+                held = scope[HELD_BODY] = self._in_flight.body(principal.tenant)
+                exchange.expect(held, length)
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
             if not isinstance(error, ApplianceError):

@@ -195,6 +195,12 @@ def _engine(box: RunningBox) -> Iterator[str]:
     yield from _gauge("appliance_queue_length", "Requests that wait.", queues)
     yield from _gauge("appliance_media_waiting", "Pictures and sounds in decoding.", _one(box.media.waiting))
     yield from _gauge("appliance_body_bytes", "Bytes of request bodies in memory.", _one(box.in_flight.bytes))
+    deferred = box.deferred
+    yield from _gauge(
+        "appliance_requests_deferred", "Requests under way that are answered later.", _one(deferred.under_way)
+    )
+    yield from _gauge("appliance_results_kept", "Requests that are over and wait to be fetched.", _one(deferred.kept))
+    yield from _gauge("appliance_results_bytes", "Bytes of their results.", _one(deferred.results_bytes))
     yield from _counter("appliance_decisions", "Decisions stored.", _one(box.decisions.written))
     dropped = "Decisions that were not stored: they came too fast, or the disk was full."
     yield from _counter("appliance_decisions_dropped", dropped, _one(box.decisions.dropped))

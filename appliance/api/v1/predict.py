@@ -1,6 +1,8 @@
 """Media in, answers out."""
 
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -10,6 +12,7 @@ from starlette.responses import Response
 
 from appliance.api.auth.named import callable_application
 from appliance.api.http.documented import example, problems
+from appliance.api.http.limits import HELD_BODY, HeldBody
 from appliance.api.v1.deps import Caller, TheBox
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import (
@@ -29,13 +32,16 @@ from appliance.domain.errors import (
     RunRefused,
     ShuttingDown,
     TooLarge,
+    TooManyDeferred,
     UnknownApplication,
     UnknownVariant,
     VariantQuarantined,
 )
+from appliance.domain.request import DeferredState
 from appliance.runtime.serving.predict import Call
 from appliance.tasks.base import Media
 from appliance.wire.predict import PredictShape
+from appliance.wire.requests import RequestShape
 
 router = APIRouter(prefix="/v1/applications", tags=["predict"])
 
@@ -69,6 +75,13 @@ _ANSWER = {
     "request_id": "b2f1c0de-17",
 }
 
+_ID = "0f8fad5bd9cb469fa16570867728950e"
+_LATER = {
+    "model": RequestShape,
+    "headers": {"Location": {"description": "Where the answer will be.", "schema": {"type": "string"}}},
+    **example({"id": _ID, "state": DeferredState.WAITING}, "With `wait=false`: where to fetch the answer."),
+}
+
 Variant = Annotated[str | None, Query(max_length=63, description="A variant by name; left out, the box chooses.")]
 Timeout = Annotated[
     float | None, Query(gt=0, le=3_600_000, description="Deadline in ms from arrival; default: the application's SLO.")
@@ -79,6 +92,7 @@ SequenceId = Annotated[
 ]
 Start = Annotated[bool, Query(description="This request begins the sequence (from a fresh state).")]
 End = Annotated[bool, Query(description="This request ends it; its state is forgotten.")]
+Wait = Annotated[bool, Query(description="false: the answer is an id, and `/v1/requests/{id}` has the task's.")]
 
 
 @router.post(
@@ -87,6 +101,7 @@ End = Annotated[bool, Query(description="This request ends it; its state is forg
     response_model=PredictShape,
     responses={
         200: example(_ANSWER, "The task's answer, the variant that gave it, and where the time went."),
+        202: _LATER,
         **problems(
             UnknownApplication,
             UnknownVariant,
@@ -98,6 +113,7 @@ End = Annotated[bool, Query(description="This request ends it; its state is forg
             QuotaExceeded,
             QueueFull,
             Overloaded,
+            TooManyDeferred,
             Busy,
             OutOfMemory,
             CeilingReached,
@@ -122,6 +138,7 @@ async def predict_route(
     sequence_id: SequenceId = None,
     sequence_start: Start = False,
     sequence_end: End = False,
+    wait: Wait = True,
 ) -> Response:
     """Send the file itself as the body (JPEG, PNG, WebP, WAV, text or JSON), or a form with one `file`.
 
@@ -129,6 +146,10 @@ async def predict_route(
     request that can no longer be in time is answered 504 without being run. Stateful models (voice activity) keep their
     state from request to request of one `sequence_id`: begin with `sequence_start=true`, send the pieces in order, end
     with `sequence_end=true`.
+
+    With `wait=false` the answer comes as soon as the request is let in and its body read: 202 with an id, under which
+    `GET /v1/requests/{id}` tells the rest. The request goes on whatever becomes of the connection; its deadline, its
+    place in quotas and its order in a sequence are those of any other.
     """
     arrival_ns = box.clock.now_ns()
     found = callable_application(box.catalogue, principal, application)
@@ -144,12 +165,22 @@ async def predict_route(
         sequence_end,
     )
     deadline_ns = None if timeout_ms is None else arrival_ns + int(timeout_ms * NS_PER_MS)
-    with box.engine.admitted(found, principal.tenant):
+    if not wait:
+        box.deferred.check_room(principal.tenant)
+    with ExitStack() as holds:
+        holds.enter_context(box.engine.admitted(found, principal.tenant))
         with box.engine.announce(found, principal.tenant, deadline_ns):
             call = replace(call, began_cold=box.engine.wake_ahead(found, variant))
             media = await _media(request)
-        answer = await box.predictor.predict(found, media, call)
-    return Response(answer, media_type="application/json")
+        if wait:
+            return Response(await box.predictor.predict(found, media, call), media_type="application/json")
+        held: HeldBody | None = request.scope.get(HELD_BODY)
+        if held is not None:
+            holds.enter_context(held.hand_over())
+        answering = partial(box.predictor.predict, found, media, call)
+        one = await box.deferred.begin(principal.tenant, application, answering, holds)
+    headers = {"Location": f"/v1/requests/{one.id}"}
+    return Response(one.document(), 202, headers, media_type="application/json")
 
 
 async def _media(request: Request) -> Media:

@@ -2,14 +2,14 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownDecision, UnknownRegion, SharedMemoryOff
+│   UnknownRequest, UnknownDecision, UnknownRegion, SharedMemoryOff
 ├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox
-├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyFailedKeys, TooManyConnections
-├── Unavailable: Busy, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost, VariantQuarantined,
-│   NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
+├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections
+├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
+│   VariantQuarantined, NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
 └── RunFailed (RunRefused, RunCrashed, RunStopped)
 
@@ -46,6 +46,7 @@ from appliance.domain.errors.limits import (
     QueueFull,
     QuotaExceeded,
     TooManyConnections,
+    TooManyDeferred,
     TooManyFailedKeys,
 )
 from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory
@@ -58,6 +59,7 @@ from appliance.domain.errors.missing import (
     UnknownKey,
     UnknownModel,
     UnknownRegion,
+    UnknownRequest,
     UnknownTenant,
     UnknownUpload,
     UnknownVariant,
@@ -70,6 +72,7 @@ from appliance.domain.errors.unavailable import (
     LoadFailed,
     NotConfined,
     ProcessorLost,
+    ResultNotKept,
     ShuttingDown,
     Unavailable,
     VariantQuarantined,
@@ -111,6 +114,7 @@ __all__ = [
     "ProcessorLost",
     "QueueFull",
     "QuotaExceeded",
+    "ResultNotKept",
     "RunCrashed",
     "RunFailed",
     "RunRefused",
@@ -123,6 +127,7 @@ __all__ = [
     "StorageFull",
     "TooLarge",
     "TooManyConnections",
+    "TooManyDeferred",
     "TooManyFailedKeys",
     "Unavailable",
     "UnknownApplication",
@@ -131,6 +136,7 @@ __all__ = [
     "UnknownKey",
     "UnknownModel",
     "UnknownRegion",
+    "UnknownRequest",
     "UnknownTenant",
     "UnknownUpload",
     "UnknownVariant",

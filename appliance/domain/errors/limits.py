@@ -51,6 +51,21 @@ class Overloaded(LimitReached):
     __hash__ = Exception.__hash__
 
 
+@dataclass(kw_only=True, eq=False)
+class TooManyDeferred(LimitReached):
+    """The tenant has as many requests that are answered later as one tenant may: under way, or over and kept."""
+
+    tenant: str
+    requests_max: int
+
+    def message(self) -> str:
+        return (
+            f"tenant {self.tenant!r} has {self.requests_max} requests that are answered later, as many as one tenant "
+            f"may; each goes a minute after its end: try again in {self.retry_after_s:.0f} s, or wait for the answer "
+            "(wait=true)"
+        )
+
+
 class TooManyFailedKeys(LimitReached):
     def message(self) -> str:
         return "too many wrong keys from this address"

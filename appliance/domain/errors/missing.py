@@ -40,6 +40,12 @@ class UnknownUpload(NotFound):
     what = "upload"
 
 
+class UnknownRequest(NotFound):
+    """Never made by the tenant, over for longer than its result is kept, or from before the last start of the box."""
+
+    what = "request"
+
+
 class UnknownKey(NotFound):
     what = "key"
 

@@ -26,6 +26,23 @@ class Busy(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class ResultNotKept(Unavailable):
+    """A result that was to be fetched later found no room among those that are kept."""
+
+    retry_after_s: float | None = None
+    need_bytes: int
+    limit_bytes: int
+    """Of all results together."""
+
+    def message(self) -> str:
+        return (
+            f"the result takes {self.need_bytes} bytes, and finds no room among the results that are kept "
+            f"({self.limit_bytes} bytes in all); fetch results as soon as they are there, or wait for the answer "
+            "(wait=true)"
+        )
+
+
+@dataclass(kw_only=True, eq=False)
 class LoadFailed(Unavailable):
     build_id: str
     reason: str

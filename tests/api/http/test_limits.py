@@ -162,6 +162,18 @@ async def test_one_tenant_leaves_room_for_another() -> None:
     assert in_flight.bytes == 0
 
 
+async def test_bytes_that_are_handed_over_count_until_their_new_holder_lets_go() -> None:
+    """Once: the answer to the request gives back nothing of them."""
+    in_flight = InFlight(1000)
+    with in_flight.body("a") as first:
+        first.announce(600)
+        second = first.hand_over()
+    assert in_flight.bytes == 600
+    second.release()
+    second.release()
+    assert in_flight.bytes == 0
+
+
 async def test_large_announcements_reserve_little() -> None:
     """Of a large body only what the server gathers unasked is reserved; the rest counts as it comes."""
     in_flight = InFlight(10 * RESERVED_BYTES)

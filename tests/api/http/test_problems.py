@@ -22,6 +22,7 @@ FACTS = {
     "quota": "requests per second",
     "application_id": "harbour/door",
     "queue_len_max": 3,
+    "requests_max": 1000,
     "connections_max": 936,
     "build_id": "9f@cpu",
     "need_bytes": 5,

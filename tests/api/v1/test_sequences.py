@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.api.networks import running_sum
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import Stand, copied, job_end, request_end, running
 
 pytestmark = pytest.mark.anyio
 
@@ -113,3 +113,21 @@ async def test_predict_and_infer_share_a_sequence(summing: httpx.AsyncClient) ->
     answer = await summing.post("/v2/models/sum/infer", json=body)
     assert answer.json()["outputs"][0]["data"] == [3, -3], answer.text
     assert await ask(summing, 4, "?sequence_id=a") == 7
+
+
+async def test_requests_that_are_answered_later_keep_their_order(summing: httpx.AsyncClient) -> None:
+    """Sent one after another without waiting for answers, each sees the sums of those before; what goes on with a
+    sequence that is not there is refused at once.
+    """
+    locations = []
+    for step in range(10):
+        place = "&sequence_start=true" if step == 0 else "&sequence_end=true" if step == 9 else ""
+        path = f"/v1/applications/sum/predict?wait=false&sequence_id=a{place}"
+        answer = await summing.post(path, json={"inputs": {"X": [[1, -1]]}})
+        assert answer.status_code == 202, answer.text
+        locations.append(answer.headers["location"])
+    told = [await request_end(summing, location) for location in locations]
+    sums = [one["result"]["outputs"]["Y"]["data"][0] for one in told]
+    assert [one[0] if isinstance(one, list) else one for one in sums] == list(range(1, 11))
+    gone = await summing.post("/v1/applications/sum/predict?wait=false&sequence_id=a", json={"inputs": {"X": [[1, 1]]}})
+    assert (gone.status_code, gone.json()["type"]) == (409, "/problems/illegal-state")

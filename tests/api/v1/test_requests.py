@@ -1,0 +1,243 @@
+"""Requests that are answered later, over HTTP."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.api.stand import ANSWER_S, Asking, Stand, copied, request_end, running
+
+pytestmark = pytest.mark.anyio
+
+DIGITS = "/v1/applications/digits/predict?wait=false"
+ADDING = "/v1/applications/adding/predict?wait=false"
+ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
+
+
+@pytest.fixture
+def picture(digits: toys.Digits) -> bytes:
+    truth = json.loads((digits.evaluation / "truth.json").read_text())["samples"][0]
+    return Path(digits.evaluation / truth["file"]).read_bytes()
+
+
+@contextmanager
+def busy_media(stand: Stand) -> Iterator[None]:
+    """All threads of media have something to do: what comes waits."""
+    media, go = stand.appliance.running().media, threading.Event()
+    busy = [asyncio.create_task(media.run("t/a", "t", None, go.wait)) for _ in range(media._free)]
+    try:
+        yield
+    finally:
+        go.set()
+        for task in busy:
+            task.cancel()
+
+
+async def test_the_answer_is_fetched_later(stand: Stand, picture: bytes) -> None:
+    """202 with an id and where to look; there is what `predict` answers, for every key of the tenant that may call."""
+    device = stand.client("device", **{"X-Request-Id": "frame-17"})
+    plain = (await device.post("/v1/applications/digits/predict", content=picture)).json()
+    accepted = await device.post(DIGITS, content=picture)
+    assert accepted.status_code == 202
+    assert set(accepted.json()) == {"id", "state"}
+    location = accepted.headers["location"]
+    assert location == f"/v1/requests/{accepted.json()['id']}"
+    assert accepted.json()["id"] != "frame-17"
+    told = await request_end(device, location)
+    assert (told["id"], told["state"]) == (accepted.json()["id"], "done")
+    assert told["result"]["labels"] == plain["labels"]
+    assert told["result"]["request_id"] == "frame-17"
+    assert set(told["result"]) == set(plain)
+    for who in ("device", "probe", "harbour"):
+        assert (await stand.client(who).get(location)).json() == told
+
+
+async def test_nobody_else_sees_it(stand: Stand, picture: bytes) -> None:
+    """To another tenant, to a device that may not call the application, and to an admin who acts in another tenant, it
+    answers like no id.
+    """
+    harbour = stand.client("harbour")
+    order = {"name": "secret", "model": "digits"}
+    assert (await harbour.post("/v1/applications", json=order)).status_code == 201
+    accepted = await harbour.post("/v1/applications/secret/predict?wait=false", content=picture)
+    id = accepted.json()["id"]
+    await request_end(harbour, f"/v1/requests/{id}")
+    for caller in (stand.client("museum"), stand.client("device"), stand.client("admin")):
+        answers = []
+        for name in (id, "0" * len(id)):
+            answer = await caller.get(f"/v1/requests/{name}")
+            answers.append((answer.status_code, answer.text.replace(name, "ID")))
+        assert answers[0] == answers[1]
+        assert (answers[0][0], json.loads(answers[0][1])["type"]) == (404, "/problems/unknown-request")
+    assert (await stand.client("admin", **{"X-Tenant": "harbour"}).get(f"/v1/requests/{id}")).status_code == 200
+    assert (await stand.client(None).get(f"/v1/requests/{id}")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status", "kind"),
+    [
+        ("/v1/applications/nothing/predict?wait=false", None, 404, "unknown-application"),
+        (DIGITS + "&variant=int9", None, 404, "unknown-variant"),
+        (DIGITS + "&sequence_id=a", None, 409, "illegal-state"),
+        (DIGITS, b"", 422, "bad-media"),
+        (DIGITS + "&priority=1000", None, 422, "invalid-request"),
+        ("/v1/applications/digits/predict?wait=perhaps", None, 422, "invalid-request"),
+    ],
+)
+async def test_what_is_refused_is_refused_at_once(
+    stand: Stand, picture: bytes, path: str, content: bytes | None, status: int, kind: str
+) -> None:
+    """As without `wait=false`; nothing is kept of it."""
+    answer = await stand.client("probe").post(path, content=picture if content is None else content)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
+    deferred = stand.appliance.running().deferred
+    assert (deferred.under_way, deferred.kept) == (0, 0)
+
+
+async def test_what_fails_later_is_told_as_its_problem(stand: Stand) -> None:
+    """What only decoding finds out comes as the problem document that `predict` would have answered."""
+    device = stand.client("device")
+    accepted = await device.post(DIGITS, content=b"no picture at all")
+    assert accepted.status_code == 202
+    told = await request_end(device, accepted.headers["location"])
+    plain = (await device.post("/v1/applications/digits/predict", content=b"no picture at all")).json()
+    assert told["state"] == "failed"
+    assert told["problem"] == plain | {"instance": accepted.headers["location"]}
+    assert "result" not in told
+
+
+async def test_a_call_holds_its_body_and_its_place_until_its_end(stand: Stand, picture: bytes) -> None:
+    """The body counts in what is in flight and the call in the quota, long after the 202; its end gives both back."""
+    assert (
+        await stand.client().put("/v1/tenants/harbour", json={"quota": {"concurrent_requests": 1}})
+    ).status_code == 200
+    device, box = stand.client("device"), stand.appliance.running()
+    with busy_media(stand):
+        accepted = await device.post(DIGITS, content=picture)
+        assert accepted.status_code == 202
+        assert (await device.get(accepted.headers["location"])).json()["state"] == "waiting"
+        assert box.in_flight.bytes == len(picture)
+        refused = await device.post("/v1/applications/digits/predict", content=picture)
+        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/quota-exceeded")
+        text = (await stand.client().get("/metrics")).text
+        assert "appliance_requests_deferred 1.0" in text
+    told = await request_end(device, accepted.headers["location"])
+    assert told["state"] == "done"
+    assert box.in_flight.bytes == 0
+    assert (await device.post("/v1/applications/digits/predict", content=picture)).status_code == 200
+    lines = (await stand.client().get("/metrics")).text.splitlines()
+    assert {"appliance_requests_deferred 0.0", "appliance_results_kept 1.0"} <= set(lines)
+    kept = next(line for line in lines if line.startswith("appliance_results_bytes "))
+    assert float(kept.split()[1]) == len((await device.get(accepted.headers["location"])).content)
+
+
+async def test_the_deadline_holds(stand: Stand, picture: bytes) -> None:
+    """A request that waits too long fails with the 504 of any other, and has let go of its body."""
+    device = stand.client("device")
+    with busy_media(stand):
+        accepted = await device.post(DIGITS + "&timeout_ms=30", content=picture)
+        told = await request_end(device, accepted.headers["location"])
+        assert told["problem"]["type"] == "/problems/deadline-exceeded"
+        assert told["problem"]["status"] == 504
+        assert stand.appliance.running().in_flight.bytes == 0
+
+
+async def test_the_caller_may_go(stand: Stand) -> None:
+    """Once the 202 is out the request goes on without its connection."""
+    headers = {"Authorization": f"Bearer {stand.keys['museum']}", "Content-Type": "application/json"}
+    body = json.dumps(ROWS).encode()
+    headers["Content-Length"] = str(len(body))
+    with busy_media(stand):
+        path, _, query = ADDING.partition("?")
+        async with Asking(stand.appliance.asgi, "POST", path, headers, iter([body]), query) as asking:
+            assert await asking.status() == 202
+            id = json.loads(await asking.piece())["id"]
+    told = await request_end(stand.client("museum"), f"/v1/requests/{id}")
+    assert told["result"]["outputs"]["SUM"]["data"] in ([11, 22, 33, 44], [[11, 22, 33, 44]])
+
+
+async def test_a_revoked_key_sees_nothing_and_others_go_on(stand: Stand, picture: bytes) -> None:
+    """What the key had asked for is its tenant's."""
+    harbour = stand.client("harbour")
+    made = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
+    lent = httpx.AsyncClient(
+        transport=httpx.ASGITransport(stand.appliance.asgi),
+        base_url="http://box",
+        headers={"Authorization": f"Bearer {made['key']}"},
+    )
+    async with lent:
+        with busy_media(stand):
+            location = (await lent.post(DIGITS, content=picture)).headers["location"]
+            assert (await harbour.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code in (200, 204)
+        assert (await lent.get(location)).status_code == 401
+    assert (await request_end(harbour, location))["state"] == "done"
+
+
+async def test_a_tenant_of_the_same_name_finds_nothing(stand: Stand) -> None:
+    """Deleted with what ran and what was kept; made anew, it begins with nothing."""
+    admin, museum = stand.client(), stand.client("museum")
+    kept = (await museum.post(ADDING, json=ROWS)).headers["location"]
+    await request_end(museum, kept)
+    box = stand.appliance.running()
+    with busy_media(stand):
+        runs = (await museum.post(ADDING, json=ROWS)).headers["location"]
+        assert (await admin.delete("/v1/tenants/museum")).status_code in (200, 204)
+        assert (await admin.post("/v1/tenants", json={"name": "museum"})).status_code == 201
+        anew = stand.client("admin", **{"X-Tenant": "museum"})
+        for location in (kept, runs):
+            assert (await anew.get(location)).status_code == 404
+    await box.deferred.drain(ANSWER_S)
+    assert (box.in_flight.bytes, box.deferred.results_bytes, box.deferred.kept) == (0, 0, 0)
+
+
+@asynccontextmanager
+async def restarted(stand: Stand) -> AsyncIterator[Stand]:
+    """The same box after a stop."""
+    async with running(stand.state_dir) as appliance:
+        again = Stand(appliance, stand.state_dir, stand.keys)
+        yield again
+        await again.close()
+
+
+async def test_a_stop_waits_for_it_and_forgets_it(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
+) -> None:
+    """What is under way is answered before the box stops, nothing new begins, and the next start knows nothing."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        device, deferred = stand.client("device"), appliance.running().deferred
+        with busy_media(stand):
+            id = (await device.post(DIGITS, content=picture)).json()["id"]
+            appliance.begin_drain()
+            refused = await device.post(DIGITS, content=picture)
+            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/shutting-down")
+            assert deferred.under_way == 1
+    assert json.loads(deferred.find("harbour", id).document())["state"] == "done"
+    await stand.close()
+    async with restarted(stand) as again:
+        assert (await again.client("device").get(f"/v1/requests/{id}")).status_code == 404
+
+
+async def test_results_without_room_say_so(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
+) -> None:
+    """`http.results_bytes_max` is the bound of all together."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    async with running(state_dir, http={"results_bytes_max": 1024}) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        device = stand.client("device")
+        told = []
+        for _ in range(4):
+            location = (await device.post(DIGITS, content=picture)).headers["location"]
+            told.append(await request_end(device, location))
+        assert told[0]["state"] == "done"
+        assert told[-1]["problem"]["type"] == "/problems/result-not-kept"
+        assert appliance.running().deferred.results_bytes <= 1024
+        await stand.close()
