@@ -26,6 +26,7 @@ from appliance.cli import (
     plan,
     predict,
     replay,
+    requests,
     scenario,
     serve,
     simulate,
@@ -70,6 +71,7 @@ app.command("import", rich_help_panel=USE)(imports.import_model)
 app.add_typer(models.app, name="models", rich_help_panel=USE)
 app.add_typer(applications.app, name="applications", rich_help_panel=USE)
 app.command("predict", rich_help_panel=USE)(predict.predict)
+app.add_typer(requests.app, name="requests", rich_help_panel=USE)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)
 app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)

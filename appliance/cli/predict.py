@@ -22,22 +22,30 @@ def predict(
     content_type: Annotated[str | None, typer.Option(help="What the file is, where its name does not tell.")] = None,
     variant: Annotated[str | None, typer.Option(help="Use this variant; without it the box chooses.")] = None,
     timeout_ms: Annotated[float | None, typer.Option(help="Deadline of the request.", min=1)] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or show an id to fetch it by.")
+    ] = True,
 ) -> None:
     """Send one input to an application and show what it answers.
 
     [dim]$[/dim] appliance predict faces photo.jpg --tenant harbour
     [dim]$[/dim] appliance predict meaning --text "where is the harbour master?"
     [dim]$[/dim] appliance predict faces photo.jpg --json | jq .objects
+    [dim]$[/dim] appliance predict faces photo.jpg --no-wait
     """
     if (file is None) == (text is None):
         raise typer.BadParameter("give either a file or --text")
     body, kind = _body(file, text, content_type)
     with box.client() as client:
-        answer = client.predict(
-            application, body, content_type=kind, variant=variant, timeout_ms=timeout_ms
-        ).model_dump(mode="json")
+        ask = client.predict if wait else client.predict_later
+        answer = ask(application, body, content_type=kind, variant=variant, timeout_ms=timeout_ms).model_dump(
+            mode="json", exclude_none=not wait
+        )
     if box.as_json:
         screen.show_json(answer)
+        return
+    if not wait:
+        print(f"{answer['id']}   {answer['state']}   see it with: appliance requests show {answer['id']}")
         return
     for line in lines_of(answer):
         print(line)

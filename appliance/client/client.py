@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import httpx
 
@@ -31,6 +31,7 @@ from appliance.wire.catalogue import (
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.predict import PredictShape
+from appliance.wire.requests import RequestShape
 from appliance.wire.shape import Shape
 
 S = TypeVar("S", bound=Shape)
@@ -40,7 +41,19 @@ FORM_BYTES_MAX = 32 * 2**20
 """Larger models go by `/v1/uploads`, which survives a broken line."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 JSON = {"content-type": "application/json"}
+BYTES = "application/octet-stream"
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+
+class PredictOptions(TypedDict, total=False):
+    """What may be said beside the media; what is None, or left out, is the box's to choose."""
+
+    variant: str | None
+    timeout_ms: float | None
+    priority: int | None
+    sequence_id: str | None
+    sequence_start: bool
+    sequence_end: bool
 
 
 class Client:
@@ -89,33 +102,27 @@ class Client:
         application: str,
         media: bytes | Path | Mapping[str, Any],
         *,
-        content_type: str = "application/octet-stream",
-        variant: str | None = None,
-        timeout_ms: float | None = None,
-        priority: int | None = None,
-        sequence_id: str | None = None,
-        sequence_start: bool = False,
-        sequence_end: bool = False,
+        content_type: str = BYTES,
+        **options: Unpack[PredictOptions],
     ) -> PredictShape:
         """Ask about a file, its bytes, or (text, tensors) a JSON object. The box finds out by itself what bytes are."""
-        if isinstance(media, Mapping):
-            media, content_type = json.dumps(media).encode(), "application/json"
-        query = {
-            "variant": variant,
-            "timeout_ms": timeout_ms,
-            "priority": priority,
-            "sequence_id": sequence_id,
-            "sequence_start": sequence_start or None,
-            "sequence_end": sequence_end or None,
-        }
-        response = self._send(
-            "POST",
-            f"/v1/applications/{application}/predict",
-            content=media.read_bytes() if isinstance(media, Path) else media,
-            headers={"content-type": content_type},
-            params={name: _text(value) for name, value in query.items() if value is not None},
-        )
-        return PredictShape.model_validate_json(response.content)
+        return PredictShape.model_validate_json(self._ask(application, media, content_type, options))
+
+    def predict_later(
+        self,
+        application: str,
+        media: bytes | Path | Mapping[str, Any],
+        *,
+        content_type: str = BYTES,
+        **options: Unpack[PredictOptions],
+    ) -> RequestShape:
+        """As `predict`, without waiting for the answer: `request` fetches it, until a minute after it is there."""
+        answer = self._ask(application, media, content_type, {"wait": "false", **options})
+        return RequestShape.model_validate_json(answer)
+
+    def request(self, id: str) -> RequestShape:
+        """What became of a request that is answered later."""
+        return self._get(f"/v1/requests/{id}", RequestShape)
 
     def answered(self) -> dict[str, int]:
         """Application → requests that it has answered since the box started, over all variants."""
@@ -332,6 +339,20 @@ class Client:
         return self._send("GET", "/metrics").text
 
     # -- sending -------------------------------------------------------------------------------------------------------
+
+    def _ask(
+        self, application: str, media: bytes | Path | Mapping[str, Any], content_type: str, query: Mapping[str, object]
+    ) -> bytes:
+        if isinstance(media, Mapping):
+            media, content_type = json.dumps(media).encode(), "application/json"
+        response = self._send(
+            "POST",
+            f"/v1/applications/{application}/predict",
+            content=media.read_bytes() if isinstance(media, Path) else media,
+            headers={"content-type": content_type},
+            params={name: _text(value) for name, value in query.items() if value is not None},
+        )
+        return response.content
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         response = self._http.request(method, path, **options)

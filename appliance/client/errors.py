@@ -1,6 +1,7 @@
 """Answers that are errors, as the classes they were on the box."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -24,11 +25,13 @@ def raise_for(response: httpx.Response) -> None:
     """
     if response.is_success:
         return
-    problem = _problem(response)
+    raise failure_of(_problem(response), response.status_code, response.text[:200])
+
+
+def failure_of(problem: Mapping[str, Any], status: int, text: str = "") -> Exception:
+    """The `ApplianceError` that a problem document tells, else an UnexpectedAnswer; `text` where it tells nothing."""
     error: ApplianceError | None = error_of(problem)
-    if error is not None:
-        raise error
-    raise UnexpectedAnswer(response.status_code, str(problem.get("detail") or response.text[:200] or "no body"))
+    return error or UnexpectedAnswer(status, str(problem.get("detail") or text or "no body"))
 
 
 def _problem(response: httpx.Response) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""Requests that are answered later, by the client and by `appliance predict --no-wait`, over a real port."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from appliance.cli.main import app
+from appliance.client import Client
+from appliance.demo.zoo import toys
+from appliance.domain.errors import BadMedia, UnknownRequest
+from appliance.domain.request import DeferredState
+from appliance.wire.requests import RequestShape
+from tests.client.conftest import Port
+from tests.e2e.waiting import until
+
+
+def request_end(client: Client, id: str) -> RequestShape:
+    """The request once it is over."""
+    until(lambda: client.request(id).state in (DeferredState.DONE, DeferredState.FAILED), "the end of the request")
+    return client.request(id)
+
+
+def test_the_client_asks_and_fetches(port: Port, digits: toys.Digits) -> None:
+    """What comes later is what `predict` says; another tenant's client finds nothing."""
+    picture = next(digits.evaluation.glob("*.png"))
+    with port.client("device") as box, port.client("museum") as stranger:
+        later = box.predict_later("digits", picture, variant="fp32", timeout_ms=60_000)
+        assert later.state in (DeferredState.WAITING, DeferredState.RUNNING)
+        with pytest.raises(UnknownRequest):
+            stranger.request(later.id)
+        over = request_end(box, later.id)
+        assert over.state is DeferredState.DONE
+        assert over.result is not None
+        assert over.result.task_fields["labels"] == box.predict("digits", picture).task_fields["labels"]
+        assert over.problem is None
+        with pytest.raises(BadMedia):
+            box.predict_later("digits", b"")
+
+
+def test_the_command_line_asks_and_shows(port: Port, digits: toys.Digits) -> None:
+    """`--no-wait` shows the id and what to type next; that shows the answer, or fails with the sentence of the
+    problem.
+    """
+    picture = str(next(digits.evaluation.glob("*.png")))
+    who = ["--url", port.url, "--key", port.keys["device"]]
+    asked = CliRunner().invoke(app, ["predict", "digits", picture, "--no-wait", *who])
+    assert asked.exit_code == 0, asked.stderr
+    id, *_ = asked.stdout.split()
+    assert f"appliance requests show {id}" in asked.stdout
+    with port.client("device") as box:
+        request_end(box, id)
+        broken = box.predict_later("digits", b"no picture").id
+        request_end(box, broken)
+    shown = CliRunner().invoke(app, ["requests", "show", id, *who])
+    assert shown.exit_code == 0, shown.stderr
+    assert "— variant fp32" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, ["requests", "show", id, "--json", *who]).stdout)
+    assert (told["id"], told["state"], told["result"]["variant"]) == (id, "done", "fp32")
+    failed = CliRunner().invoke(app, ["requests", "show", broken, *who])
+    assert isinstance(failed.exception, BadMedia)
+    told = json.loads(CliRunner().invoke(app, ["requests", "show", broken, "--json", *who]).stdout)
+    assert told["problem"]["type"] == "/problems/bad-media"
+    json_asked = json.loads(CliRunner().invoke(app, ["predict", "digits", picture, "--no-wait", "--json", *who]).stdout)
+    assert set(json_asked) == {"id", "state"}

@@ -1,0 +1,41 @@
+"""Requests that are answered later, on a running box and over its end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.demo.zoo.toys import tiny_add
+from appliance.domain.errors import UnknownRequest
+from appliance.domain.request import DeferredState
+from appliance.domain.states import JobState
+from tests.e2e.server import running_server
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+ROWS = 200_000
+
+
+def test_a_stop_finishes_them_and_a_start_knows_nothing(tmp_path: Path) -> None:
+    """An answer is fetched over the box's own protocol; SIGTERM amid a large request ends the box cleanly, and after
+    the next start both ids are unknown.
+    """
+    with running_server(tmp_path / "state") as server:
+        with server.client() as box:
+            job = box.upload_model(tiny_add(tmp_path / "add.onnx"), "add", "tensor", metadata={"precisions": []})
+            assert list(box.follow_job(job.id))[-1].state is JobState.DONE
+            small = box.predict_later("add", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}).id
+            until(lambda: box.request(small).state is DeferredState.DONE, "the answer")
+            result = box.request(small).result
+            assert result is not None
+            assert result.task_fields["outputs"]["SUM"]["data"] == [11, 22, 33, 44]
+            table = [[1, 2, 3, 4]] * ROWS
+            large = box.predict_later("add", json.dumps({"inputs": {"A": table, "B": table}}).encode()).id
+        assert server.stop() == 0
+        assert "request failed" not in server.log()
+        server.start_again()
+        with server.client() as box:
+            for id in (small, large):
+                with pytest.raises(UnknownRequest):
+                    box.request(id)
