@@ -201,6 +201,9 @@ class Profile:
     """To wake it while its file is in the page cache; None as above."""
     kind: str = "cpu"
     """Of that processor."""
+    shared_rows_max: int = 1
+    """Rows of several requests that may share a run: it was shown for so many that none influences another; 1 = none
+    may, or it was not looked at."""
 
     @property
     def wake_ms(self) -> float | None:

@@ -58,7 +58,9 @@ async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, c
     largest = allowed(profile.runs[-1].shapes, task)
     batch_max = _batch_of(variant, axes, largest)
     fitting = tuple(row for row in profile.latencies if batch_max is None or row.batch <= batch_max)
-    return replace(variant, profile=replace(profile, latencies=fitting), shape_max=largest)
+    rows_max = profile.shared_rows_max if batch_max is None else min(profile.shared_rows_max, batch_max)
+    profile = replace(profile, latencies=fitting, shared_rows_max=rows_max)
+    return replace(variant, profile=profile, shape_max=largest)
 
 
 def _batch_of(variant: Variant, axes: Axes, largest: Shapes) -> int | None:
@@ -119,7 +121,9 @@ async def _profile_elsewhere(
         try:
             found = await tools.measure.profile(form, processor.name, cases, reference=same)
             latencies = tuple(row for row in found.latencies if row.batch in batches)
-            return _plausible(replace(found, latencies=latencies, hazards=variant.profile.hazards), variant)
+            rows_max = min(found.shared_rows_max, variant.profile.latencies[-1].batch)
+            found = replace(found, latencies=latencies, shared_rows_max=rows_max)
+            return _plausible(replace(found, hazards=variant.profile.hazards), variant)
         except RunFailed as error:
             failure = error
     raise failure

@@ -32,6 +32,7 @@ from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
 from appliance.runtime.processors.measuring.growing import Grower, Grown
+from appliance.runtime.processors.measuring.independence import rows_are_independent
 from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
 from appliance.runtime.processors.sessions import Sessions, sessions_of
@@ -41,6 +42,8 @@ _SIZES = 3
 the build's own.
 """
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
+_INDEPENDENCE_BUDGET_MS = 200.0
+"""A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
 _CLOCK = SystemClock()
 
 
@@ -223,7 +226,25 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         "latencies": latencies,
         "asleep_bytes": asleep if can_sleep else None,
         "wake_ns": wake_ns if can_sleep else None,
+        "shared_rows_max": _shared_rows_max(sessions, loaded, cases, latencies),
     }
+
+
+def _shared_rows_max(
+    sessions: Sessions,
+    loaded: Any,
+    cases: Sequence[tuple[int, Mapping[str, np.ndarray]]],
+    latencies: Sequence[Mapping[str, Any]],
+) -> int:
+    """The largest measured batch, of those that do not take long, if its rows do not influence one another; else 1."""
+    pairs = zip(cases, latencies, strict=True)
+    affordable = [case for case, row in pairs if row["p50_ms"] <= _INDEPENDENCE_BUDGET_MS]
+    batch, inputs = affordable[-1] if affordable else (1, {})
+    try:
+        is_shown = rows_are_independent(lambda tensors: sessions.run(loaded, tensors, None), inputs, batch)
+    except RunFailed:  # it does not bear such values
+        return 1
+    return batch if is_shown else 1
 
 
 def _size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:

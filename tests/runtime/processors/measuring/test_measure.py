@@ -70,6 +70,7 @@ async def test_figures_of_a_real_network(measure: ChildMeasure, net: Path) -> No
     assert (one.batch, four.batch) == (1, 4)
     assert 0 < one.p50_ms <= one.p99_ms
     assert four.p50_ms > one.p50_ms
+    assert profile.shared_rows_max == 4, "convolutions look at one picture at a time"
 
 
 @pytest.mark.anyio

@@ -1,0 +1,84 @@
+"""Rows of several callers share a run only where that cannot be told from their answers."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from appliance.runtime.processors.measuring.independence import Arrays, rows_are_independent
+
+RNG = np.random.default_rng(0)
+WEIGHTS = numpy_helper.from_array(RNG.standard_normal((8, 8), np.float32), "w")
+QUANTIZED = numpy_helper.from_array(RNG.integers(-100, 100, (8, 8)).astype(np.int8), "q")
+SCALES = numpy_helper.from_array(np.linspace(1, 2, 4, dtype=np.float32).reshape(4, 1), "scales")
+
+
+def node(operator: str, inputs: Sequence[str], output: str, **attributes: int | float) -> NodeProto:
+    return helper.make_node(operator, inputs, [output], **attributes)
+
+
+def runner(nodes: Sequence[NodeProto], path: Path, out: Sequence[str | int] = ("N", "M")) -> Callable[[Arrays], Arrays]:
+    """Runs x → y by ONNX Runtime."""
+    used = {name for each in nodes for name in each.input}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
+        [one for one in (WEIGHTS, QUANTIZED, SCALES) if one.name in used],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    file = path / "g.onnx"
+    onnx.save(model, file)
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    return lambda inputs: {"y": session.run(["y"], dict(inputs))[0]}
+
+
+def rows(count: int) -> dict[str, np.ndarray]:
+    return {"x": RNG.standard_normal((count, 8), np.float32)}
+
+
+INDEPENDENT = {
+    "a matrix": [node("MatMul", ["x", "w"], "y")],
+    "softmax within a row": [node("MatMul", ["x", "w"], "h"), node("Softmax", ["h"], "y", axis=1)],
+}
+INFLUENCED = {
+    "softmax over the rows": [node("Softmax", ["x"], "y", axis=0)],
+    "the mean of the batch": [node("ReduceMean", ["x"], "m", axes=[0]), node("Sub", ["x", "m"], "y")],
+    "quantized with one scale for all": [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["xq", "xs", "xz"]),
+        node("MatMulInteger", ["xq", "q", "xz"], "i"),
+        node("Cast", ["i"], "f", to=TensorProto.FLOAT),
+        node("Mul", ["f", "xs"], "y"),
+    ],
+}
+
+
+@pytest.mark.parametrize("nodes", INDEPENDENT.values(), ids=INDEPENDENT)
+def test_rows_that_do_not_meet(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
+    assert rows_are_independent(runner(nodes, tmp_path), rows(4), 4)
+
+
+@pytest.mark.parametrize("nodes", INFLUENCED.values(), ids=INFLUENCED)
+def test_rows_that_influence_one_another(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
+    assert not rows_are_independent(runner(nodes, tmp_path), rows(4), 4)
+
+
+def test_a_sum_over_the_batch_is_nobodys(tmp_path: Path) -> None:
+    total = [node("ReduceSum", ["x"], "y", keepdims=1)]
+    assert not rows_are_independent(runner(total, tmp_path), rows(4), 4)
+
+
+def test_what_depends_on_the_place_in_the_batch(tmp_path: Path) -> None:
+    """Alone, a row would even be answered with four."""
+    assert not rows_are_independent(runner([node("Mul", ["x", "scales"], "y")], tmp_path), rows(4), 4)
+
+
+def test_one_row_proves_nothing_and_neither_does_an_input_for_all(tmp_path: Path) -> None:
+    run = runner(INDEPENDENT["a matrix"], tmp_path)
+    assert not rows_are_independent(run, rows(1), 1)
+    assert not rows_are_independent(run, {**rows(4), "fmin": np.float32(1)}, 4)
