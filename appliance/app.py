@@ -35,6 +35,7 @@ from appliance.modelstore.store.forecasts import ForecasterFile
 from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
+from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
@@ -329,6 +330,7 @@ def _policies(settings: Settings) -> Policies:
     chosen = settings.policies
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
+        batching=BATCHING_POLICIES[chosen.batching](),
         eviction=EVICTION_POLICIES[chosen.eviction](),
         eviction_name=chosen.eviction,
     )

@@ -219,6 +219,10 @@ class PolicySettings(Section):
     """Registry name in `policies.selection`: the variant that answers a request which names none; `by-profile` goes by
     what its application prefers, `most-accurate` does not.
     """
+    batching: str = "by-profile"
+    """Registry name in `policies.batching`: which waiting requests share a run; `by-profile` as many as gain by it,
+    `none` never.
+    """
 
 
 class SelectionSettings(Section):

@@ -211,6 +211,7 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         **({} if variant.loss is None else {"loss": points(variant.loss)}),
         "load_ms": profile.load_ms,
         **asleep,
+        "together_max": profile.shared_rows_max,
         "latency_ms": {first.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
         "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(first.processor, runs),

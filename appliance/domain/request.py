@@ -41,6 +41,9 @@ class Request:
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
 
+    runs_alone: bool = False
+    """Its rows share no run: they did, and it failed."""
+
     @property
     def drop_ns(self) -> int | None:
         """When it is given up; None = never."""

@@ -41,6 +41,8 @@ from appliance.lab.scenario import (
     served_of,
 )
 from appliance.lab.workload import draw, predictions
+from appliance.policies.batching import BATCHING_POLICIES
+from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.ewma import Ewma
@@ -117,6 +119,7 @@ def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
     eviction = scenario.policies.get("eviction", DEFAULT)
     return Policies(
         selection=SELECTION_POLICIES[scenario.policies.get("selection", DEFAULT_SELECTION)](),
+        batching=BATCHING_POLICIES[scenario.policies.get("batching", DEFAULT_BATCHING)](),
         eviction=stopwatch.timed("eviction", EVICTION_POLICIES[eviction]()),
         eviction_name=eviction,
     )
@@ -240,6 +243,7 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         tuple(Latency(batch, ms, ms if p99_ms is None or batch > 1 else p99_ms) for batch, ms in rows),
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
         wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
+        shared_rows_max=shape.together_max or max(batch for batch, _ in rows),
     )
     return Variant(
         variant_id(model, shape.name),

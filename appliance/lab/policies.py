@@ -5,18 +5,20 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
+from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.residency.steps import in_steps
 from appliance.policies.selection import SELECTION_POLICIES
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "batching": BATCHING_POLICIES,
     "eviction": EVICTION_POLICIES,
     "forecast": FORECASTERS,
     "selection": SELECTION_POLICIES,
 }
 """Family → the registry that the engine of today uses for it."""
-PLANNED = ("dispatch", "adaptation", "offload", "pipeline", "batching")
+PLANNED = ("dispatch", "adaptation", "offload", "pipeline")
 """Families of the format that the engine does not ask yet."""
 
 

@@ -147,11 +147,26 @@ class EmulatedProcessor:
     async def run(
         self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> dict[str, Any]:
+        await self._run(handle, next((int(tensor.shape[0]) for tensor in inputs.values()), 1))
+        return {}
+
+    async def run_rows(
+        self,
+        handle: Handle,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> list[dict[str, Any]]:
+        await self._run(handle, sum(counts))
+        return [{} for _ in requests]
+
+    async def _run(self, handle: Handle, batch: int) -> None:
         if not handle.is_live or handle.is_asleep:
             raise Broken(f"{handle.build_id} runs but is {'asleep' if handle.is_asleep else 'not loaded'}")
         if self.running >= self._description.workers:
             raise Broken("more runs at once than workers")
-        batch = next((int(tensor.shape[0]) for tensor in inputs.values()), 1)
         start_ns = self._clock.now_ns()
         self.running += 1
         handle.running += 1
@@ -163,7 +178,6 @@ class EmulatedProcessor:
             self.busy_ns += self._clock.now_ns() - start_ns
         self.batches += 1
         self.items += batch
-        return {}
 
     def run_inline(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         raise Broken("virtual time passes only for those who wait")

@@ -83,6 +83,8 @@ class VariantShape(Shape):
     """What it takes asleep; None: it cannot sleep, and is unloaded."""
     wake_ms: NotNegative | None = None
     input_bytes: NotNegative = 0
+    together_max: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Rows of several requests that may share a run; None: as many as the largest batch of `latency_ms`."""
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
     """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of

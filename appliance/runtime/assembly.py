@@ -10,6 +10,7 @@ from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Application
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
+from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.kinds import Kind
@@ -104,6 +105,7 @@ class Policies:
     """The policies asked; `eviction_name` is what decisions are recorded under."""
 
     selection: SelectionPolicy
+    batching: BatchingPolicy
     eviction: EvictionPolicy
     eviction_name: str
 
@@ -245,6 +247,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         residency=residency,
         telemetry=ports.telemetry,
         decisions=ports.decisions,
+        batching=policies.batching,
         inline_ns_max=int(config.quick_us_max * NS_PER_US),
         alone_ns_max=int(config.inline_ms_max * NS_PER_MS),
     )

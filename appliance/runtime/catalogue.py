@@ -79,18 +79,22 @@ class Servable:
     """What its largest run takes; 0 where that is not worth counting."""
     profile: Profile | None = None
     """On the kind of processor that it serves on; None until measured there."""
+    together_max: int = 1
+    """Items that requests may bring into one run together; 1 = they would influence one another, or gain nothing."""
     loss: float | None = None
     """Points that it may be behind the model's most accurate variant at 95 %; None = not known."""
 
-    def run_bytes_of(self, inputs: Mapping[str, Any]) -> int:
-        """What a run takes beside the build; 0 where that is not worth counting, or nobody knows."""
-        bound = self.bound_of(inputs) if self.counted_bytes_max else None
+    def run_bytes_of(self, inputs: Mapping[str, Any], items: int | None = None) -> int:
+        """What a run takes beside the build; 0 where that is not worth counting, or nobody knows. `items`: with so
+        many rows in place of those that the inputs have.
+        """
+        bound = self.bound_of(inputs, items) if self.counted_bytes_max else None
         return 0 if bound is None or bound.peak_bytes < COUNTED_BYTES_MIN else bound.peak_bytes
 
-    def bound_of(self, inputs: Mapping[str, Any]) -> RunBound | None:
+    def bound_of(self, inputs: Mapping[str, Any], items: int | None = None) -> RunBound | None:
         """Of the smallest measured run that is no smaller than one of these inputs; None where nothing is known."""
         for bound in self.runs:
-            if _is_within(inputs, bound.shapes):
+            if _is_within(inputs, bound.shapes, items):
                 return bound
         return self.runs[-1] if self.runs else None
 
@@ -454,6 +458,7 @@ class Catalogue:
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
             profile=profile,
+            together_max=_together_max(profile) if profile and profile.latencies and batched else 1,
             loss=loss,
         )
 
@@ -494,11 +499,19 @@ def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:
     return InputSlot(tensor, DTYPES.get(tensor.datatype), most, fixed)
 
 
-def _is_within(inputs: Mapping[str, Any], shapes: Shapes) -> bool:
+def _together_max(profile: Profile) -> int:
+    """The largest batch that takes less than its rows take one by one."""
+    one = profile.latencies[0]
+    paying = [row.batch for row in profile.latencies if row.p50_ms * one.batch < row.batch * one.p50_ms]
+    return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)
+
+
+def _is_within(inputs: Mapping[str, Any], shapes: Shapes, items: int | None) -> bool:
     for name, limits in shapes.items():
         tensor = inputs.get(name)
         if tensor is not None:
-            for size, limit in zip(tensor.shape, limits, strict=False):
+            shape = tensor.shape if items is None else (items, *tensor.shape[1:])
+            for size, limit in zip(shape, limits, strict=False):
                 if size > limit:
                     return False
     return True

@@ -45,6 +45,20 @@ class Processor(Protocol):
         """
         ...
 
+    def run_rows(
+        self,
+        handle: Any,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]:
+        """As one `run`, of the rows of several requests: `counts[i]` rows of each, alike in all but that, whose outputs
+        come back one for each request.
+        """
+        ...
+
     def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """As `run`, but on the calling thread, which waits: for runs shorter than a switch to another thread and back.
 

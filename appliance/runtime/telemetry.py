@@ -60,6 +60,10 @@ class Statistics:
     warm: int = 0
     cold: int = 0
     inferences: int = 0
+    runs: dict[int, list[int]] = field(default_factory=dict)
+    """Items of a run → how many runs had so many, and the nanoseconds of all of them. A run that requests shared is
+    with the one whose turn it was.
+    """
     late: int = 0
     """Answered after their deadline, as their application wants it."""
     failed_ns: int = 0
@@ -161,12 +165,13 @@ class Telemetry:
         *,
         warm: bool,
         parts_ns: tuple[int, int, int],
-        batch: int,
+        items: int,
+        run_items: int,
         at_ns: int,
         slo_kept: bool | None = None,
     ) -> None:
         """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load
-        and compute.
+        and compute. `run_items`: of its run, in which others may have had items, too; 0: that is counted with them.
 
         `slo_kept`: whether that was within the application's SLO; None where it has none.
         """
@@ -180,11 +185,18 @@ class Telemetry:
         histograms["total"].add(queue_ns + load_ns + compute_ns)
         if warm:
             statistics.warm += 1
-            if batch == 1:
+            if run_items == 1:
                 statistics.runs_ns.append(compute_ns)
         else:
             statistics.cold += 1
-        statistics.inferences += batch
+        statistics.inferences += items
+        if run_items:
+            count = statistics.runs.get(run_items)
+            if count is None:
+                statistics.runs[run_items] = [1, compute_ns]
+            else:
+                count[0] += 1
+                count[1] += compute_ns
         statistics.last_ns = at_ns
         _count_slo(statistics, slo_kept)
 
@@ -247,6 +259,10 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.warm += other.warm
     into.cold += other.cold
     into.inferences += other.inferences
+    for items, (count, took_ns) in other.runs.items():
+        before = into.runs.setdefault(items, [0, 0])
+        before[0] += count
+        before[1] += took_ns
     into.late += other.late
     into.failed_ns += other.failed_ns
     into.slo_requests += other.slo_requests

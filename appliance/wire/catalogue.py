@@ -88,6 +88,8 @@ class ProfileShape(Shape):
     """What stays in memory when it sleeps; null: it cannot sleep, or was never asked to."""
     wake_ms: float | None = Field(None, examples=[3.2])
     """To wake it while its file is in the page cache; null as above."""
+    shared_rows_max: int = Field(1, examples=[16])
+    """Rows of several requests that may share a run: so many were shown not to influence one another; 1: none may."""
 
 
 class VariantShape(Shape):

@@ -27,6 +27,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
+from appliance.policies.batching.by_profile import ByProfile
 from appliance.policies.forecast.memory import Trend
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
@@ -62,10 +63,11 @@ def make_variant(
         cost.peak_bytes,
         cost.load_ms,
         cost.load_ms,
-        (Latency(1, cost.run_ms, cost.run_ms),),
+        (Latency(1, cost.run_ms, cost.run_ms), *(Latency(b, ms, ms) for b, ms in cost.run_ms_by_batch.items())),
         hazards=(),
         asleep_bytes=cost.asleep_bytes,
         wake_ns=None if cost.asleep_bytes is None else int(cost.wake_ms * 1e6),
+        shared_rows_max=max(cost.run_ms_by_batch, default=1),
     )
     return Variant(
         variant_id(model, name),
@@ -137,7 +139,12 @@ class EngineBench:
             save_forecasters=lambda names: None,
             save_memory_forecaster=lambda text: None,
         )
-        policies = Policies(selection=MostAccurate(), eviction=EVICTION_POLICIES[eviction](), eviction_name=eviction)
+        policies = Policies(
+            selection=MostAccurate(),
+            batching=ByProfile(),
+            eviction=EVICTION_POLICIES[eviction](),
+            eviction_name=eviction,
+        )
         figures = RuntimeConfig(
             budget_bytes=budget,
             wait_ms_max=wait_ms_max,

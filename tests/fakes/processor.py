@@ -10,6 +10,7 @@ from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.lab.loop import VirtualLoop
+from appliance.runtime.processors.rows import apart, together
 
 
 @dataclass
@@ -21,6 +22,8 @@ class Cost:
     """While it loads; at least what is resident afterwards."""
     load_ms: float = 100
     run_ms: float = 10
+    run_ms_by_batch: Mapping[int, float] = field(default_factory=dict)
+    """Of runs of more rows; absent: as `run_ms`."""
     unload_ms: float = 5
     asleep_bytes: int | None = None
     """None: it cannot sleep."""
@@ -111,13 +114,26 @@ class FakeProcessor:
         self.running += 1
         handle.running += 1
         try:
-            await self._sleep(self._cost(handle.build_id).run_ms)
+            cost = self._cost(handle.build_id)
+            rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
+            await self._sleep(cost.run_ms_by_batch.get(rows, cost.run_ms))
             result = self.model(inputs)
         finally:
             self.running -= 1
             handle.running -= 1
         assert handle.is_live, f"{handle.build_id} was unloaded while it ran"
         return result if outputs is None else {name: result[name] for name in outputs}
+
+    async def run_rows(
+        self,
+        handle: Handle,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> list[dict[str, Any]]:
+        return apart(await self.run(handle, together(requests), outputs, deadline_ns=deadline_ns), counts)
 
     def run_inline(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """Time passes for everybody."""

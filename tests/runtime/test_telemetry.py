@@ -116,8 +116,8 @@ def test_buckets_are_upper_bounds(value_ms: float, bucket: int) -> None:
 
 def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
     """Queue, load and compute by themselves and in all; warm and cold; items of the batch."""
-    telemetry.done(KEY, warm=False, parts_ns=(1, 2, 3), batch=4, at_ns=5)
-    telemetry.done(KEY, warm=True, parts_ns=(10, 0, 30), batch=1, at_ns=6)
+    telemetry.done(KEY, warm=False, parts_ns=(1, 2, 3), items=4, run_items=4, at_ns=5)
+    telemetry.done(KEY, warm=True, parts_ns=(10, 0, 30), items=1, run_items=1, at_ns=6)
     statistics = telemetry.statistics[KEY]
     assert {part: statistics.histograms[part].sum_ns for part in PARTS} == {
         "queue": 11, "load": 2, "compute": 33, "total": 46,
@@ -128,8 +128,8 @@ def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
 
 def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     """Over tenants, by variant, and nobody else's; forgetting takes them away."""
-    telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), batch=1, at_ns=5)
-    telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), batch=2, at_ns=5)
+    telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), items=1, run_items=1, at_ns=5)
+    telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), items=2, run_items=2, at_ns=5)
     telemetry.failed(("t/a", "", "u"), "rejected", 3)
     telemetry.failed(("t/a", "", "v"), "failed", 4)
     telemetry.failed(("t/ab", "v", "t"), "failed", 1)
@@ -150,10 +150,10 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
 
 def test_run_times_of_late(telemetry: Telemetry) -> None:
     """Those of warm requests of one item, and no more than so many."""
-    telemetry.done(KEY, warm=False, parts_ns=(0, 0, 900), batch=1, at_ns=5)
-    telemetry.done(KEY, warm=True, parts_ns=(0, 0, 800), batch=2, at_ns=5)
+    telemetry.done(KEY, warm=False, parts_ns=(0, 0, 900), items=1, run_items=1, at_ns=5)
+    telemetry.done(KEY, warm=True, parts_ns=(0, 0, 800), items=2, run_items=2, at_ns=5)
     for ns in range(RECENT_RUNS + 2):
-        telemetry.done(KEY, warm=True, parts_ns=(7, 0, ns), batch=1, at_ns=5)
+        telemetry.done(KEY, warm=True, parts_ns=(7, 0, ns), items=1, run_items=1, at_ns=5)
     assert list(telemetry.of_application("t/a")["v"].runs_ns) == list(range(2, RECENT_RUNS + 2))
 
 
@@ -167,9 +167,9 @@ def test_merge_takes_the_later_time() -> None:
 def test_the_share_that_kept_the_slo(telemetry: Telemetry) -> None:
     """Only requests under an SLO count, and with another SLO they count anew."""
     parts = (1, 2, 3)
-    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9, slo_kept=True)
-    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9, slo_kept=False)
-    telemetry.done(KEY, warm=True, parts_ns=parts, batch=1, at_ns=9)
+    telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=True)
+    telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=False)
+    telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9)
     telemetry.failed(("t/a", "", "u"), "expired", 5, slo_kept=False)
     telemetry.failed(("t/a", "", "u"), "failed", 5)
     figures = telemetry.of_application("t/a").values()

@@ -104,6 +104,9 @@ def _requests(figures: _Figures) -> Iterator[str]:
     )
     rows = ((_of(whose), each.inferences) for whose, each in figures.items())
     yield from _counter("appliance_inferences", "Rows computed: requests times their batch.", rows)
+    runs = ((_of(whose), sum(count for count, _ in each.runs.values())) for whose, each in figures.items())
+    text = "Runs; requests that shared one are counted with the first of them."
+    yield from _counter("appliance_runs", text, runs)
     text = "Requests answered after their deadline, as their application wants it."
     yield from _counter("appliance_late", text, ((_of(whose), each.late) for whose, each in figures.items()))
     yield from _seconds("appliance_request_seconds", "Where the time of answered requests went.", figures)

@@ -60,7 +60,7 @@ def _row(model: str, variant: Variant, figures: Statistics, to_epoch_ns: int) ->
         "variant": variant.name,
         "last_inference": (figures.last_ns + to_epoch_ns) // NS_PER_MS if figures.last_ns else 0,
         "inference_count": figures.inferences,
-        "execution_count": done,
+        "execution_count": sum(count for count, _ in figures.runs.values()),
         "inference_stats": {
             "success": _duration(figures.histograms["total"]),
             "fail": {"count": failed, "ns": figures.failed_ns},
@@ -71,7 +71,15 @@ def _row(model: str, variant: Variant, figures: Statistics, to_epoch_ns: int) ->
             "cache_hit": none,
             "cache_miss": none,
         },
-        "batch_stats": [],
+        "batch_stats": [
+            {
+                "batch_size": items,
+                "compute_input": {"count": count, "ns": 0},
+                "compute_infer": {"count": count, "ns": took_ns},
+                "compute_output": {"count": count, "ns": 0},
+            }
+            for items, (count, took_ns) in sorted(figures.runs.items())
+        ],
     }
 
 

@@ -22,6 +22,16 @@ class InService(Protocol):
         self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> Awaitable[dict[str, Any]]: ...
 
+    def run_rows(
+        self,
+        handle: Any,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]: ...
+
     def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]: ...
 
     async def unload(self, handle: Any) -> None: ...
@@ -82,6 +92,17 @@ class ProcessorGroup:
         self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> Awaitable[dict[str, Any]]:
         return handle.processor.run(handle.handle, inputs, outputs, deadline_ns=deadline_ns)
+
+    def run_rows(
+        self,
+        handle: OnKind,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]:
+        return handle.processor.run_rows(handle.handle, requests, counts, outputs, deadline_ns=deadline_ns)
 
     def run_inline(self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return handle.processor.run_inline(handle.handle, inputs, outputs)

@@ -9,10 +9,19 @@ from appliance.domain.request import Tensors
 
 
 def run_rows(
-    run: Callable[[Tensors], dict[str, Any]], requests: Sequence[Tensors], counts: Sequence[int]
+    run: Callable[..., dict[str, Any]],
+    counts: Sequence[int],
+    handle: Any,
+    requests: Sequence[Tensors],
+    outputs: Sequence[str] | None,
+    *options: Any,
 ) -> list[dict[str, Any]]:
-    """Outputs of each request, which has `counts[i]` rows in all its tensors; raises what `run` raises."""
-    return apart(run(together(requests)), counts)
+    """Outputs of each request, of which `counts[i]` rows are in all its tensors, by one `run(handle, inputs, outputs,
+    *options)`.
+
+    Raises: what `run` raises; ValueError where it gave other rows than it was given.
+    """
+    return apart(run(handle, together(requests), outputs, *options), counts)
 
 
 def together(requests: Sequence[Tensors]) -> dict[str, Any]:
@@ -21,10 +30,16 @@ def together(requests: Sequence[Tensors]) -> dict[str, Any]:
 
 
 def apart(outputs: dict[str, Any], counts: Sequence[int]) -> list[dict[str, Any]]:
-    """Each request's rows, in arrays of its own: nobody's answer keeps those of others in memory, or shares them."""
-    ends = np.cumsum(counts)
-    found: list[dict[str, Any]] = [{} for _ in counts]
+    """Each request's rows, in arrays of its own: nobody's answer keeps those of others in memory, or shares them.
+
+    Raises: ValueError.
+    """
+    rows = sum(counts)
     for name, array in outputs.items():
-        for outputs_of, end, count in zip(found, ends, counts, strict=True):
-            outputs_of[name] = array[end - count : end].copy()
-    return found
+        if array.shape[:1] != (rows,):
+            raise ValueError(f"output {name!r} has the shape {list(array.shape)} where {rows} rows went in")
+    ends = np.cumsum(counts)
+    return [
+        {name: array[end - count : end].copy() for name, array in outputs.items()}
+        for end, count in zip(ends, counts, strict=True)
+    ]

@@ -27,6 +27,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
+from appliance.policies.batching.base import BatchingPolicy
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
@@ -35,8 +36,9 @@ from appliance.runtime.ports import DecisionSink, Processor
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.eager import in_task
-from appliance.runtime.serving.job import BuildGone, Job
+from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
 from appliance.runtime.serving.sequences import Key, Sequences
@@ -58,8 +60,8 @@ _AFTER_NS = NS_PER_US
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
 
-_Run = tuple[dict[str, Any], int, int]
-"""A run: (outputs, start, end)."""
+_Run = tuple[dict[str, Any], int, int, int]
+"""A run: (outputs, start, end, items; 0 where it is counted with another request's)."""
 
 
 class Engine:
@@ -80,6 +82,7 @@ class Engine:
         residency: ResidencyLoop,
         telemetry: Telemetry,
         decisions: DecisionSink,
+        batching: BatchingPolicy,
         inline_ns_max: int = 0,
         alone_ns_max: int = 0,
     ) -> None:
@@ -98,7 +101,8 @@ class Engine:
         self._decisions = decisions
         self._residency = residency
         workers = processor.describe().workers
-        self.workers = [Worker(clock, processor, queue, memory.unpin, memory.runs) for _ in range(workers)]
+        shared = Batching(clock, queue, batching, memory.runs, workers)
+        self.workers = [Worker(clock, processor, queue, memory.unpin, shared) for _ in range(workers)]
         self._processor = processor
         self._inline_ns_max = inline_ns_max
         self._alone_ns_max = alone_ns_max
@@ -240,18 +244,19 @@ class Engine:
             items = servable.items_of(request.inputs)
             run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
             if run_bytes == 0 and self._is_inline(request, placed, items, start_ns, self._inline_ns_max):
-                run = self._run_inline(request, entry, placed[1], start_ns, _OVERRUN * self._inline_ns_max)
+                overrun_ns = _OVERRUN * self._inline_ns_max
+                run = *self._run_inline(request, entry, placed[1], start_ns, overrun_ns), items
                 break
             if self._is_alone(request, start_ns) and self._is_inline(
                 request, placed, items, start_ns, self._alone_ns_max
             ):
                 overrun_ns = _ALONE_OVERRUN * self._alone_ns_max
-                run = self._run_inline(request, entry, placed[1], start_ns, overrun_ns, run_bytes)
+                run = *self._run_inline(request, entry, placed[1], start_ns, overrun_ns, run_bytes), items
                 break
             try:
                 run = await self._run_in_turn(request, entry, placed, items, run_bytes)
                 break
-            except BuildGone:  # while it waited: other requests of its guard ended that, or others needed one
+            except RunAgain:
                 continue
         return self._answered(request, entry, placed, items, run, placed_ns)
 
@@ -292,7 +297,7 @@ class Engine:
 
     def _run_inline(
         self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int, overrun_ns: int, run_bytes: int = 0
-    ) -> _Run:
+    ) -> tuple[dict[str, Any], int, int]:
         """Run on this thread, charge its time, and release the build."""
         request.started_ns = start_ns
         self._memory.runs.begin(run_bytes)
@@ -322,7 +327,7 @@ class Engine:
     ) -> Result:
         """Count a run and make it the request's result."""
         servable, _, warm, load_ns, wake_ns = placed
-        outputs, start_ns, end_ns = run
+        outputs, start_ns, end_ns, run_items = run
         queue_ns = start_ns - placed_ns - load_ns - wake_ns
         compute_ns = end_ns - start_ns
         variant = servable.variant
@@ -330,7 +335,9 @@ class Engine:
         parts = (queue_ns, load_ns + wake_ns, compute_ns)
         slo_ms = entry.application.latency_slo_ms
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
-        self._telemetry.done(key, warm=warm, parts_ns=parts, batch=items, at_ns=end_ns, slo_kept=kept)
+        self._telemetry.done(
+            key, warm=warm, parts_ns=parts, items=items, run_items=run_items, at_ns=end_ns, slo_kept=kept
+        )
         if request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns:
             self._telemetry.late(key)
         timings = (queue_ns, load_ns, compute_ns, wake_ns)
@@ -351,7 +358,7 @@ class Engine:
             self._queue.put(job)
             if request.drop_ns is not None:
                 timer = loop.call_at((request.drop_ns + _AFTER_NS) / NS_PER_S, self._queue.expire, job)
-            return await answer, job.started_ns, job.finished_ns
+            return await answer, job.started_ns, job.finished_ns, job.run_items
         finally:
             if timer is not None:
                 timer.cancel()

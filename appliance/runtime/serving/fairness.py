@@ -85,6 +85,11 @@ class FairLine(Generic[F]):
         self._charge(flow, self.now + expected_ns / weight)
         self.running += 1
 
+    def join(self, flow: F, expected_ns: int, weight: float) -> None:
+        """A run of the flow begins together with another one's, whose turn it is: nobody's turn comes sooner by it."""
+        self._charge(flow, self.start_of(flow) + expected_ns / weight)
+        self.running += 1
+
     def end(self, flow: F, error_ns: int, weight: float) -> None:
         """A run has ended that took `error_ns` longer than was expected when it began."""
         self._charge(flow, flow.tag + error_ns / weight)

@@ -37,6 +37,10 @@ class Job:
     finished_ns: int = 0
     charged_ns: int = 0
     """What its tenant was charged with when it was taken."""
+    share: float = 1.0
+    """Of its run, which others may have rows in, too."""
+    run_items: int = 0
+    """Of that run, known to the first job of it."""
     place: list[Any] | None = None
     """Where it waits."""
     waiting_ns: int = 0
@@ -52,13 +56,41 @@ class Job:
             return max(LONG_NS + 1, recent_ns)
         return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
 
+    @property
+    def items(self) -> int:
+        """Rows that it brings."""
+        return self.servable.items_of(self.request.inputs)
+
+    @property
+    def took_ns(self) -> int:
+        """What it had of its run, which is over."""
+        return int((self.finished_ns - self.started_ns) * self.share)
+
+    def left_ns(self, now_ns: int) -> int | None:
+        """Until it is given up; None = never."""
+        return None if self.request.drop_ns is None else self.request.drop_ns - now_ns
+
+    def may_run_with(self, other: "Job") -> bool:
+        """Whether rows of both can be put together: the same build and outputs, and inputs alike but for their number
+        of rows.
+        """
+        one, two = self.request, other.request
+        if self.build is not other.build or one.outputs != two.outputs or one.runs_alone or two.runs_alone:
+            return False
+        return one.inputs.keys() == two.inputs.keys() and all(
+            array.dtype == two.inputs[name].dtype and array.shape[1:] == two.inputs[name].shape[1:]
+            for name, array in one.inputs.items()
+        )
+
     def to(self, state: RequestState) -> None:
         """Move along the table of request states."""
         self.state = move(REQUEST_MOVES, self.state, state)
 
 
-class BuildGone(Exception):
-    """The build of a waiting request went with its process: nothing has run, so the request can have another."""
+class RunAgain(Exception):
+    """Nothing of a request was answered, and nothing is wrong with it: the build that it waited for went with its
+    process, or a run that it shared with others has failed. It is placed anew.
+    """
 
 
 def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:

@@ -197,9 +197,35 @@ class Queue:
         self._remove(job)
         return job
 
+    def mates(self, job: Job, most: int) -> list[Job]:
+        """Who waits and may share the run of a job that was taken, at most so many: its own tenant's in their order,
+        then those of others who call the same application, who was before others in line first.
+        """
+        request = job.request
+        own = self._tenants[request.tenant]
+        others = (tenant for tenant in self._tenants.values() if tenant is not own and tenant.entry is not None)
+        found: list[Job] = []
+        for tenant in (own, *sorted(others, key=self._line.start_of)):
+            application = tenant.applications.get(request.application_id)
+            if application is None:
+                continue
+            waiting = (place[-1] for place in sorted(place for place in application.jobs if place[-1] is not None))
+            found += (mate for mate in waiting if self._may_join(mate, job))
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    def join(self, mate: Job, charged_ns: int) -> None:
+        """Take a waiting job into the run of another, charged with its part of that."""
+        tenant = self._tenants[mate.request.tenant]
+        mate.charged_ns = charged_ns
+        self._line.join(tenant, charged_ns, mate.weights[0])
+        tenant.line.join(tenant.of(mate.request.application_id), charged_ns, mate.weights[1])
+        self._remove(mate)
+
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
-        took_ns = job.finished_ns - job.started_ns
+        took_ns = job.took_ns
         _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
         error_ns = took_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
@@ -289,6 +315,9 @@ class Queue:
         for tenant, tie in held:
             self._line.put(tenant, tie)
         return found
+
+    def _may_join(self, mate: Job, job: Job) -> bool:
+        return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
 
     def _charge(self, job: Job, tenant: _Tenant) -> None:
         """The run of a job begins."""

@@ -100,7 +100,7 @@ async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> 
         box = appliance.running()
         for number in range(500):
             key = (f"default/{number:04}", "fp32", "default")
-            box.telemetry.done(key, warm=True, parts_ns=(number, 10 * number, 0), batch=1, at_ns=1)
+            box.telemetry.done(key, warm=True, parts_ns=(number, 10 * number, 0), items=1, run_items=1, at_ns=1)
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         admin, anybody = stand.client(), stand.client(None)
         assert (await admin.get("/v1/system")).status_code == 200

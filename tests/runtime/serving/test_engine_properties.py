@@ -56,6 +56,7 @@ costs = st.builds(
     st.integers(5, 35),
     load_ms=st.sampled_from([0, 10, 50]),
     run_ms=st.sampled_from([1, 10, 40]),
+    run_ms_by_batch=st.just({}) | st.fixed_dictionaries({2: st.sampled_from([1, 11]), 4: st.sampled_from([2, 12])}),
     unload_ms=st.sampled_from([0, 10]),
     failures=st.lists(st.just(LoadFailed(build_id="drawn", reason="drawn")), max_size=2),
 )
@@ -63,7 +64,7 @@ groups = st.fixed_dictionaries({app: st.fixed_dictionaries({"best": costs, "smal
 
 
 def model(inputs: Tensors) -> dict[str, Any]:
-    if inputs["x"][0] == POISON:
+    if POISON in inputs["x"]:
         raise RunFailed(variant_id="v", reason="poison")
     return {"y": inputs["x"] * 2}
 

@@ -9,8 +9,10 @@ from appliance.clock import LoopClock
 from appliance.domain.errors import NoRoomToRun, RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
+from appliance.policies.batching.by_profile import ByProfile
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.worker import Worker
@@ -27,9 +29,8 @@ class WorkerBench:
         self.processor = processor_of(self.clock, {"b": Cost(run_ms=10)})
         self.queue = Queue(self.clock, 100, 100)
         self.released: list[LoadedBuild] = []
-        self.worker = Worker(
-            self.clock, self.processor, self.queue, self.released.append, RunMemory(lambda: 0, lambda: 0)
-        )
+        batching = Batching(self.clock, self.queue, ByProfile(), RunMemory(lambda: 0, lambda: 0), 1)
+        self.worker = Worker(self.clock, self.processor, self.queue, self.released.append, batching)
 
     def put(self) -> Job:
         each = job()

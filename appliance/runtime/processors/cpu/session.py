@@ -7,11 +7,12 @@ serves.
 import asyncio
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import onnxruntime as ort
 
@@ -26,6 +27,9 @@ from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged,
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
 from appliance.runtime.processors.cpu.waking import WakeRates
+from appliance.runtime.processors.rows import run_rows
+
+T = TypeVar("T")
 
 _OPTIMISED = "model.onnx"
 _WEIGHTS = "model.bin"
@@ -236,11 +240,33 @@ class OnnxProcessor:
         *,
         deadline_ns: int | None = None,
     ) -> asyncio.Future[dict[str, Any]]:
+        return self._submit(self.sessions.run, handle, inputs, outputs, deadline_ns)
+
+    def run_rows(
+        self,
+        handle: Loaded,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> asyncio.Future[list[dict[str, Any]]]:
+        run = partial(run_rows, self.sessions.run, counts)
+        return self._submit(run, handle, requests, outputs, deadline_ns)
+
+    def _submit(
+        self,
+        run_on: Callable[..., T],
+        handle: Loaded,
+        inputs: Any,
+        outputs: Sequence[str] | None,
+        deadline_ns: int | None,
+    ) -> asyncio.Future[T]:
         self._ran += 1
         if deadline_ns is None:
-            return self._runs.submit(self.sessions.run, handle, inputs, outputs)
+            return self._runs.submit(run_on, handle, inputs, outputs)
         options = ort.RunOptions()
-        run = self._runs.submit(self.sessions.run, handle, inputs, outputs, options)
+        run = self._runs.submit(run_on, handle, inputs, outputs, options)
         left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
         timer = asyncio.get_running_loop().call_later(left_s, setattr, options, "terminate", True)
         run.add_done_callback(lambda _: timer.cancel())

@@ -28,6 +28,7 @@ from appliance.runtime.processors.guard.folder import copy_form, link_file, link
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
+from appliance.runtime.processors.rows import apart, together
 from appliance.tasks.base import TokenOrder, TokenRows
 
 T = TypeVar("T")
@@ -159,6 +160,29 @@ class GuardedProcessor:
             lost.set_exception(RunCrashed(variant_id="", reason="it has ended before"))
             return lost
         return self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns)
+
+    def run_rows(
+        self,
+        handle: Build | GuardedBuild | None,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]:
+        if handle is None or isinstance(handle, GuardedBuild):
+            return self._run_rows_guarded(handle, requests, counts, outputs, deadline_ns)
+        return self._inner.run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns)
+
+    async def _run_rows_guarded(
+        self,
+        handle: GuardedBuild | None,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        deadline_ns: int | None,
+    ) -> list[dict[str, Any]]:
+        return apart(await self.run(handle, together(requests), outputs, deadline_ns=deadline_ns), counts)
 
     def run_inline(self, handle: Build, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return self._inner.run_inline(handle, inputs, outputs)

@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
@@ -13,10 +14,12 @@ from appliance.runtime.processors.cpu.heap import Trimmer
 from appliance.runtime.processors.cpu.session import machine
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
+from appliance.runtime.processors.rows import run_rows
 
 if TYPE_CHECKING:  # it takes 50 MB, so it is imported with the first build
     from appliance.runtime.processors.openvino.session import Compiled, OpenVinoSessions
 
+T = TypeVar("T")
 KIND = "openvino"
 _CLOCK = SystemClock()
 _WRITTEN = 1
@@ -49,12 +52,35 @@ class OpenVinoProcessor:
     def run(
         self, handle: "Compiled", inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> asyncio.Future[dict[str, Any]]:
+        assert self._sessions is not None, "it has loaded the build"
+        return self._submit(self._sessions.run, handle, inputs, outputs, deadline_ns)
+
+    def run_rows(
+        self,
+        handle: "Compiled",
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> asyncio.Future[list[dict[str, Any]]]:
+        assert self._sessions is not None, "it has loaded the build"
+        return self._submit(partial(run_rows, self._sessions.run, counts), handle, requests, outputs, deadline_ns)
+
+    def _submit(
+        self,
+        run_on: Callable[..., T],
+        handle: "Compiled",
+        inputs: Any,
+        outputs: Sequence[str] | None,
+        deadline_ns: int | None,
+    ) -> asyncio.Future[T]:
         self._ran += 1
         assert self._sessions is not None, "it has loaded the build"
         if deadline_ns is None:
-            return self._runs.submit(self._sessions.run, handle, inputs, outputs)
+            return self._runs.submit(run_on, handle, inputs, outputs)
         stop = self._sessions.stop()
-        run = self._runs.submit(self._sessions.run, handle, inputs, outputs, stop)
+        run = self._runs.submit(run_on, handle, inputs, outputs, stop)
         left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
         timer = asyncio.get_running_loop().call_later(left_s, setattr, stop, "terminate", True)
         run.add_done_callback(lambda _: timer.cancel())

@@ -1,0 +1,98 @@
+"""Who shares the run of a request whose turn has come: others that wait for the same build, as far as all gain by it.
+
+Nobody waits for a batch to fill: it is asked when a worker is free. Whose turn it is was decided before; a batch brings
+nobody forward but those in it, and each pays for its own rows.
+"""
+
+from dataclasses import dataclass
+
+from appliance.clock import Clock
+from appliance.domain.errors import NoRoomToRun
+from appliance.policies.batching.base import BatchingInput, BatchingPolicy, WaitingRequest
+from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.queue import Queue
+
+LOOKED_AT = 32
+"""Requests that wait for the same build and are weighed; with more of them the answer is the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """One run of a worker: a job, or several whose rows it computes together. `counts`: rows of each."""
+
+    jobs: list[Job]
+    counts: list[int]
+    run_bytes: int
+    """Memory to expect for it; 0 where that is not worth counting."""
+    deadline_ns: int | None
+    """When nobody wants it any more; None = never."""
+
+
+class Batching:
+    """Fills runs. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, queue: Queue, policy: BatchingPolicy, memory: RunMemory, workers: int) -> None:
+        self._clock = clock
+        self._queue = queue
+        self._policy = policy
+        self._memory = memory
+        self._workers = workers
+        self._ends_ns: dict[Batch, int] = {}
+        """Runs under way → when they are expected to end."""
+
+    def begin(self, first: Job) -> Batch:
+        """The run that a taken job has now: with others that are taken out of the queue for it, or alone.
+
+        Raises: NoRoomToRun where it has no room even alone.
+        """
+        now_ns = self._clock.now_ns()
+        batch = self._shared(first, now_ns) if first.servable.together_max > 1 else None
+        if batch is None:
+            if first.run_bytes:
+                self._memory.check(first.servable.build_id, first.servable.name, first.run_bytes)
+            first.run_items = first.servable.items_of(first.request.inputs)
+            batch = Batch([first], [first.run_items], first.run_bytes, first.request.drop_ns)
+        self._memory.begin(batch.run_bytes)
+        self._ends_ns[batch] = now_ns + int(sum(job.charged_ns for job in batch.jobs))
+        return batch
+
+    def end(self, batch: Batch) -> None:
+        """It is over."""
+        self._memory.end(batch.run_bytes)
+        del self._ends_ns[batch]
+
+    def _shared(self, first: Job, now_ns: int) -> Batch | None:
+        """A run with others; None: there are none, they would not gain, or the memory for it is not there."""
+        servable = first.servable
+        mates = self._queue.mates(first, LOOKED_AT - 1)
+        if not mates or first.expected_ns is None:
+            return None
+        line = [first, *mates]
+        counts = [servable.items_of(job.request.inputs) for job in line]
+        requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
+        run_ns = lambda items: servable.expected_of(items) or 0  # noqa: E731
+        problem = BatchingInput(requests, servable.together_max, run_ns, self._free_ns(now_ns))
+        size = self._policy.together(problem)
+        if size == 1:
+            return None
+        jobs, counts = line[:size], counts[:size]
+        items = sum(counts)
+        run_bytes = servable.run_bytes_of(first.request.inputs, items)
+        try:
+            self._memory.check(servable.build_id, servable.name, run_bytes)
+        except NoRoomToRun:
+            return None
+        first.run_items = items
+        for job, count in zip(jobs, counts, strict=True):
+            job.share = count / items
+            if job is not first:
+                self._queue.join(job, int(run_ns(items) * job.share))
+        drops = [job.request.drop_ns for job in jobs]
+        deadline_ns = None if None in drops else max(drop for drop in drops if drop is not None)
+        return Batch(jobs, counts, run_bytes, deadline_ns)
+
+    def _free_ns(self, now_ns: int) -> list[int]:
+        """When each of the other workers will be free, from now."""
+        busy = [max(0, end_ns - now_ns) for end_ns in self._ends_ns.values()]
+        return busy + [0] * (self._workers - 1 - len(busy))

@@ -1,0 +1,136 @@
+"""Requests that wait for the same build share runs where all gain by it, and nobody can tell but by the clock."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Quota, Tenant, TensorSpec
+from appliance.domain.errors import DeadlineExceeded, RunFailed
+from appliance.domain.request import Result, Tensors
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+GAINS = {2: 11.0, 4: 13.0, 8: 27.0}
+"""Of a network that takes 10 ms for one item: four are the best batch."""
+WIDE = (TensorSpec("x", "FP32", (-1, -1)),)
+
+
+def gaining(**facts: Any) -> Cost:
+    return Cost(run_ms=10, run_ms_by_batch=GAINS, **facts)
+
+
+def rows_of(bench: EngineBench) -> list[int]:
+    """Of each run, in the order of starting."""
+    return [len(inputs["x"]) for inputs in bench.processor.ran]
+
+
+@story
+async def test_those_that_wait_share_runs() -> None:
+    """The first runs at once, for nobody waits for company; the others go by fours. Every answer is the caller's."""
+    bench = EngineBench()
+    bench.add({"v": gaining()})
+    async with bench.working():
+        await bench.infer()
+        bench.processor.ran.clear()
+        results = await asyncio.gather(*(bench.infer(float(x)) for x in range(9)))
+    assert [result.outputs["y"].tolist() for result in results] == [[2.0 * x] for x in range(9)]
+    assert rows_of(bench) == [1, 4, 4]
+    assert [ms(result.compute_ns) for result in results] == [10] + 8 * [13]
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert figures.inferences == 10
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 2}
+    assert (bench.engine.workers[0].runs, bench.engine.workers[0].rows) == (4, 10)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_network_that_loses_by_batches_runs_one_by_one() -> None:
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=10, run_ms_by_batch={2: 21, 4: 45})})
+    async with bench.working():
+        await asyncio.gather(*(bench.infer() for _ in range(6)))
+    assert rows_of(bench) == 6 * [1]
+
+
+@story
+async def test_only_equal_shapes_meet() -> None:
+    """And equal types and wanted outputs; a request that is a batch itself stays whole."""
+    bench = EngineBench()
+    bench.add({"v": gaining()}, inputs=WIDE)
+    narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)
+    two = np.full((2, 3), 5, np.float32)
+    async with bench.working():
+        first = asyncio.create_task(bench.infer(inputs={"x": narrow}))
+        await settle()
+        given = [wide, narrow, wide, two, narrow]
+        rest = [asyncio.create_task(bench.infer(inputs={"x": each})) for each in given]
+        named = asyncio.create_task(bench.infer(inputs={"x": narrow}, outputs=["y"]))
+        results = await asyncio.gather(*rest)
+        await asyncio.gather(first, named)
+    for each, result in zip(given, results, strict=True):
+        assert np.array_equal(result.outputs["y"], 2 * each)
+    shapes = [inputs["x"].shape for inputs in bench.processor.ran]
+    assert sorted(shapes[1:]) == [(1, 2), (2, 2), (4, 3)]
+
+
+@story
+async def test_a_row_that_fails_fails_alone() -> None:
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if (inputs["x"] < 0).any():
+            raise RunFailed(variant_id="v", reason="a negative row")
+        return {"y": inputs["x"] * 2}
+
+    bench = EngineBench(model=model)
+    bench.add({"v": gaining()})
+    async with bench.working():
+        results = await asyncio.gather(*(bench.infer(x) for x in (1.0, 2.0, -3.0, 4.0, 5.0)), return_exceptions=True)
+    assert isinstance(results[2], RunFailed)
+    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
+    assert answers == [[2.0], [4.0], [8.0], [10.0]]
+    assert rows_of(bench) == [1, 4, 1, 1, 1, 1], "the four are run once together, and then each by itself"
+    bench.assert_quiet()
+
+
+@story
+async def test_who_leaves_or_is_late_spoils_nothing_for_the_others() -> None:
+    bench = EngineBench()
+    bench.add({"v": gaining()})
+    async with bench.working():
+        await bench.infer()
+        tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(4)]
+        await settle()
+        slow = bench.processor.costs[bench.build("v")]
+        slow.run_ms_by_batch = {**GAINS, 4: 40.0}  # slower than the profile says
+        hasty = asyncio.create_task(bench.infer(4.0, within_ms=30))
+        await bench.pause(15)
+        assert rows_of(bench) == [1, 1, 4]
+        tasks[2].cancel()
+        with pytest.raises(DeadlineExceeded):
+            await hasty
+        assert bench.processor.running == 1, "the run goes on for the others"
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[2], asyncio.CancelledError)
+    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
+    assert answers == [[0.0], [2.0], [6.0]]
+    bench.assert_quiet()
+
+
+@story
+async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows() -> None:
+    """The one with three rows of four is charged with three quarters of the run."""
+    bench = EngineBench()
+    bench.add({"v": gaining()}, shared=True)
+    for name in ("a", "b"):
+        bench.catalogue.put_tenant(Tenant(name, Quota()))
+    async with bench.working():
+        await bench.infer()
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        askers = ["a", "b", "b", "b"]
+        await asyncio.gather(first, *(bench.infer(tenant=tenant) for tenant in askers))
+    assert rows_of(bench) == [1, 1, 4]
+    tags = {name: bench.queue._tenants[name].tag for name in "ab"}
+    assert ms(int(tags["b"] - tags["a"])) == pytest.approx((3 - 1) / 4 * 13)
