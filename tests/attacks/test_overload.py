@@ -82,9 +82,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
 
 def refused(busy: Busy, line: str) -> Wire:
     """A connection on which a head alone was refused, with the seconds after which to try again."""
-    for _ in range(5):
+    for _ in range(20):
         wire = Wire(busy.server.url)
-        wire.socket.settimeout(5)
+        wire.socket.settimeout(2)
         wire.send(busy.head(line))
         try:
             status, body = wire.answer()

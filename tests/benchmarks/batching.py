@@ -50,26 +50,34 @@ def main() -> None:
 def _compare(name: str, ours: subjects.LiveBox, none: subjects.LiveBox, options: argparse.Namespace) -> None:
     with ours.http() as http:
         inputs = _inputs(http.get(f"/v2/models/{name}").json()["inputs"])
-        entry = http.get(f"/v1/applications/{name}").json()
+        order = http.get(f"/v1/applications/{name}").json()["variants"]
         variants = {v["name"]: v for v in http.get(f"/v1/models/{name}/variants").json()["items"]}
-        first = variants[entry["variants"][0]]["profile"]
-        rows = ", ".join(f"{row['batch']}: {row['p50_ms']:.2f}" for row in first["latencies"])
-        print(
-            f"{name} {entry['variants'][0]}: ms by batch {rows}; rows that may share a run: {first['shared_rows_max']}"
-        )
-    pairs = [(box, subjects.infer_request(name, box.key, inputs)) for box in (ours, none)]
+    for variant in order:
+        profile = variants[variant]["profile"]
+        rows = ", ".join(f"{row['batch']}: {row['p50_ms']:.2f}" for row in profile["latencies"])
+        print(f"{name} {variant}: ms by batch {rows}; rows that may share a run {profile['shared_rows_max']}")
+        _compare_variant(f"{name}/versions/{variant}", inputs, (ours, none), options)
+
+
+def _compare_variant(
+    path: str, inputs: dict[str, np.ndarray], boxes: tuple[subjects.LiveBox, ...], options: argparse.Namespace
+) -> None:
+    pairs = [(box, subjects.infer_request(path, box.key, inputs)) for box in boxes]
     for box, request in pairs:
         subjects.drive(box.port, [request], 2, 1.0)
+    before = _counts(boxes[0], path)
     rounds = [
         [subjects.drive(b.port, [r], options.connections, options.seconds)["count"] / options.seconds for b, r in pairs]
         for _ in range(options.rounds)
     ]
+    items, runs = (now - then for now, then in zip(_counts(boxes[0], path), before, strict=True))
     ratios = [a / b for a, b in rounds]
     medians = [statistics.median(figures) for figures in zip(*rounds, strict=True)]
     print(
         f"  {options.connections} connections: {medians[0]:.1f} against {medians[1]:.1f}/s, median ratio "
-        f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}); {_mean_batch(ours, name):.2f} items "
-        "a run"
+        f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}); {items / max(1, runs):.2f} items "
+        "a run",
+        flush=True,
     )
     if options.loads:
         for load in LOADS:
@@ -118,11 +126,11 @@ def _inputs(described: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     return made
 
 
-def _mean_batch(box: subjects.LiveBox, name: str) -> float:
+def _counts(box: subjects.LiveBox, path: str) -> tuple[int, int]:
+    """Items and runs so far."""
     with box.http() as http:
-        rows = http.get(f"/v2/models/{name}/stats").json()["model_stats"]
-    runs = sum(row["execution_count"] for row in rows)
-    return sum(row["inference_count"] for row in rows) / max(1, runs)
+        (row,) = http.get(f"/v2/models/{path}/stats").json()["model_stats"]
+    return row["inference_count"], row["execution_count"]
 
 
 if __name__ == "__main__":

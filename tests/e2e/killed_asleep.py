@@ -10,6 +10,8 @@ from appliance.clock import pause_s
 from tests.e2e.sleeping_box import SleepingBox
 
 _LIFE_S = 1.0
+_AWAKE = 0.8
+"""So often a life begins with the first wake, however slow the machine is."""
 _FROM_DISK = 0.2
 """So often a file is read from the disk before the next request."""
 
@@ -23,6 +25,7 @@ def killed(box: SleepingBox, chance: Random) -> int:
     """
     wrong: list[BaseException] = []
     wakes = [0]
+    woke = threading.Event()
 
     def ask() -> None:
         try:
@@ -32,13 +35,19 @@ def killed(box: SleepingBox, chance: Random) -> int:
                         box.leave_cache(chance)
                     assert box.ask(client, name).status_code == 200
                     wakes[0] = client.get("/v1/memory").json()["wakes"]
+                    if wakes[0]:
+                        woke.set()
         except httpx.HTTPError:  # it was killed
             pass
         except BaseException as error:
             wrong.append(error)
+        finally:
+            woke.set()
 
     asking = threading.Thread(target=ask)
     asking.start()
+    if chance.random() < _AWAKE:
+        woke.wait(60)
     pause_s(chance.uniform(0, _LIFE_S))
     box.server.kill()
     asking.join()

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.runtime.processors.rows import run_rows
+from appliance.runtime.processors.rows import apart, run_rows
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
@@ -16,11 +17,12 @@ def test_each_gets_its_own_rows(counts: list[int]) -> None:
     requests = [{"x": np.full((count, 3), i, np.float32)} for i, count in enumerate(counts)]
     runs: list[int] = []
 
-    def run(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(handle: str, inputs: Mapping[str, Any], outputs: None) -> dict[str, Any]:
+        assert (handle, outputs) == ("b", None)
         runs.append(len(inputs["x"]))
         return {"y": inputs["x"] * 2, "top": inputs["x"][:, 0]}
 
-    answers = run_rows(run, requests, counts)
+    answers = run_rows(run, counts, "b", requests, None)
     assert runs == [sum(counts)]
     for i, (answer, count) in enumerate(zip(answers, counts, strict=True)):
         assert np.array_equal(answer["y"], np.full((count, 3), 2 * i))
@@ -28,5 +30,10 @@ def test_each_gets_its_own_rows(counts: list[int]) -> None:
 
 
 def test_an_answer_keeps_nobody_elses_memory() -> None:
-    answers = run_rows(dict, [{"x": np.zeros((1, 4))}, {"x": np.ones((1, 4))}], [1, 1])
-    assert all(answer["x"].base is None for answer in answers)
+    answers = apart({"y": np.zeros((2, 4))}, [1, 1])
+    assert all(answer["y"].base is None for answer in answers)
+
+
+def test_other_rows_than_went_in_are_nobodys() -> None:
+    with pytest.raises(ValueError, match="'y' has the shape \\[3\\] where 2 rows went in"):
+        apart({"y": np.zeros(3)}, [1, 1])
