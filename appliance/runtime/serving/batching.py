@@ -71,7 +71,10 @@ class Batching:
         line = [first, *mates]
         counts = [servable.items_of(job.request.inputs) for job in line]
         requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
-        run_ns = lambda items: servable.expected_of(items) or 0  # noqa: E731
+
+        def run_ns(items: int) -> int:
+            return servable.expected_of(items) or 0
+
         problem = BatchingInput(requests, servable.together_max, run_ns, self._free_ns(now_ns))
         size = self._policy.together(problem)
         if size == 1:

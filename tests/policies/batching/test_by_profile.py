@@ -87,7 +87,10 @@ def test_together_the_last_ends_no_later_and_nobody_more_is_late(
     runs: list[int], requests: list[WaitingRequest], free: list[int]
 ) -> None:
     times = dict(zip((1, 2, 4, 8), runs, strict=True))
-    run_ns = lambda items: times[next(s for s in times if s >= items)]  # noqa: E731
+
+    def run_ns(items: int) -> int:
+        return times[next(size for size in times if size >= items)]
+
     count = ByProfile().together(BatchingInput(requests, 8, run_ns, free))
     assert 1 <= count <= len(requests)
     if count == 1:

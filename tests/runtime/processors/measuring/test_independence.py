@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ QUANTIZED = numpy_helper.from_array(RNG.integers(-100, 100, (8, 8)).astype(np.in
 SCALES = numpy_helper.from_array(np.linspace(1, 2, 4, dtype=np.float32).reshape(4, 1), "scales")
 
 
-def node(operator: str, inputs: Sequence[str], output: str, **attributes: int | float) -> NodeProto:
+def node(operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> NodeProto:
     return helper.make_node(operator, inputs, [output], **attributes)
 
 
