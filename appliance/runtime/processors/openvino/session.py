@@ -24,6 +24,20 @@ _COMPILED = "model.blob"
 _DEVICE = "CPU"
 
 
+def _fill_tables() -> None:
+    """Have OpenVINO's binding fill its tables of number types while only one thread can be in it: during the import.
+
+    It fills them when the first tensor is made, inside a C++ static and with the interpreter's lock held; but that runs
+    some Python, which lets other threads have the lock. A second thread that makes its first tensor at that moment
+    waits for the static, and keeps the lock: the whole process stands.
+    """
+    tensor = ov.Tensor(np.zeros(1, np.float32), shared_memory=True)
+    _ = tensor.data, ov.Type(np.float32).to_dtype()
+
+
+_fill_tables()
+
+
 class Stop:
     """Ends a run between two of its nodes: by `terminate = True`, as ONNX Runtime's options do."""
 
@@ -113,6 +127,8 @@ class OpenVinoSessions:
             try:
                 feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
                 request.start_async(feeds, share_inputs=True)  # a synchronous one of one stream cannot be cancelled
+                if stop is not None and stop.terminate:  # it came before there was something to cancel
+                    request.cancel()
                 request.wait()
             except Exception as error:
                 if stop is not None and stop.terminate:
@@ -127,11 +143,13 @@ class OpenVinoSessions:
             compiled.requests.put(request)
 
     def unload(self, compiled: Compiled) -> None:
-        """Drop the network and its requests."""
+        """Drop the network and its requests. These go last: whoever goes last waits for threads of OpenVINO's, and the
+        network would do so with the interpreter's lock held.
+        """
+        del compiled.model
         with suppress(queue.Empty):
             while True:
                 compiled.requests.get_nowait()
-        del compiled.model
 
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Compile into an empty folder; None when OpenVINO cannot."""

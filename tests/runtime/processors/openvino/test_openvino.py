@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ pytest.importorskip("openvino", reason="the extra openvino is not installed")
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
-from appliance.runtime.processors.openvino.session import OpenVinoSessions
+from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
 
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 
@@ -94,6 +95,57 @@ def test_a_run_ends_at_its_deadline(tmp_path: Path, workers: int) -> None:
         processor.close()
 
     asyncio.run(story())
+
+
+def test_a_stop_between_begin_and_start(tmp_path: Path) -> None:
+    """Nothing runs yet that could be cancelled; the run ends all the same."""
+
+    class Late(Stop):
+        def begin(self, request: Any) -> bool:
+            is_wanted = super().begin(request)
+            self.terminate = True
+            return is_wanted
+
+    sessions = OpenVinoSessions(1, 1)
+    loaded = sessions.load(plain(toys.shufflenet(tmp_path / "net.onnx")))
+    images = {"gpu_0/data_0": np.zeros((16, 3, 224, 224), np.float32)}
+    with pytest.raises(RunStopped):
+        sessions.run(loaded, images, None, Late())
+
+
+def test_first_runs_side_by_side(tmp_path: Path) -> None:
+    """Of two threads that run first in their process, one is held up wherever OpenVINO's binding calls numpy: with its
+    tables still to be filled, the other one would have waited for them with the interpreter's lock, for ever.
+    """
+    program = f"""
+import sys, threading
+import numpy as np
+from pathlib import Path
+from appliance.clock import pause_s
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
+sessions = OpenVinoSessions(2, 1)
+loaded = sessions.load(PreparedForm("add", {str(toys.tiny_add(tmp_path / "add.onnx"))!r}, 1, False))
+feeds = {{"A": np.ones((1, 4), np.float32), "B": np.ones((1, 4), np.float32)}}
+is_inside, held = threading.Event(), set()
+def hold_up(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and "numpy" in code.co_filename and code not in held:
+        held.add(code)
+        is_inside.set()
+        pause_s(0.5)
+def first():
+    sys.setprofile(hold_up)
+    sessions.run(loaded, feeds, None)
+    is_inside.set()
+def second():
+    is_inside.wait()
+    sessions.run(loaded, feeds, None)
+threads = [threading.Thread(target=one) for one in (first, second)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_unused_it_is_not_imported() -> None:
