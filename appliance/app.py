@@ -6,7 +6,7 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -27,11 +27,13 @@ from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
+from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.isolation import Isolation
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.store.forecasts import ForecasterFile
+from appliance.modelstore.store.probes import PassedProbes
 from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
@@ -47,6 +49,9 @@ from appliance.runtime.processors import PROCESSORS, check_processors, check_run
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.runtime.processors.keeper import Keeper
+from appliance.runtime.processors.member import Member
+from appliance.runtime.processors.probe import ChildProbe
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
@@ -158,13 +163,15 @@ class Appliance:
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
-        group = _processors(settings)
+        group, members = _processors(settings, clock)
         processor = _guarded(group, settings, clock)
         stack.callback(processor.close)
         descriptions = group.describe_all()
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
+        passed = PassedProbes(settings.state_dir / "probes.json")
+        keeper = Keeper(clock, members, ChildProbe(folder.path / "scratch"), passed)
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             beginning = await (await asyncio.to_thread(_management)).mended(folder, clock)
@@ -193,6 +200,8 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.memory.set_overhead
         core.memory.when_short(processor.end_idle)
+        _watch(members, group, core, builds, telemetry)
+        keeper.begin()
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         confinement = available()
@@ -211,7 +220,7 @@ class Appliance:
         if regions is not None:
             stack.callback(regions.clear)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
-        await self._run_in_background(stack, core, beginning.residents)
+        await self._run_in_background(stack, core, keeper, beginning.residents)
         box = ServingBox(
             clock=clock,
             logger=self.logger,
@@ -239,6 +248,7 @@ class Appliance:
             ),
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=descriptions,
+            processor_statuses=partial(_statuses, group, core),
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
             form_bytes_max=settings.http.form_bytes_max,
@@ -260,9 +270,12 @@ class Appliance:
         catalogue.fill(snapshot.tenants, snapshot.models, snapshot.applications)
         keyring.fill(snapshot.keys)
 
-    async def _run_in_background(self, stack: AsyncExitStack, core: RuntimeParts, residents: list[str]) -> None:
+    async def _run_in_background(
+        self, stack: AsyncExitStack, core: RuntimeParts, keeper: Keeper, residents: list[str]
+    ) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
         loops = [core.residency.run(), core.forecasting.run(), core.pressure.run(), core.memory_forecasting.run()]
+        loops.append(keeper.run())
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         tasks.append(asyncio.create_task(core.availability.prefetch(residents), name="warm up"))
@@ -364,13 +377,46 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
     memory.dismiss(build_id)
 
 
-def _processors(settings: Settings) -> ProcessorGroup:
-    """Raises: BadSettings."""
+def _watch(
+    members: Iterable[Member], group: ProcessorGroup, core: RuntimeParts, builds: Builds, telemetry: Telemetry
+) -> None:
+    """Kinds beside the first one may come and go: from now on the parts follow."""
+    for member in members:
+        member.on_lost = core.memory.lost
+        member.on_change = partial(_follow, member, group, core, builds, telemetry)
+    _follow_kinds(group, core, builds)
+
+
+def _follow(member: Member, group: ProcessorGroup, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
+    """A kind of processor takes runs now, or none any more."""
+    _follow_kinds(group, core, builds)
+    status = member.status()
+    facts = {"processor": member.described.name, "kind": member.described.kind, "reason": status.reason}
+    telemetry.emit(f"processor {status.state.value}", **facts)
+
+
+def _follow_kinds(group: ProcessorGroup, core: RuntimeParts, builds: Builds) -> None:
+    """Kinds of processors have come or gone: what serves where, and what is of no use in memory any more."""
+    away = group.away()
+    core.catalogue.leave_out(away)
+    builds.leave_out(away)
+    for build_id in core.memory.known_builds():
+        if not core.catalogue.users_of(build_id):
+            core.memory.dismiss(build_id)
+
+
+def _statuses(group: ProcessorGroup, core: RuntimeParts) -> tuple[ProcessorStatus, ...]:
+    """What each kind of processor does now, the first one first."""
+    return group.statuses(*core.engine.ran())
+
+
+def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member]]:
+    """All kinds, and those of them that may come and go. Raises: RuntimeError naming the key that is wrong."""
     check_runtime()
     cores = len(os.sched_getaffinity(0))
     wanted = settings.processors
     check_processors([(one.kind, one.name or one.kind) for one in wanted])
-    made = [
+    first, *others = [
         PROCESSORS[one.kind](
             name=one.name or one.kind,
             workers=one.workers or max(1, cores // one.threads_per_run),
@@ -379,7 +425,8 @@ def _processors(settings: Settings) -> ProcessorGroup:
         )
         for one in wanted
     ]
-    return ProcessorGroup(made)
+    members = [Member(one, clock) for one in others]
+    return ProcessorGroup(first, members), members
 
 
 def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:

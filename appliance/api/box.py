@@ -10,7 +10,7 @@ from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
-from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -55,6 +55,8 @@ class ServingBox:
     predictor: Predictor
     deferred: DeferredRequests
     processors: tuple[ProcessorDescription, ...]
+    processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
+    """What each of them does now."""
     state_dir: Path
     body_bytes_max: int
     form_bytes_max: int

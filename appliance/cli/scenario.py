@@ -75,7 +75,7 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
     """The document of the box. Raises: CommandFailed when nothing of it could be simulated; what `Client` raises."""
     with box.client() as client:
         system, memory = client.system(), client.memory()
-        processors = client.processors()
+        processors, workers = client.processors(), len(system.engine["workers"])
         tenants = list(client.tenants())
     uses = [use for tenant in tenants for use in _uses(box, tenant.name)]
     called = _qualified([(use.application.tenant, use.application.name) for use in uses])
@@ -91,7 +91,7 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
         "duration_s": duration_s,
         "box": {
             "memory_mb": memory.budget_bytes / 1e6,
-            "processors": [{"name": p.name, "kind": p.kind, "concurrency": p.workers} for p in processors[:1]],
+            "processors": [{"name": p.name, "kind": p.kind, "concurrency": workers} for p in processors[:1]],
             **_settings(system.settings),
         },
         "policies": {family: name for family, name in system.policies.items() if family in FAMILIES},

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Shapes
 from appliance.domain.request import Tensors
+from appliance.domain.states import ProcessorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,17 @@ class ProcessorDescription:
     memory_domain: str
     fingerprint: str
     """Library versions and device; a prepared form is valid for exactly one fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorStatus:
+    """What a processor does now. `reason`: why it takes no runs. `runs` and `busy_ms` since the start of the box."""
+
+    description: ProcessorDescription
+    state: ProcessorState
+    reason: str = ""
+    runs: int = 0
+    busy_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,24 @@ class JobState(StrEnum):
     """Stopped because its model was deleted."""
 
 
-_State = TypeVar("_State", RequestState, ResidencyState, VariantState, JobState)
+class ProcessorState(StrEnum):
+    """Whether a processor takes runs."""
 
-R, B, V, J = RequestState, ResidencyState, VariantState, JobState
+    NOT_RUN = "not-run"
+    """Nothing has run on it yet on this machine, not even its probe."""
+    SERVING = "serving"
+    """It takes runs."""
+    THROTTLED = "throttled"
+    """Too hot, or short of power: it takes none until that has passed."""
+    LOST = "lost"
+    """It, or what drives it, no longer answers: it takes none, and is probed until it is back."""
+    UNFIT = "unfit"
+    """Its probe failed, or ran elsewhere."""
+
+
+_State = TypeVar("_State", RequestState, ResidencyState, VariantState, JobState, ProcessorState)
+
+R, B, V, J, P = RequestState, ResidencyState, VariantState, JobState, ProcessorState
 
 REQUEST_MOVES: Mapping[RequestState, frozenset[RequestState]] = {
     R.ADMITTED: frozenset({R.QUEUED, R.EXPIRED, R.FAILED}),
@@ -112,6 +127,13 @@ JOB_MOVES: Mapping[JobState, frozenset[JobState]] = {
     J.DONE: frozenset(),
     J.FAILED: frozenset(),
     J.CANCELLED: frozenset(),
+}
+PROCESSOR_MOVES: Mapping[ProcessorState, frozenset[ProcessorState]] = {
+    P.NOT_RUN: frozenset({P.SERVING, P.UNFIT}),
+    P.SERVING: frozenset({P.THROTTLED, P.LOST}),
+    P.THROTTLED: frozenset({P.SERVING, P.LOST}),
+    P.LOST: frozenset({P.SERVING}),
+    P.UNFIT: frozenset({P.SERVING}),
 }
 
 

@@ -71,8 +71,10 @@ class Servable:
     """It runs in a process of its owner, never on the event loop."""
     runs: tuple[RunBound, ...] = ()
     """What runs take, from the smallest shapes to the largest; empty where that was not measured."""
-    is_harmless: bool = False
-    """Whether the review at import has found nothing against running it inside the service."""
+    is_inline: bool = False
+    """Whether it may run on the event loop: the review at import has found nothing against it, and the first kind of
+    processor computes it in the service. Of another kind nobody can say that its runs end.
+    """
     is_of_free_size: bool = False
     """Whether its inputs differ in more than the number of items."""
     counted_bytes_max: int = 0
@@ -175,6 +177,8 @@ class Catalogue:
         self._isolation = isolation
         self._selection = selection
         self._kinds = tuple(kinds)
+        self._away: frozenset[str] = frozenset()
+        """Kinds that take no runs now."""
         self._memory_bytes = memory_bytes
         self._tenants: dict[str, Tenant] = {}
         self._models: dict[str, Model] = {}
@@ -236,6 +240,13 @@ class Catalogue:
         self._users = None
         self.version += 1
         self._index_shared()
+
+    def leave_out(self, kinds: frozenset[str]) -> None:
+        """These kinds of processors take no runs now, all others do: what would serve there serves on the first one."""
+        if kinds != self._away:
+            self._away = kinds
+            for entry in list(self._entries.values()):
+                self._refresh(entry.application)
 
     # -- lookups -------------------------------------------------------------------------------------------------------
 
@@ -453,7 +464,10 @@ class Catalogue:
             names,
             batched,
             runs=runs,
-            is_harmless=variant.profile is not None and variant.profile.hazards == (),
+            is_inline=guarded_for is None
+            and kind == self._kinds[0]
+            and variant.profile is not None
+            and variant.profile.hazards == (),
             is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
@@ -463,11 +477,13 @@ class Catalogue:
         )
 
     def _serving_kind(self, rungs: Sequence[Variant]) -> str:
-        """Of those on which all variants of a content were measured."""
+        """Of those that take runs and on which all variants of a content were measured."""
         if len(self._kinds) == 1 or not rungs:
             return self._kinds[0]
         options = []
         for kind in self._kinds:
+            if kind in self._away:
+                continue
             profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
             if len(profiles) == len(rungs):
                 back_ms = max(p.load_ms if p.wake_ms is None else p.wake_ms for p in profiles)

@@ -1,7 +1,7 @@
 """What the box says of itself."""
 
 import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -48,11 +48,21 @@ class ProcessorShape(Shape):
 
     name: str = Field(examples=["cpu"])
     kind: str = Field(examples=["cpu"])
-    workers: int
-    threads_per_run: int
-    memory_domain: str
-    fingerprint: str
+    state: Literal["serving", "lost", "throttled", "unfit", "not-run"] = "serving"
+    """`serving` takes runs. `not-run`: its probe, a tiny network, has not ended on this machine yet; `unfit`: that
+    failed, or ran elsewhere. `lost`: it no longer answers, and is probed until it is back; `throttled`: it rests.
+    """
+    reason: str | None = None
+    """Why it takes no runs, empty where it does. This and all below are shown to an operator only."""
+    workers: int | None = None
+    threads_per_run: int | None = None
+    memory_domain: str | None = None
+    fingerprint: str | None = None
     """Library versions and device that prepared forms are made for."""
+    runs: int | None = None
+    """Since the start of the box."""
+    busy_ms: float | None = None
+    """What these runs have taken."""
 
 
 class EventShape(Shape):

@@ -8,10 +8,12 @@ import pytest
 
 from appliance.domain.states import (
     JOB_MOVES,
+    PROCESSOR_MOVES,
     REQUEST_MOVES,
     RESIDENCY_MOVES,
     VARIANT_MOVES,
     JobState,
+    ProcessorState,
     RequestState,
     ResidencyState,
     VariantState,
@@ -28,6 +30,7 @@ MACHINES: list[tuple[type[StrEnum], Table, StrEnum, set[StrEnum]]] = [
     ),
     (ResidencyState, RESIDENCY_MOVES, ResidencyState.ABSENT, set()),
     (VariantState, VARIANT_MOVES, VariantState.MAKING, set()),
+    (ProcessorState, PROCESSOR_MOVES, ProcessorState.NOT_RUN, set()),
     (JobState, JOB_MOVES, JobState.QUEUED, {JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
 ]
 machines = pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
     with running_server(tmp_path / "state", APPLIANCE_PROCESSORS=BOTH) as server:
         with server.client() as client:
             assert [one.kind for one in client.processors()] == ["cpu", "openvino"]
+            until(lambda: client.processors()[1].state == "serving", "its probe", 120)
             job = client.upload_model(toys.conv_net(tmp_path / "net.onnx", 1.0), "net", "image-classification")
             assert [state.state for state in client.follow_job(job.id)][-1] == "done"
             until(lambda: len(client.model("net").variants[0].profiles) == 2, "its profile on openvino", 240)
@@ -46,6 +47,10 @@ def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
             answered = _asked(server, variant.name)
             kinds = {build.build.split("@")[1] for build in client.memory().builds}
             assert kinds == {variant.serves_on}
+        server.stop()
+        server.start_again()
+        with server.client() as client:  # it has passed its probe before
+            assert [(one.state, one.reason) for one in client.processors()] == [("serving", "")] * 2
         server.stop()
         server.environment.pop("APPLIANCE_PROCESSORS")
         server.start_again()

@@ -33,6 +33,8 @@ from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
+from appliance.runtime.processors.group import ProcessorGroup
+from appliance.runtime.processors.member import Member
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions
@@ -112,6 +114,7 @@ class EngineBench:
         delta_ms: float = 100,
         delta_share_max: float = 0.1,
         patience_ms: float | None = 0,
+        other_kind: str | None = None,
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
         of few tests.
@@ -124,9 +127,13 @@ class EngineBench:
         self.decisions = Decisions()
         self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
         self.source = FakeSource()
+        self.other = FakeProcessor(self.clock, kind=other_kind or "", workers=workers, model=model)
+        self.member = Member(self.other, self.clock)
+        group = ProcessorGroup(self.processor, [self.member])
         ports = RuntimePorts(
             clock=self.clock,
-            processor=self.processor,
+            processor=self.processor if other_kind is None else group,
+            kinds=() if other_kind is None else ("cpu", other_kind),
             builds=self.source,
             telemetry=self.telemetry,
             events=self.telemetry,
@@ -252,6 +259,15 @@ class EngineBench:
         assert (status["queued"], status["queues"], status["running"]) == (0, {}, 0)
         assert [b["pins"] for b in self.memory.snapshot()["builds"] if b["pins"]] == []
         assert self.processor.running == 0
+
+    def follow_kinds(self) -> None:
+        """What serves where goes by whether the other kind takes runs, and what is lost with it leaves memory."""
+        self.member.on_lost = self.memory.lost
+        self.member.on_change = self._kinds_changed
+        self._kinds_changed()
+
+    def _kinds_changed(self) -> None:
+        self.catalogue.leave_out(frozenset() if self.member.is_serving else frozenset({self.member.described.kind}))
 
     def _watch(self, used: int) -> None:
         assert used <= self.budget, "the device is over the budget"

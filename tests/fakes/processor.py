@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.lab.loop import VirtualLoop
@@ -62,6 +63,7 @@ class FakeProcessor:
         clock: Clock,
         costs: Mapping[str, Cost] | None = None,
         *,
+        kind: str = "cpu",
         workers: int = 1,
         model: Callable[[Tensors], dict[str, Any]] = doubled,
         on_memory: Callable[[int], None] = lambda used: None,
@@ -70,7 +72,10 @@ class FakeProcessor:
         self.costs = dict(costs or {})
         self.model = model
         self.on_memory = on_memory
+        self.kind = kind
         self.workers = workers
+        self.is_gone = False
+        """Runs and loads end with ProcessorLost."""
         self.memory: dict[str, int] = {}
         """Bytes in use by build."""
         self.loads: Counter[str] = Counter()
@@ -88,7 +93,9 @@ class FakeProcessor:
         self.running = 0
 
     def describe(self) -> ProcessorDescription:
-        return ProcessorDescription("fake", "cpu", self.workers, 1, "host", "fake-1")
+        return ProcessorDescription(
+            "fake" if self.kind == "cpu" else self.kind, self.kind, self.workers, 1, "host", f"{self.kind}-1"
+        )
 
     async def load(self, form: PreparedForm) -> Handle:
         build_id = form.build_id
@@ -98,6 +105,7 @@ class FakeProcessor:
         self._hold(build_id, cost.peak_bytes)
         try:
             await self._sleep(cost.load_ms)
+            self._check_there()
             if cost.failures:
                 raise cost.failures.pop(0)
         except BaseException:
@@ -117,6 +125,7 @@ class FakeProcessor:
             cost = self._cost(handle.build_id)
             rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
             await self._sleep(cost.run_ms_by_batch.get(rows, cost.run_ms))
+            self._check_there()
             result = self.model(inputs)
         finally:
             self.running -= 1
@@ -209,6 +218,16 @@ class FakeProcessor:
         """The process of a build ends: its memory is free at once, and it is of no use any more."""
         handle.is_live = False
         self._drop(handle.build_id)
+
+    def _check_there(self) -> None:
+        if self.is_gone:
+            raise ProcessorLost(processor=self.kind)
+
+    def close(self) -> None:
+        """It has no threads."""
+
+    async def fetch(self, handle: Handle) -> None:
+        """Its files are in the page cache."""
 
     def _cost(self, build_id: str) -> Cost:
         return self.costs.setdefault(build_id, Cost())

@@ -13,4 +13,5 @@ class FakeSource:
     async def open_build(self, build_id: str) -> PreparedForm:
         if build_id in self.missing:
             raise LoadFailed(build_id=build_id, reason="the content is missing")
-        return PreparedForm(build_id, f"/nowhere/{build_id}", 0, optimised=True)
+        kind = build_id.split("@")[1] if "@" in build_id else "cpu"
+        return PreparedForm(build_id, f"/nowhere/{build_id}", 0, optimised=True, kind=kind)

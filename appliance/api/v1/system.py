@@ -23,6 +23,7 @@ from appliance.api.v1.deps import Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
+from appliance.domain.hardware import ProcessorStatus
 from appliance.wire.box import BuildShape, ExpectationShape, MemoryShape, ProcessorShape, SystemShape
 from appliance.wire.shape import Shape
 
@@ -99,9 +100,21 @@ async def memory(box: TheBox, principal: Member) -> Response:
 
 
 @router.get("/v1/processors", summary="What computes", responses=problems(Forbidden))
-async def processors(box: TheBox, _: Member) -> list[ProcessorShape]:
-    """Every processor with its workers and the fingerprint that prepared forms are made for."""
-    return [ProcessorShape.model_validate(description) for description in box.processors]
+async def processors(box: TheBox, principal: Member) -> list[ProcessorShape]:
+    """Every kind of processor and whether it takes runs; where it takes none, the first one serves what it would.
+
+    An admin key sees why not, the workers, the fingerprint that prepared forms are made for, runs and busy time, too.
+    """
+    return [_processor(status, is_admin=principal.is_admin) for status in box.processor_statuses()]
+
+
+def _processor(status: ProcessorStatus, *, is_admin: bool) -> ProcessorShape:
+    described, state = status.description, status.state.value
+    if not is_admin:
+        return ProcessorShape(name=described.name, kind=described.kind, state=state)
+    return ProcessorShape.model_validate(
+        {**asdict(described), "state": state, "reason": status.reason, "runs": status.runs, "busy_ms": status.busy_ms}
+    )
 
 
 @router.get(

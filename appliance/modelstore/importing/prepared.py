@@ -62,6 +62,8 @@ class Builds:
         self._kinds = {one.kind: one for one in reversed(processors)}
         """The first processor of a kind stands for all of it."""
         self._builds: dict[str, Build] = {}
+        self._away: frozenset[str] = frozenset()
+        """Kinds that take no runs now."""
         self._has_changed = asyncio.Event()
 
     def start(self, models: Iterable[Model]) -> None:
@@ -133,10 +135,19 @@ class Builds:
 
     def unmeasured(self) -> list[Build]:
         """Builds whose prepared form has not been tried on this machine, or that were never reviewed; in the order of
-        the table.
+        the table. None of kinds that take no runs now: it would fail, and be given up.
         """
         self._has_changed.clear()
-        return [build for build in self._builds.values() if not build.is_tried or build.unreviewed]
+        return [
+            build
+            for build in self._builds.values()
+            if (not build.is_tried or build.unreviewed) and build.processor.kind not in self._away
+        ]
+
+    def leave_out(self, kinds: frozenset[str]) -> None:
+        """These kinds of processors take no runs now, all others do."""
+        self._away = kinds
+        self._has_changed.set()
 
     async def wait_unmeasured(self) -> None:
         """Return when there may be more of them than when they were last asked for."""

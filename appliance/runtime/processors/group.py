@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from appliance.domain.errors import LoadFailed
-from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
+from appliance.domain.states import ProcessorState
 
 
 class InService(Protocol):
@@ -53,6 +54,15 @@ class InService(Protocol):
     def close(self) -> None: ...
 
 
+class MayGo(InService, Protocol):
+    """One that takes no runs for a while, or for good, without the box."""
+
+    @property
+    def is_serving(self) -> bool: ...
+
+    def status(self) -> ProcessorStatus: ...
+
+
 @dataclass(slots=True)
 class OnKind:
     """A build and the processor that it is on."""
@@ -69,11 +79,14 @@ class OnKind:
 
 
 class ProcessorGroup:
-    """The first one's name and workers are those of the group."""
+    """The first one's name and workers are those of the group. It serves as long as the box does; others may come and
+    go.
+    """
 
-    def __init__(self, processors: Sequence[InService]) -> None:
-        self.first = processors[0]
-        self._kinds = {processor.describe().kind: processor for processor in processors}
+    def __init__(self, first: InService, others: Sequence[MayGo] = ()) -> None:
+        self.first = first
+        self._others = tuple(others)
+        self._kinds: dict[str, InService] = {one.describe().kind: one for one in (first, *others)}
 
     def describe(self) -> ProcessorDescription:
         return self.first.describe()
@@ -81,6 +94,20 @@ class ProcessorGroup:
     def describe_all(self) -> tuple[ProcessorDescription, ...]:
         """Each kind, the first one first."""
         return tuple(processor.describe() for processor in self._kinds.values())
+
+    def away(self) -> frozenset[str]:
+        """Kinds that take no runs now."""
+        return frozenset(one.describe().kind for one in self._others if not one.is_serving)
+
+    def statuses(self, runs: int, busy_ms: float) -> tuple[ProcessorStatus, ...]:
+        """Of each kind, the first one first. `runs` and `busy_ms` of all together: what the others have not had of it
+        was the first one's.
+        """
+        others = [one.status() for one in self._others]
+        runs -= sum(one.runs for one in others)
+        busy_ms -= sum(one.busy_ms for one in others)
+        first = ProcessorStatus(self.describe(), ProcessorState.SERVING, "", max(0, runs), max(0.0, busy_ms))
+        return (first, *others)
 
     async def load(self, form: PreparedForm) -> OnKind:
         processor = self._kinds.get(form.kind)

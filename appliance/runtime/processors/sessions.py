@@ -24,15 +24,21 @@ class Sessions(Protocol):
         """Drop it; the C heap keeps what it frees until it is trimmed."""
         ...
 
+    def fell_back_to(self, loaded: Any) -> str:
+        """What computes it in place of the processor that was asked for; empty where that does."""
+        ...
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Write the prepared form into an empty folder; the name of the file to load, None when there can be none."""
         ...
 
 
 def sessions_of(kind: str, workers: int, threads_per_run: int) -> Sessions:
-    """A kind's, imported only when it is wanted."""
+    """A kind's, imported only when it is wanted. Raises: LookupError."""
     if kind == "openvino":
         from appliance.runtime.processors.openvino.session import OpenVinoSessions
 
         return OpenVinoSessions(workers, threads_per_run)
+    if kind != "cpu":
+        raise LookupError(f"there is no kind of processor {kind!r}")
     return OnnxSessions(threads_per_run)

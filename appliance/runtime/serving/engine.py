@@ -19,6 +19,7 @@ from appliance.domain.errors import (
     LimitReached,
     NoRoomToRun,
     Overloaded,
+    ProcessorLost,
     QueueFull,
     QuotaExceeded,
     RunFailed,
@@ -107,6 +108,8 @@ class Engine:
         self._inline_ns_max = inline_ns_max
         self._alone_ns_max = alone_ns_max
         self._sole = SoleCaller()
+        self._inline_runs = 0
+        self._inline_ns = 0
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
         """The variant that a request would get now: what decoding must prepare the tensors for.
@@ -205,6 +208,12 @@ class Engine:
         """Of a request that states none."""
         return self._admission.deadline_ns(arrival_ns, application)
 
+    def ran(self) -> tuple[int, float]:
+        """Runs since the start, and the milliseconds that they took, on workers and on the event loop."""
+        runs = self._inline_runs + sum(worker.runs for worker in self.workers)
+        busy_ns = self._inline_ns + sum(worker.busy_ns for worker in self.workers)
+        return runs, busy_ns / NS_PER_MS
+
     def status(self) -> dict[str, Any]:
         """For `/v1/system`: what waits and runs."""
         return {
@@ -238,7 +247,13 @@ class Engine:
                 candidates = self._placement.candidates(request, entry)
                 await in_task()
                 self._queue.check_room(request.application_id, request.tenant)
-                placed = await self._placement.load(request, entry, candidates)
+                try:
+                    placed = await self._placement.load(request, entry, candidates)
+                except ProcessorLost:  # while it was loaded
+                    before, entry = entry, self._catalogue.entry(request.application_id)
+                    if entry is before:  # there is no other processor for it
+                        raise
+                    continue
                 start_ns = self._clock.now_ns()
             servable = placed[0]
             items = servable.items_of(request.inputs)
@@ -257,7 +272,7 @@ class Engine:
                 run = await self._run_in_turn(request, entry, placed, items, run_bytes)
                 break
             except RunAgain:
-                continue
+                entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
         return self._answered(request, entry, placed, items, run, placed_ns)
 
     def _is_alone(self, request: Request, now_ns: int) -> bool:
@@ -271,7 +286,7 @@ class Engine:
         others wait.
         """
         servable = placed[0]
-        if servable.is_guarded or not servable.is_harmless:  # it might stop or end everybody
+        if not servable.is_inline:  # it might stop or end everybody
             return False
         expected_ns = servable.expected_of(items)
         if expected_ns is None or expected_ns > limit_ns or placed[1].overruns >= _OVERRUNS_MAX:
@@ -308,6 +323,8 @@ class Engine:
             self._memory.unpin(build)
             end_ns = self._clock.now_ns()
             self._charge(entry.application, request.tenant, end_ns - start_ns, end_ns)
+        self._inline_runs += 1
+        self._inline_ns += end_ns - start_ns
         is_overrun = end_ns - start_ns > overrun_ns
         build.overruns = build.overruns + 1 if is_overrun else 0
         return outputs, start_ns, end_ns

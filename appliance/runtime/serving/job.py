@@ -89,7 +89,7 @@ class Job:
 
 class RunAgain(Exception):
     """Nothing of a request was answered, and nothing is wrong with it: the build that it waited for went with its
-    process, or a run that it shared with others has failed. It is placed anew.
+    process, or with its processor, or a run that it shared with others has failed. It is placed anew.
     """
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.errors import NoRoomToRun, ShuttingDown
+from appliance.domain.errors import NoRoomToRun, ProcessorLost, ShuttingDown
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import Processor
@@ -92,6 +92,8 @@ class Worker:
         self.rows += sum(batch.counts)
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
+        if isinstance(error, ProcessorLost) and batch.jobs[0].build.handle is None:
+            error = RunAgain()  # the build went with the processor, and each job has another one
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
@@ -102,7 +104,7 @@ class Worker:
                 pass
             elif error is None:
                 job.answer.set_result(run.result()[place] if is_shared else run.result())
-            elif is_shared and not run.cancelled():
+            elif is_shared and not isinstance(error, (ShuttingDown, RunAgain)):
                 job.request.runs_alone = True  # one of them may have spoilt it for all
                 job.answer.set_exception(RunAgain())
             else:

@@ -53,11 +53,21 @@ async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:
 
 
 async def test_processors(stand: Stand) -> None:
-    """At least the CPU, with the fingerprint of prepared forms."""
-    shown = (await stand.client("harbour").get("/v1/processors")).json()
-    assert shown[0]["kind"] == "cpu"
-    assert shown[0]["workers"] >= 1
-    assert shown[0]["fingerprint"]
+    """The CPU: an operator sees the fingerprint of prepared forms and what ran there, a tenant that it serves."""
+    path = "/v1/applications/adding/predict"
+    assert (await stand.client("harbour").post(path, json=TENSORS)).status_code == 200
+    (shown,) = (await stand.client().get("/v1/processors")).json()
+    assert (shown["kind"], shown["state"], shown["reason"]) == ("cpu", "serving", "")
+    assert shown["workers"] >= 1
+    assert shown["fingerprint"]
+    assert shown["runs"] >= 1
+    assert shown["busy_ms"] > 0
+    (own,) = (await stand.client("harbour").get("/v1/processors")).json()
+    assert {name: value for name, value in own.items() if value is not None} == {
+        "name": shown["name"],
+        "kind": "cpu",
+        "state": "serving",
+    }
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -36,6 +36,7 @@ _WEIGHTS = "model.bin"
 _WRITTEN = 2
 """Counts the ways in which forms were written, so that those of an earlier one are made anew; 2: also with quantized
 depthwise convolutions."""
+_PROVIDER = "CPUExecutionProvider"
 _ERROR_ONLY = 3
 _CLOCK = SystemClock()
 _PROC = ProcFiles()
@@ -122,9 +123,7 @@ class OnnxSessions:
 
     def _session(self, form: PreparedForm) -> ort.InferenceSession:
         try:
-            return ort.InferenceSession(
-                form.path, self.options(optimised=form.optimised), providers=["CPUExecutionProvider"]
-            )
+            return ort.InferenceSession(form.path, self.options(optimised=form.optimised), providers=[_PROVIDER])
         except Exception as error:
             raise LoadFailed(build_id=form.build_id, reason=str(error)[:500]) from error
 
@@ -166,6 +165,11 @@ class OnnxSessions:
             loaded.weights.forget()
         del loaded.session
 
+    def fell_back_to(self, loaded: Loaded) -> str:
+        """The provider that computes it, where that is not the one asked for: it falls back in silence."""
+        first = str(loaded.session.get_providers()[0])
+        return "" if first == _PROVIDER else first
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; the name of
         its graph, None when there can be none.
@@ -178,11 +182,9 @@ class OnnxSessions:
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
         options.add_session_config_entry("session.save_external_prepacked_constant_initializers", "1")
         try:
-            ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+            ort.InferenceSession(str(source), options, providers=[_PROVIDER])
             align(target_dir / _OPTIMISED, target_dir / _WEIGHTS)
-            ort.InferenceSession(
-                str(target_dir / _OPTIMISED), self.options(optimised=True), providers=["CPUExecutionProvider"]
-            )
+            ort.InferenceSession(str(target_dir / _OPTIMISED), self.options(optimised=True), providers=[_PROVIDER])
         except Exception:  # too large for one file, an operator without a writer ...: the plain file serves
             for file in target_dir.iterdir():
                 file.unlink()

@@ -151,6 +151,11 @@ class OpenVinoSessions:
             while True:
                 compiled.requests.get_nowait()
 
+    def fell_back_to(self, compiled: Compiled) -> str:
+        """The devices that compute it, where that is not the one asked for."""
+        devices = list(compiled.model.get_property("EXECUTION_DEVICES"))
+        return "" if devices == [_DEVICE] else ", ".join(devices)
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Compile into an empty folder; None when OpenVINO cannot."""
         try:

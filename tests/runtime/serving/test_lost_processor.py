@@ -1,0 +1,218 @@
+"""A kind of processor beside the first one goes, or stands, under load: each request is answered once, on what is left,
+and it serves again when it is back.
+"""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Latency
+from appliance.domain.errors import DeadlineExceeded, ProcessorLost
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.states import ProcessorState
+from appliance.runtime.processors.keeper import Keeper
+from tests.fakes.clock import settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+HOURS_MS = 10 * 3_600_000.0
+
+
+class Probes:
+    """What the next probes find, the last of them for good; and what is remembered of them."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.reasons = list(reasons)
+        self.asked = 0
+        self.passed: set[str] = set()
+
+    async def __call__(self, processor: ProcessorDescription) -> str:
+        self.asked += 1
+        return self.reasons.pop(0) if len(self.reasons) > 1 else self.reasons[0]
+
+    def has(self, fingerprint: str) -> bool:
+        return fingerprint in self.passed
+
+    def note(self, fingerprint: str, *, passed: bool) -> None:
+        (self.passed.add if passed else self.passed.discard)(fingerprint)
+
+
+def bench_on_both(npu: Cost | None = None, workers: int = 2) -> EngineBench:
+    """One variant, four times as quick on the kind `npu`."""
+    bench = EngineBench(workers=workers, other_kind="npu")
+    bench.add({"v": Cost(run_ms=20, load_ms=5)})
+    model = bench.catalogue.entry("t/app").model
+    (variant,) = model.variants
+    assert variant.profile is not None
+    there = replace(variant.profile, processor="npu", kind="npu", latencies=(Latency(1, 5, 5),))
+    bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
+    bench.other.costs[bench.build("v")] = npu or Cost(run_ms=5, load_ms=5)
+    bench.follow_kinds()
+    return bench
+
+
+def kind_of(bench: EngineBench) -> str:
+    return bench.build("v").split("@")[1]
+
+
+@story
+async def test_it_serves_from_its_probe_on() -> None:
+    """The first kind answers meanwhile, and a restart on the same machine does not wait again."""
+    bench, probes = bench_on_both(), Probes("")
+    keeper = Keeper(bench.clock, [bench.member], probes, probes)
+    keeper.begin()
+    async with bench.working():
+        await bench.infer()
+        assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
+        keeping = asyncio.create_task(keeper.run())
+        await settle()
+        await bench.infer()
+        assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
+        keeping.cancel()
+    again = bench_on_both()
+    Keeper(again.clock, [again.member], probes, probes).begin()
+    assert kind_of(again) == "npu"
+    assert probes.asked == 1
+
+
+@story
+async def test_who_fails_its_probe_is_unfit() -> None:
+    """With the reason; it is seldom asked again, and serves when it passes."""
+    bench, probes = bench_on_both(), Probes("it fell back to CPU", "")
+    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    await settle()
+    status = bench.member.status()
+    assert (status.state, status.reason, probes.asked) == (ProcessorState.UNFIT, "it fell back to CPU", 1)
+    await bench.pause(60_000)
+    assert probes.asked == 1
+    await bench.pause(600_000)
+    assert kind_of(bench) == "npu"
+    keeping.cancel()
+
+
+@story
+async def test_a_probe_that_cannot_begin() -> None:
+    """It is a failed one; there is another later."""
+
+    class Broken(Probes):
+        async def __call__(self, processor: ProcessorDescription) -> str:
+            if not self.asked:
+                self.asked += 1
+                raise OSError("no room")
+            return await super().__call__(processor)
+
+    bench, probes = bench_on_both(), Broken("")
+    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    await settle()
+    assert bench.member.status().reason == "it could not be probed: no room"
+    await bench.pause(610_000)
+    assert bench.member.is_serving
+    keeping.cancel()
+
+
+@story
+async def test_lost_under_load() -> None:
+    """It goes for seven seconds in the middle of 900 requests: each gets its own answer, once. Its build leaves the
+    ledger, the first kind serves, and the kind comes back by itself.
+    """
+    bench, probes = bench_on_both(), Probes("it is not there", "")
+    bench.member.serve()
+    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    async with bench.working():
+
+        async def asked(number: int) -> float:
+            await bench.pause(number * 100)
+            return float((await bench.infer(number)).outputs["y"][0])
+
+        answers = [asyncio.create_task(asked(number)) for number in range(900)]
+        await bench.pause(2002)  # in the middle of a run
+        lost_build = bench.build("v")
+        assert lost_build.endswith("@npu")
+        bench.other.is_gone = True
+        await bench.pause(1000)
+        assert (bench.member.state, kind_of(bench)) == (ProcessorState.LOST, "cpu")
+        assert lost_build not in [row["build"] for row in bench.memory.snapshot()["builds"] if row["bytes"]]
+        await bench.pause(6000)
+        bench.other.is_gone = False
+        assert [await one for one in answers] == [2.0 * number for number in range(900)]
+        assert bench.member.is_serving
+        assert probes.asked == 2
+        assert len(bench.other.ran) > 20
+        assert len(bench.processor.ran) > 20
+        await bench.infer()
+        assert kind_of(bench) == "npu"
+    keeping.cancel()
+    await bench.pause(100)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_stands() -> None:
+    """Its caller is told at the deadline. When it should have ended long ago, its worker is free again, and the first
+    kind answers who waited. The kind is not asked for anything before what stood there has ended.
+    """
+    bench, probes = bench_on_both(workers=1), Probes("")
+    bench.member.serve()
+    bench.other.costs[bench.build("v")].run_ms = HOURS_MS
+    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    async with bench.working():
+        stands = asyncio.create_task(bench.infer(1, within_ms=1000))
+        waits = asyncio.create_task(bench.infer(3))
+        with pytest.raises(DeadlineExceeded):
+            await stands
+        assert bench.member.is_serving
+        assert (await waits).outputs["y"].tolist() == [6.0]
+        assert "a run has not ended within 1" in bench.member.reason
+        assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
+        await bench.pause(HOURS_MS / 2)
+        assert (bench.member.state, probes.asked) == (ProcessorState.LOST, 0)
+        await bench.pause(HOURS_MS / 2)
+        assert bench.member.is_serving
+        bench.other.costs[bench.build("v")].run_ms = 5
+        assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
+        assert kind_of(bench) == "npu"
+    keeping.cancel()
+    bench.assert_quiet()
+
+
+@story
+async def test_a_load_that_stands() -> None:
+    """Requests that wait for it are answered by the first kind; what comes of it later is dropped."""
+    bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
+    bench.member.serve()
+    build = bench.build("v")
+    async with bench.working():
+        answers = await asyncio.gather(*(bench.infer(x, within_ms=HOURS_MS) for x in range(3)))
+        assert [answer.outputs["y"].tolist() for answer in answers] == [[0.0], [2.0], [4.0]]
+        assert bench.member.reason == "a load has not ended within 300 s"
+        await bench.pause(200_000)
+        assert (bench.other.unloads[build], bench.other.memory, bench.member.is_clear) == (1, {}, True)
+    bench.assert_quiet()
+
+
+@story
+async def test_an_unload_that_stands() -> None:
+    """Who waits for it, waits no longer."""
+    bench = bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))
+    bench.member.serve()
+    async with bench.working():
+        await bench.infer()
+        await bench.memory.unload(bench.build("v"))
+        assert bench.member.reason == "an unload has not ended within 60 s"
+        assert (await bench.infer(7)).outputs["y"].tolist() == [14.0]
+    bench.assert_quiet()
+
+
+@story
+async def test_nothing_left() -> None:
+    """Where no processor takes the load, the request is told to come again."""
+    bench = EngineBench()
+    bench.add({"v": Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)])})
+    async with bench.working():
+        with pytest.raises(ProcessorLost) as caught:
+            await bench.infer()
+        assert caught.value.retry_after_s == 30
+        assert np.array_equal((await bench.infer(2)).outputs["y"], [4.0])
+    bench.assert_quiet()
