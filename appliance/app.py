@@ -45,7 +45,7 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors import PROCESSORS, check_processors, check_runtime
+from appliance.runtime.processors import PROCESSORS, check_cores, check_processors, check_runtime
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -413,15 +413,17 @@ def _statuses(group: ProcessorGroup, core: RuntimeParts) -> tuple[ProcessorStatu
 def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member]]:
     """All kinds, and those of them that may come and go. Raises: RuntimeError naming the key that is wrong."""
     check_runtime()
-    cores = len(os.sched_getaffinity(0))
+    ours = os.sched_getaffinity(0)
     wanted = settings.processors
     check_processors([(one.kind, one.name or one.kind) for one in wanted])
+    check_cores([(one.kind, one.cores) for one in wanted], ours)
     first, *others = [
         PROCESSORS[one.kind](
             name=one.name or one.kind,
-            workers=one.workers or max(1, cores // one.threads_per_run),
+            workers=one.workers or max(1, len(one.cores or ours) // one.threads_per_run),
             threads_per_run=one.threads_per_run,
             loads_parallel_max=settings.memory.loads_parallel_max,
+            **({"cores": one.cores} if one.cores else {}),
         )
         for one in wanted
     ]

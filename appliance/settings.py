@@ -105,10 +105,14 @@ class ProcessorSettings(Section):
     name: str | None = None
     """Name in metrics, profiles and plans; empty: the kind."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Runs at once; empty: the number of usable cores divided by `threads_per_run`."""
+    """Runs at once; empty: the number of `cores`, or else of usable ones, divided by `threads_per_run`."""
     threads_per_run: int = Field(1, ge=1, le=64)
     """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in
     throughput).
+    """
+    cores: tuple[int, ...] = Field((), max_length=1024)
+    """Numbers of the cores that the threads of its runs are pinned to; empty: where the system puts them. For `cpu`;
+    `openvino` places its threads itself.
     """
 
 
@@ -267,9 +271,9 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
     processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=8)
-    """Kinds of processors as a JSON list of objects with kind, name, workers and threads_per_run, `cpu` first; then
-    `openvino` where that is installed. They share the cores: as many runs at once as the first has workers. Each model
-    is measured on each kind and serves on the one that costs least.
+    """Kinds of processors as a JSON list of objects with kind, name, workers, threads_per_run and cores, `cpu` first;
+    then `openvino` where that is installed. They share the cores: as many runs at once as the first has workers. Each
+    model is measured on each kind and serves on the one that costs least.
     """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()

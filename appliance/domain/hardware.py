@@ -19,6 +19,8 @@ class ProcessorDescription:
     memory_domain: str
     fingerprint: str
     """Library versions and device; a prepared form is valid for exactly one fingerprint."""
+    cores: tuple[int, ...] = ()
+    """Those that its runs are pinned to, by number; empty: none, they run where the system puts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class ProcessorShape(Shape):
     memory_domain: str | None = None
     fingerprint: str | None = None
     """Library versions and device that prepared forms are made for."""
+    cores: tuple[int, ...] | None = None
+    """Numbers of those that its runs are pinned to; empty: they run where the system puts them."""
     runs: int | None = None
     """Since the start of the box."""
     busy_ms: float | None = None

@@ -1,6 +1,6 @@
 """Registry of processor kinds. Only the composition root imports this."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
@@ -16,6 +16,9 @@ def _openvino(**options: Any) -> Any:
 FIRST = "cpu"
 """The kind that every box has: what is not measured on another, or must be in a guard, runs on it."""
 PROCESSORS: Mapping[str, Callable[..., Any]] = {FIRST: OnnxProcessor, "openvino": _openvino}
+
+_PINNED = frozenset({FIRST})
+"""Kinds whose runs can be pinned to cores. OpenVINO sets its threads back to all cores of the process."""
 
 
 def check_processors(named: Sequence[tuple[str, str]]) -> None:
@@ -35,6 +38,23 @@ def check_processors(named: Sequence[tuple[str, str]]) -> None:
             raise RuntimeError(f"{key}.name: {name!r} is there twice")
         if kind != FIRST and not _is_installed(kind):
             raise RuntimeError(f"{key}.kind: {kind!r} is not installed; take it out, or install the extra {kind!r}")
+
+
+def check_cores(wanted: Sequence[tuple[str, Sequence[int]]], ours: Collection[int]) -> None:
+    """Kind and cores of each, as the settings have them, and the cores that the box may use.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
+    for index, (kind, cores) in enumerate(wanted):
+        key = f"processors[{index}].cores"
+        if cores and kind not in _PINNED:
+            raise RuntimeError(f"{key}: {kind!r} places its threads itself; take it out")
+        strange = sorted(set(cores) - set(ours))
+        if strange:
+            told = ", ".join(map(str, sorted(ours)))
+            raise RuntimeError(f"{key}: {strange[0]} is none of the cores that this box may use: {told}")
+        if len(set(cores)) < len(cores):
+            raise RuntimeError(f"{key}: a core is there twice")
 
 
 def check_runtime() -> None:

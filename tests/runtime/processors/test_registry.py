@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.runtime.processors import PROCESSORS, check_processors, check_runtime
+from appliance.runtime.processors import PROCESSORS, check_cores, check_processors, check_runtime
 
 
 def test_kinds_describe_themselves() -> None:
@@ -47,3 +47,22 @@ def test_what_the_settings_may_not_say(named: list[tuple[str, str]], told: str) 
     with pytest.raises(RuntimeError) as caught:
         check_processors(named)
     assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ([("cpu", (0, 7, 1))], "processors[0].cores: 7 is none of the cores that this box may use: 0, 1"),
+        ([("cpu", (1, 0, 1))], "processors[0].cores: a core is there twice"),
+        ([("cpu", ()), ("openvino", (1,))], "processors[1].cores: 'openvino' places its threads itself; take it out"),
+    ],
+)
+def test_cores_that_are_not_ours(wanted: list[tuple[str, tuple[int, ...]]], told: str) -> None:
+    """It names the key."""
+    with pytest.raises(RuntimeError) as caught:
+        check_cores(wanted, {1, 0})
+    assert str(caught.value) == told
+
+
+def test_ours_may_be_named() -> None:
+    check_cores([("cpu", (0, 1)), ("openvino", ())], {0, 1})

@@ -25,7 +25,7 @@ from appliance.runtime.processors.cpu.heap import Trimmer, set_up
 from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, ProcFiles, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.cpu.threads import WorkerThreads
+from appliance.runtime.processors.cpu.threads import WorkerThreads, pin
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.rows import run_rows
 
@@ -205,16 +205,24 @@ class OnnxProcessor:
     """
 
     def __init__(
-        self, name: str, workers: int, threads_per_run: int, loads_parallel_max: int, advise: Advise = advise
+        self,
+        name: str,
+        workers: int,
+        threads_per_run: int,
+        loads_parallel_max: int,
+        cores: tuple[int, ...] = (),
+        advise: Advise = advise,
     ) -> None:
-        """`advise`: the system call `madvise`."""
+        """`cores` that its runs are pinned to; `advise`: the system call `madvise`."""
         self.sessions = OnnxSessions(threads_per_run, advise=advise)
         self._description = ProcessorDescription(
-            name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run)
+            name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run), cores
         )
         set_up()
-        self._runs = WorkerThreads(f"{name}-run", workers, begin=flush_subnormals)
-        self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE)
+        self._runs = WorkerThreads(f"{name}-run", workers, begin=partial(_begin_runs, cores))
+        # Where a run has several threads, the load makes the others: they inherit where it may run.
+        begin = partial(pin, cores if threads_per_run > 1 else ())
+        self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE, begin=begin)
         self._unloads = WorkerThreads(f"{name}-unload", 1)
         self._wakes = WorkerThreads(f"{name}-wake", loads_parallel_max)
         self._reads = WorkerThreads(f"{name}-read-ahead", 1, nice=_LOAD_NICE)
@@ -315,6 +323,11 @@ class OnnxProcessor:
         self._wakes.close()
         self._reads.close()
         self._trimmer.close()
+
+
+def _begin_runs(cores: tuple[int, ...]) -> None:
+    pin(cores)
+    flush_subnormals()
 
 
 def fingerprint(threads_per_run: int) -> str:

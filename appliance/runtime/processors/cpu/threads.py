@@ -5,7 +5,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _Call = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]
@@ -56,6 +56,12 @@ class WorkerThreads:
             except RuntimeError:  # the loop closed meanwhile: nobody waits
                 pass
             del call, function, arguments, future, value, error  # a held result would pin memory until the next call
+
+
+def pin(cores: Sequence[int]) -> None:
+    """Keep the calling thread, and those that it makes from now on, to these cores; empty: leave it where it is."""
+    if cores and sys.platform == "linux":
+        os.sched_setaffinity(0, cores)
 
 
 def _step_back(nice: int) -> None:

@@ -27,6 +27,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import Trimmer, trim
 from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
+from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import mapped
 from appliance.runtime.processors.guard.limits import DataLimit, Home, OwnMemory, enter
@@ -45,6 +46,7 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, channels: Sequenc
     """Never returns. `errors`: its standard error from now on."""
     os.dup2(errors, 2)
     _close_all_but({0, 1, 2, control.fileno(), *(channel.fileno() for channel in channels)})
+    pin(order["cores"])
     entered = enter(Home(**order["home"]))
     flush_subnormals()  # the threads of the lanes inherit it
     guard = Guard(OnnxSessions(order["threads"], entered.mappings), entered.root, entered.data, entered.memory)

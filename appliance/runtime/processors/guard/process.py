@@ -15,6 +15,7 @@ import numpy as np
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
+from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import CachedFile
@@ -140,10 +141,10 @@ class GuardProcess:
 
     # -- begin and end -------------------------------------------------------------------------------------------------
 
-    async def start(self, server: ForkServer, user: int, threads_per_run: int) -> None:
+    async def start(self, server: ForkServer, user: int, processor: ProcessorDescription) -> None:
         """Have it forked, and wait until it has given its rights up. Raises: OSError, TimeoutError, ValueError."""
         home = {"folder": str(self.folder), "user": user, "granted_bytes": self._granted_bytes()}
-        order = {"home": home, "threads": threads_per_run}
+        order = {"home": home, "threads": processor.threads_per_run, "cores": processor.cores}
         report, self._forked, self._control = await asyncio.to_thread(self._fork, server, order)
         self.base_bytes = self._first_bytes = int(report["base_bytes"])
         self.confinement = {str(name): bool(value) for name, value in report["confinement"].items()}

@@ -345,7 +345,7 @@ class GuardedProcessor:
             async with self._room:
                 await self._make_room()
                 self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
-            await guard.start(self._server, user, described.threads_per_run)
+            await guard.start(self._server, user, described)
         except BaseException:
             self._users.pop(guard, None)
             guard.end()

@@ -31,6 +31,7 @@ from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Process
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
+from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.measuring.growing import Grower, Grown
 from appliance.runtime.processors.measuring.independence import rows_are_independent
 from appliance.runtime.processors.measuring.same import check_same
@@ -126,7 +127,12 @@ class ChildMeasure:
 
 
 def _on(processor: ProcessorDescription) -> dict[str, Any]:
-    return {"kind": processor.kind, "workers": processor.workers, "threads": processor.threads_per_run}
+    return {
+        "kind": processor.kind,
+        "workers": processor.workers,
+        "threads": processor.threads_per_run,
+        "cores": processor.cores,
+    }
 
 
 def _run_bound(row: Mapping[str, Any]) -> RunBound:
@@ -166,6 +172,7 @@ def main() -> None:
     """One order in, one answer out."""
     order = json.loads(sys.stdin.read())
     die_with_parent()
+    pin(order["cores"])
     limits = ChildLimits(**order["limits"])
     enter(limits, order["parent"])
     is_confined = confine(*_files(order))

@@ -1,0 +1,75 @@
+"""The kind `cpu` computes on the cores that it is told to, in the service and in a guard."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.clock import SystemClock
+from appliance.demo.zoo import toys
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors import PROCESSORS
+from appliance.runtime.processors.guard.process import GuardedBuild
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")
+IMAGE = {"image": np.zeros((1, 3, 64, 64), np.float32)}
+
+
+def computing(process: int) -> dict[int, int]:
+    """Of each thread of a process the ticks that it has computed."""
+    ticks = {}
+    for task in Path(f"/proc/{process}/task").iterdir():
+        _, fields = (task / "stat").read_text().rsplit(")", 1)
+        ticks[int(task.name)] = sum(map(int, fields.split()[11:13]))
+    return ticks
+
+
+def more_than(before: dict[int, int]) -> dict[int, int]:
+    """What the threads of this process have computed since."""
+    return {thread: ticks - before.get(thread, 0) for thread, ticks in computing(os.getpid()).items()}
+
+
+@pytest.mark.parametrize("threads_per_run", [1, 2])
+def test_runs_are_where_they_are_told_to(threads_per_run: int, tmp_path: Path) -> None:
+    """The threads that compute most of them are on this core, the event loop's stays where it was."""
+    core = max(os.sched_getaffinity(0))
+    path = toys.conv_net(tmp_path / "net.onnx", 1.0)
+    form = PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
+
+    async def story() -> None:
+        processor = PROCESSORS["cpu"](
+            name="p", workers=1, threads_per_run=threads_per_run, loads_parallel_max=1, cores=(core,)
+        )
+        assert processor.describe().cores == (core,)
+        loaded = await processor.load(form)
+        before = computing(os.getpid())
+        while sum((took := more_than(before)).values()) < 40:
+            await processor.run(loaded, IMAGE, None)
+        took.pop(os.getpid(), None)
+        assert os.sched_getaffinity(max(took, key=lambda thread: took[thread])) == {core}
+        await processor.unload(loaded)
+        processor.close()
+
+    allowed = os.sched_getaffinity(0)
+    asyncio.run(story())
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_so_are_guards(tmp_path: Path) -> None:
+    core = max(os.sched_getaffinity(0))
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
+
+    async def story() -> None:
+        inner = PROCESSORS["cpu"](name="p", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
+        guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+        build = await guarded.load(form)
+        assert isinstance(build, GuardedBuild)
+        assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset({core})}
+        guarded.close()
+
+    asyncio.run(story())
