@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ProcessorLost
@@ -19,6 +19,7 @@ from appliance.domain.request import Tensors
 from appliance.domain.states import PROCESSOR_MOVES, ProcessorState, move
 from appliance.runtime.processors.group import InService
 
+T = TypeVar("T")
 _S = ProcessorState
 RETRY_AFTER_S = 30.0
 """What callers are told where nothing else is left: a lost kind is probed about as often."""
@@ -133,14 +134,33 @@ class Member:
     def run(
         self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> asyncio.Future[dict[str, Any]]:
+        return self._run(
+            lambda: self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns), handle, deadline_ns
+        )
+
+    def run_rows(
+        self,
+        handle: Any,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> asyncio.Future[list[dict[str, Any]]]:
+        return self._run(
+            lambda: self._inner.run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns),
+            handle,
+            deadline_ns,
+        )
+
+    def _run(self, begin: Callable[[], Awaitable[T]], handle: Any, deadline_ns: int | None) -> asyncio.Future[T]:
         if not self.is_serving:
-            lost: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            lost: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             lost.set_exception(self._lost())
             return lost
         start_ns = self._clock.now_ns()
         limit_s = self._limits.run_s if deadline_ns is None else max(0.0, (deadline_ns - start_ns) / NS_PER_S)
-        run = self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns)
-        answer = self._watched("a run", run, limit_s + self._limits.grace_s, handle, _nothing)
+        answer = self._watched("a run", begin(), limit_s + self._limits.grace_s, handle, _nothing)
         answer.add_done_callback(partial(self._ran, start_ns))
         return answer
 
