@@ -8,7 +8,9 @@ Gallager, "A generalized processor sharing approach to flow control in integrate
 Transactions on Networking 1(3), 1993). The same holds between the applications of a tenant.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from appliance.clock import NS_PER_MS
 
@@ -119,12 +121,14 @@ class Backlog:
         *,
         ahead_ns: int | None = None,
         lead_ns: float = 0.0,
+        rests_ns: Sequence[int] = (),
     ) -> int:
         """Nanoseconds until `work_ns` more of an application would be done.
 
         `ahead_ns`: what of its own waiting work goes before; None: all. `lead_ns`: what its tenant has had more of than
         the others, by weight 1 (`fairness`). Others are served while that is made up and what is ahead is done, not
-        beside the run itself: it begins when its turn comes.
+        beside the run itself: it begins when its turn comes. `rests_ns`: for how long each run under way is expected
+        to hold its worker yet; work is divided so that all are done at once, but by those who are free by then.
         """
         in_line = 0.0
         found = self._tenants.get(tenant)
@@ -138,4 +142,7 @@ class Backlog:
             )
         until = in_line / weights[0] + lead_ns
         others = sum(other.beside(until) for name, other in self._tenants.items() if name != tenant)
-        return int((in_line + work_ns + others) / self._rate)
+        work = in_line + work_ns + others
+        rests = accumulate(sorted([*rests_ns, *[0] * (self._workers - len(rests_ns))]))
+        level = min((work + rest) / workers for workers, rest in enumerate(rests, start=1))
+        return int(level * self._workers / self._rate)

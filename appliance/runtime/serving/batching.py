@@ -38,36 +38,32 @@ class Batching:
         self._policy = policy
         self._memory = memory
         self._workers = workers
-        self._ends_ns: dict[Batch, int] = {}
-        """Runs under way → when they are expected to end."""
 
     def begin(self, first: Job) -> Batch:
         """The run that a taken job has now: with others that are taken out of the queue for it, or alone.
 
         Raises: NoRoomToRun where it has no room even alone.
         """
-        now_ns = self._clock.now_ns()
-        batch = self._shared(first, now_ns) if first.servable.together_max > 1 else None
+        batch = self._shared(first) if first.servable.together_max > 1 else None
         if batch is None:
             if first.run_bytes:
                 self._memory.check(first.servable.build_id, first.servable.name, first.run_bytes)
             first.run_items = first.servable.items_of(first.request.inputs)
             batch = Batch([first], [first.run_items], first.run_bytes, first.request.drop_ns)
         self._memory.begin(batch.run_bytes)
-        self._ends_ns[batch] = now_ns + int(sum(job.charged_ns for job in batch.jobs))
         return batch
 
     def end(self, batch: Batch) -> None:
         """It is over."""
         self._memory.end(batch.run_bytes)
-        del self._ends_ns[batch]
 
-    def _shared(self, first: Job, now_ns: int) -> Batch | None:
+    def _shared(self, first: Job) -> Batch | None:
         """A run with others; None: there are none, they would not gain, or the memory for it is not there."""
         servable = first.servable
         mates = self._queue.mates(first, LOOKED_AT - 1)
         if not mates or first.expected_ns is None:
             return None
+        now_ns = self._clock.now_ns()
         line = [first, *mates]
         counts = [servable.items_of(job.request.inputs) for job in line]
         requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
@@ -75,7 +71,9 @@ class Batching:
         def run_ns(items: int) -> int:
             return servable.expected_of(items) or 0
 
-        problem = BatchingInput(requests, servable.together_max, run_ns, self._free_ns(now_ns))
+        busy = self._queue.rests_ns(but=first)
+        free_ns = busy + [0] * (self._workers - 1 - len(busy))
+        problem = BatchingInput(requests, servable.together_max, run_ns, free_ns)
         size = self._policy.together(problem)
         if size == 1:
             return None
@@ -86,7 +84,7 @@ class Batching:
             self._memory.check(servable.build_id, servable.name, run_bytes)
         except NoRoomToRun:
             return None
-        first.run_items = items
+        first.run_items, first.holds_ns = items, run_ns(items)
         for job, count in zip(jobs, counts, strict=True):
             job.share = count / items
             if job is not first:
@@ -94,8 +92,3 @@ class Batching:
         drops = [job.request.drop_ns for job in jobs]
         deadline_ns = None if None in drops else max(drop for drop in drops if drop is not None)
         return Batch(jobs, counts, run_bytes, deadline_ns)
-
-    def _free_ns(self, now_ns: int) -> list[int]:
-        """When each of the other workers will be free, from now."""
-        busy = [max(0, end_ns - now_ns) for end_ns in self._ends_ns.values()]
-        return busy + [0] * (self._workers - 1 - len(busy))

@@ -37,6 +37,8 @@ class Job:
     finished_ns: int = 0
     charged_ns: int = 0
     """What its tenant was charged with when it was taken."""
+    holds_ns: int = 0
+    """For how long its run, with all who share it, is expected to hold a worker."""
     share: float = 1.0
     """Of its run, which others may have rows in, too."""
     run_items: int = 0

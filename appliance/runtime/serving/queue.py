@@ -93,6 +93,8 @@ class Queue:
         """By calling tenant and application: of an application that is shared each caller has a line of its own."""
         self._idle: deque[Callable[[Job], None]] = deque()
         self._is_handing_out = False
+        self._running: dict[Job, None] = {}
+        """The first job of each run under way."""
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -223,8 +225,19 @@ class Queue:
         tenant.line.join(tenant.of(mate.request.application_id), charged_ns, mate.weights[1])
         self._remove(mate)
 
+    def rests_ns(self, but: Job | None = None) -> list[int]:
+        """For how long each run under way is expected to go on; not that of `but`, and none of which nobody knows."""
+        now_ns = self._clock.now_ns()
+        known = (
+            job.started_ns + job.holds_ns - now_ns
+            for job in self._running
+            if job is not but and job.expected_ns is not None
+        )
+        return [rest_ns for rest_ns in known if rest_ns > 0]
+
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
+        self._running.pop(job, None)
         took_ns = job.took_ns
         _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
         error_ns = took_ns - job.charged_ns
@@ -321,7 +334,9 @@ class Queue:
 
     def _charge(self, job: Job, tenant: _Tenant) -> None:
         """The run of a job begins."""
-        job.charged_ns = job.likely_ns
+        self._running[job] = None
+        job.started_ns = self._clock.now_ns()
+        job.charged_ns = job.holds_ns = job.likely_ns
         self._line.begin(tenant, job.charged_ns, job.weights[0])
         tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
@@ -349,7 +364,8 @@ class Queue:
 
         `ahead` gives the waiting work of its application that goes before it; None: all does. Raises: Overloaded.
         """
-        if not self._backlog.work_ns:
+        rests_ns = () if self._idle else self.rests_ns()
+        if not self._backlog.work_ns and not rests_ns:
             return
         now_ns = self._clock.now_ns()
         allowed_ns = self._wait_ns_max + work_ns
@@ -358,9 +374,9 @@ class Queue:
         asked = (request.tenant, request.application_id, work_ns, weights)
         flow = self._tenants.get(request.tenant)
         lead_ns = 0.0 if flow is None else self._line.start_of(flow) - self._line.now
-        end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns)
+        end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns, rests_ns=rests_ns)
         if end_ns > allowed_ns and ahead is not None:
-            end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns)
+            end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns, rests_ns=rests_ns)
         if end_ns > allowed_ns:
             raise Overloaded(
                 application_id=request.application_id,

@@ -45,6 +45,20 @@ def test_inside_a_tenant_applications_share() -> None:
     assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
 
 
+def test_runs_under_way_hold_their_workers() -> None:
+    """By hand. One worker that is taken for 50: 100 end after 150, behind 30 after 180. Of two the one that is free
+    first takes them, and both where there is enough to do; a worker without a run is free now.
+    """
+    backlog = Backlog(1)
+    assert backlog.end_ns("t", "a", 100, ALIKE, rests_ns=[50]) == 150
+    backlog.add("t", "a", 30, ALIKE)
+    assert backlog.end_ns("t", "a", 100, ALIKE, rests_ns=[50]) == 180
+    pair = Backlog(2)
+    assert pair.end_ns("t", "a", 100, ALIKE, rests_ns=[50, 1000]) == 150
+    assert pair.end_ns("t", "a", 100, ALIKE, rests_ns=[50, 70]) == 110
+    assert pair.end_ns("t", "a", 40, ALIKE, rests_ns=[50]) == 40
+
+
 def test_the_rate_is_what_was_seen() -> None:
     """Runs of 10 ms by their profile, of which one ends every 40 ms while others wait: what waits takes four times as
     long as it says. Without anything waiting nothing is learned.

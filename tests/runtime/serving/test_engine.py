@@ -240,13 +240,15 @@ async def test_made_up_variants_make_no_statistics() -> None:
 
 @story
 async def test_late_work_is_not_run() -> None:
-    """Behind a long run one request becomes late, and the next is refused at once, for the one before it alone would
-    make it late: they are told so and never cost the processor anything.
+    """Behind a run of which nobody knew how long it takes one request becomes late, and the next is refused at once,
+    for the one before it alone would make it late: they are told so and never cost the processor anything.
     """
     bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=100)})
+    application = bench.add({"v": Cost(load_ms=0, run_ms=100)})
+    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="unknown", measured=False)
     async with bench.working():
-        first = asyncio.create_task(bench.infer(0))
+        await bench.availability.load(application)
+        first = asyncio.create_task(bench.infer(0, "t/unknown"))
         await bench.pause(1)
         answers = await asyncio.gather(
             bench.infer(1, within_ms=150), bench.infer(2, within_ms=50), return_exceptions=True
@@ -265,7 +267,35 @@ async def test_deadline_comes_from_the_slo() -> None:
     bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
     async with bench.working():
         answers = await asyncio.gather(bench.infer(), bench.infer(), bench.infer(within_ms=500), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "DeadlineExceeded", "Result"]
+    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded", "Result"]
+
+
+@story
+async def test_what_runs_counts_among_what_is_before() -> None:
+    """Behind a run that has 60 ms left one of 100 ms would end after 160: who gives it 170 is refused at once, for a
+    tenth is kept back, and told to come again when as much as is missing has gone; who gives it 180 is served in time.
+    Beside a free worker nobody waits.
+    """
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=100)})
+    async with bench.working():
+        first = asyncio.create_task(bench.infer())
+        await bench.pause(40)
+        with pytest.raises(Overloaded) as refused:
+            await bench.infer(within_ms=170)
+        assert refused.value.expected_ms == pytest.approx(160)
+        assert refused.value.retry_after_s == pytest.approx(0.007)
+        served = await bench.infer(within_ms=180)
+        assert ms(served.queue_ns) == 60
+        await first
+        assert (await bench.infer(within_ms=101)).queue_ns == 0
+    two = EngineBench(workers=2)
+    two.add({"v": Cost(load_ms=0, run_ms=100)})
+    async with two.working():
+        first = asyncio.create_task(two.infer())
+        await two.pause(1)
+        assert (await two.infer(within_ms=101)).queue_ns == 0
+        await first
 
 
 @story
@@ -288,7 +318,7 @@ async def test_default_timeout() -> None:
     bench.add({"v": Cost(load_ms=0, run_ms=50)})
     async with bench.working():
         answers = await asyncio.gather(bench.infer(), bench.infer(), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "DeadlineExceeded"]
+    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded"]
 
 
 # -- callers that go away ----------------------------------------------------------------------------------------------
@@ -352,7 +382,7 @@ async def test_drain_that_runs_out_of_time() -> None:
     hangs.
     """
     bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=10_000)})
+    bench.add({"v": Cost(load_ms=0, run_ms=4_000)})
     async with bench.working():
         inside = [asyncio.create_task(bench.infer(x)) for x in (1, 2, 3)]
         await settle()
