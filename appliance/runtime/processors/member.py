@@ -134,9 +134,7 @@ class Member:
     def run(
         self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> asyncio.Future[dict[str, Any]]:
-        return self._run(
-            lambda: self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns), handle, deadline_ns
-        )
+        return self._run(lambda: self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns), handle, deadline_ns)
 
     def run_rows(
         self,

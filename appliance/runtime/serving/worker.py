@@ -64,7 +64,8 @@ class Worker:
         except (RunAgain, NoRoomToRun) as error:
             job.to(RequestState.FAILED)
             job.answer.set_exception(error)
-            self._queue.ended(job)  # it took nothing
+            job.finished_ns = job.started_ns  # it took nothing
+            self._queue.ended(job)
             self._queue.offer(self._begin)
             return
         now_ns = self._clock.now_ns()
