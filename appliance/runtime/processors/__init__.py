@@ -4,21 +4,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
-from appliance.runtime.processors.cpu.session import OnnxProcessor
-
-
-def _openvino(**options: Any) -> Any:
-    from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
-
-    return OpenVinoProcessor(**options)
-
+from appliance.runtime.processors.cpu.kind import CPU
+from appliance.runtime.processors.kind import Kind
+from appliance.runtime.processors.openvino.kind import OPENVINO
 
 FIRST = "cpu"
 """The kind that every box has: what is not measured on another, or must be in a guard, runs on it."""
-PROCESSORS: Mapping[str, Callable[..., Any]] = {FIRST: OnnxProcessor, "openvino": _openvino}
-
-_PINNED = frozenset({FIRST})
-"""Kinds whose runs can be pinned to cores. OpenVINO sets its threads back to all cores of the process."""
+KINDS: Mapping[str, Kind] = {
+    FIRST: CPU,
+    "openvino": OPENVINO,
+}
+PROCESSORS: Mapping[str, Callable[..., Any]] = {name: kind.processor for name, kind in KINDS.items()}
 
 
 def check_processors(named: Sequence[tuple[str, str]]) -> None:
@@ -28,15 +24,16 @@ def check_processors(named: Sequence[tuple[str, str]]) -> None:
     """
     for index, (kind, name) in enumerate(named):
         key = f"processors[{index}]"
-        if kind not in PROCESSORS:
-            raise RuntimeError(f"{key}.kind: {kind!r} is not one of: {', '.join(PROCESSORS)}")
+        if kind not in KINDS:
+            raise RuntimeError(f"{key}.kind: {kind!r} is not one of: {', '.join(KINDS)}")
         if (kind == FIRST) is not (index == 0):
             raise RuntimeError(f"{key}.kind: {FIRST!r} must be the first one, and there once")
         if kind in [other for other, _name in named[:index]]:
             raise RuntimeError(f"{key}.kind: {kind!r} is there twice")
         if name in [other for _kind, other in named[:index]]:
             raise RuntimeError(f"{key}.name: {name!r} is there twice")
-        if kind != FIRST and not _is_installed(kind):
+        needed = KINDS[kind].distribution
+        if needed and not _is_installed(needed):
             raise RuntimeError(f"{key}.kind: {kind!r} is not installed; take it out, or install the extra {kind!r}")
 
 
@@ -47,7 +44,7 @@ def check_cores(wanted: Sequence[tuple[str, Sequence[int]]], ours: Collection[in
     """
     for index, (kind, cores) in enumerate(wanted):
         key = f"processors[{index}].cores"
-        if cores and kind not in _PINNED:
+        if cores and not KINDS[kind].pins:
             raise RuntimeError(f"{key}: {kind!r} places its threads itself; take it out")
         strange = sorted(set(cores) - set(ours))
         if strange:

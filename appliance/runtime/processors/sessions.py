@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
-from appliance.runtime.processors.cpu.session import OnnxSessions
 
 
 class Sessions(Protocol):
@@ -35,10 +34,8 @@ class Sessions(Protocol):
 
 def sessions_of(kind: str, workers: int, threads_per_run: int) -> Sessions:
     """A kind's, imported only when it is wanted. Raises: LookupError."""
-    if kind == "openvino":
-        from appliance.runtime.processors.openvino.session import OpenVinoSessions
+    from appliance.runtime.processors import KINDS
 
-        return OpenVinoSessions(workers, threads_per_run)
-    if kind != "cpu":
+    if kind not in KINDS:
         raise LookupError(f"there is no kind of processor {kind!r}")
-    return OnnxSessions(threads_per_run)
+    return KINDS[kind].sessions(workers, threads_per_run)

@@ -1,0 +1,21 @@
+"""What the registry knows of a kind of processor."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.runtime.processors.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The port and the blocking half under it; either is imported when it is first wanted, for runtimes are large."""
+
+    processor: Callable[..., Any]
+    """Of name, workers, threads_per_run and loads_parallel_max; of cores, too, where it `pins`."""
+    sessions: Callable[[int, int], Sessions]
+    """Of workers and threads_per_run: what serving, the measuring child and the probe share."""
+    distribution: str = ""
+    """What must be installed for it beside the appliance; empty: nothing."""
+    pins: bool = False
+    """Whether its runs can be pinned to cores."""

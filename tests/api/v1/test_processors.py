@@ -1,0 +1,86 @@
+"""A kind of processor that this machine does not have: the box starts without it, and says so."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import app
+from appliance.clock import pause_s
+from appliance.domain.hardware import ProcessorDescription
+from appliance.runtime import processors
+from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
+from appliance.runtime.processors.kind import Kind
+from tests.api.stand import Stand, running
+
+BOTH = [{"kind": "cpu"}, {"kind": "abacus"}]
+
+
+class Abacus(OnnxProcessor):
+    """Registered in the service, and unknown to the child that probes it, as a device without its driver is."""
+
+    def describe(self) -> ProcessorDescription:
+        return replace(super().describe(), kind="abacus", fingerprint="abacus-1")
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind(processor=Abacus, sessions=lambda workers, threads_per_run: OnnxSessions(threads_per_run))
+    monkeypatch.setattr(processors, "KINDS", {**processors.KINDS, "abacus": kind})
+    monkeypatch.setattr(app, "PROCESSORS", {**processors.PROCESSORS, "abacus": Abacus})
+
+
+async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
+    found: dict[str, Any] = (await stand.client(who).get("/v1/processors")).json()[1]
+    return found
+
+
+@pytest.mark.anyio
+async def test_unfit(tmp_path: Path) -> None:
+    """Served by the first kind from the start on; why the other does not is an operator's to know."""
+    async with running(tmp_path, processors=BOTH) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        admin = stand.client()
+        assert (await shown(stand))["state"] == "not-run"
+        await admin.post("/v1/tenants", json={"name": "harbour"})
+        key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
+        stand = replace(stand, keys={**stand.keys, "harbour": key})
+        while (await shown(stand))["state"] == "not-run":
+            await asyncio.to_thread(pause_s, 0.05)
+        found = await shown(stand)
+        assert (found["state"], found["runs"]) == ("unfit", 0)
+        assert "there is no kind of processor 'abacus'" in found["reason"]
+        told = {name for name, value in (await shown(stand, "harbour")).items() if value is not None}
+        assert told == {"name", "kind", "state"}
+        assert "processor unfit" in [event.event for event in appliance.running().telemetry.recent()]
+        await stand.close()
+
+
+@pytest.mark.anyio
+async def test_it_has_passed_before(tmp_path: Path) -> None:
+    """On this machine, with this version: it serves from the start on."""
+    (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
+    async with running(tmp_path, processors=BOTH) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        assert (await shown(stand))["state"] == "serving"
+        await stand.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ([{"kind": "rake"}], r"processors\[0\].kind: 'rake' is not one of: cpu, openvino, abacus"),
+        ([{"kind": "cpu"}, {"kind": "abacus", "name": "cpu"}], r"processors\[1\].name: 'cpu' is there twice"),
+        ([{"kind": "cpu", "cores": [4096]}], r"processors\[0\].cores: 4096 is none of the cores"),
+        ([{"kind": "cpu"}, {"kind": "abacus", "cores": [0]}], r"processors\[1\].cores: 'abacus' places its threads"),
+    ],
+)
+async def test_it_does_not_start(wanted: list[dict[str, Any]], told: str, tmp_path: Path) -> None:
+    """It names the key."""
+    with pytest.raises(RuntimeError, match=told):
+        async with running(tmp_path, processors=wanted):
+            pass
