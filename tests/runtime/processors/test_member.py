@@ -50,9 +50,10 @@ def test_lost_in_the_middle_of_a_run(kind: str, tmp_path: Path) -> None:
         again = await member.load(form)
         deadline_ns = clock.now_ns() + 100 * NS_PER_S
         assert await member.run(again, ONE, None, deadline_ns=deadline_ns)
+        assert len(await member.run_rows(again, [ONE], [1], None, deadline_ns=deadline_ns)) == 1
         await member.unload(again)
         status = member.status()
-        assert (status.state, status.reason, status.runs) == (ProcessorState.SERVING, "", 3)
+        assert (status.state, status.reason, status.runs) == (ProcessorState.SERVING, "", 4)
         assert status.busy_ms > 0
         member.close()
 
