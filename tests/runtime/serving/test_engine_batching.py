@@ -77,6 +77,31 @@ async def test_only_equal_shapes_meet() -> None:
 
 
 @story
+async def test_inputs_with_other_rows_than_the_first_meet_nobody() -> None:
+    """Two wrong ones whose rows are as many together would put the rows between them beside others' rows."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if inputs["x"].shape != inputs["mask"].shape:
+            raise RunFailed(variant_id="v", reason="the network's own words")
+        return {"y": inputs["x"] * inputs["mask"]}
+
+    bench = EngineBench(model=model)
+    mask = TensorSpec("mask", "FP32", (-1,))
+    bench.add({"v": gaining()}, inputs=(TensorSpec("x", "FP32", (-1,)), mask))
+
+    def asked(x: int, masked: int) -> asyncio.Task[Result]:
+        inputs = {"x": np.full(x, 7, np.float32), "mask": np.full(masked, 10 * x + masked, np.float32)}
+        return asyncio.create_task(bench.infer(inputs=inputs))
+
+    async with bench.working():
+        await bench.infer(inputs={"x": np.ones(1, np.float32), "mask": np.ones(1, np.float32)})
+        tasks = [asked(1, 1), asked(1, 2), asked(1, 1), asked(2, 1), asked(1, 1)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in results] == [Result, RunFailed, Result, RunFailed, Result]
+    assert [each.outputs["y"].tolist() for each in results if isinstance(each, Result)] == 3 * [[77.0]]
+
+
+@story
 async def test_a_row_that_fails_fails_alone() -> None:
     def model(inputs: Tensors) -> dict[str, Any]:
         if (inputs["x"] < 0).any():
