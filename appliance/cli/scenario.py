@@ -2,7 +2,7 @@
 come" is one edit away.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from appliance.client import Client
     from appliance.wire.access import TenantShape
     from appliance.wire.box import MemoryShape
-    from appliance.wire.catalogue import ApplicationShape, ModelShape, VariantShape
+    from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, VariantShape
 
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
@@ -212,11 +212,16 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
-        "latency_ms": {first.processor: {str(row.batch): row.p50_ms for row in profile.latencies}},
+        "latency_ms": {first.processor: latency_ms(profile.latencies)},
         "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(first.processor, runs),
         "resident": variant.residency == "resident",
     }
+
+
+def latency_ms(rows: "Sequence[LatencyShape]") -> dict[str, float]:
+    """Medians as a variant of a scenario has them: by batch, and `batch x concurrency` of several runs at once."""
+    return {str(r.batch) if r.concurrency == 1 else f"{r.batch}x{r.concurrency}": r.p50_ms for r in rows}
 
 
 def served_ms(processor: str, runs: list[float]) -> dict[str, list[float]]:

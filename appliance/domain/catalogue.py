@@ -170,6 +170,8 @@ class Latency:
     batch: int
     p50_ms: float
     p99_ms: float
+    concurrency: int = 1
+    """So many runs of it were under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class Profile:
     load_ms: float
     load_cold_ms: float
     latencies: tuple[Latency, ...]
+    """One run at a time first, by batch; then those of several at once, by batch, where that was measured."""
     hazards: tuple[str, ...] | None = None
     """Why it must not run inside the service (`domain.isolation`); empty = harmless, None = never reviewed."""
     runs: tuple[RunBound, ...] = ()
@@ -209,10 +212,16 @@ class Profile:
     def wake_ms(self) -> float | None:
         return None if self.wake_ns is None else self.wake_ns / 1e6
 
+    @property
+    def alone(self) -> tuple[Latency, ...]:
+        """One run at a time, by batch."""
+        return tuple(row for row in self.latencies if row.concurrency == 1)
+
     def p50_ms(self, batch: int = 1) -> float:
-        """Median latency of the smallest profiled batch ≥ `batch`, else of the largest."""
-        fitting = [row for row in self.latencies if row.batch >= batch]
-        return (fitting[0] if fitting else self.latencies[-1]).p50_ms
+        """Median latency of the smallest profiled batch ≥ `batch`, else of the largest; of one run at a time."""
+        rows = self.alone
+        fitting = [row for row in rows if row.batch >= batch]
+        return (fitting[0] if fitting else rows[-1]).p50_ms
 
 
 @dataclass(frozen=True, slots=True)

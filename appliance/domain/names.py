@@ -8,6 +8,8 @@ import re
 
 from appliance.domain.errors import BadName
 
+_DIGEST_CHARS = 24
+"""How much of a content's digest its build ids carry."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -49,7 +51,7 @@ def build_id(content_sha256: str, processor_kind: str, guarded_for: str | None =
 
     One that runs in the guard of the tenant `guarded_for` is that tenant's alone: `content@kind@tenant`.
     """
-    shared = f"{content_sha256[:24]}@{processor_kind}"
+    shared = f"{content_of(content_sha256)}@{processor_kind}"
     return shared if guarded_for is None else f"{shared}@{guarded_for}"
 
 
@@ -57,3 +59,13 @@ def owner_of(build: str) -> tuple[str, str | None]:
     """The build's id without its tenant, and the tenant in whose guard it runs; None = in the service."""
     content, kind, *tenant = build.split("@", 2)
     return f"{content}@{kind}", tenant[0] if tenant else None
+
+
+def content_of(build_or_digest: str) -> str:
+    """What a build's id, or a digest, says of its content."""
+    return build_or_digest[:_DIGEST_CHARS]
+
+
+def kind_of(build: str) -> str:
+    """The kind of processor that a build is prepared for."""
+    return build.split("@", 2)[1]

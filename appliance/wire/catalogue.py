@@ -67,6 +67,8 @@ class LatencyShape(Shape):
     """Measured run time at one batch size."""
 
     batch: int
+    concurrency: int = Field(1, examples=[2])
+    """Runs of it that were under way at once."""
     p50_ms: float
     p99_ms: float
 
@@ -114,9 +116,9 @@ class VariantShape(Shape):
     outputs: list[TensorShape]
     accuracy: AccuracyShape | None
     profile: ProfileShape | None
-    """On the box's first kind of processor."""
+    """On the box's first kind of processor; latencies of one run at a time."""
     profiles: list[ProfileShape] = Field([])
-    """On every kind that computes the same, the first one's first."""
+    """On every kind that computes the same, the first one's first; latencies also of several runs at once."""
     serves_on: str | None = Field(None, examples=["cpu"])
     """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
     loss: float | None = Field(None, examples=[0.001])

@@ -5,13 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from appliance.domain.accuracy import share
-from appliance.domain.catalogue import Model, Variant
+from appliance.domain.catalogue import Model, Profile, Variant
 from appliance.domain.confidence import losses
+from appliance.domain.names import content_of
 from appliance.domain.states import VariantState
-from appliance.wire.catalogue import ModelShape, ModelSummary, TaskShape, VariantShape
-
-DIGEST_CHARS = 24
-"""How much of a content's digest its build ids carry (`domain.names.build_id`)."""
+from appliance.wire.catalogue import ModelShape, ModelSummary, ProfileShape, TaskShape, VariantShape
 
 
 def model_state(model: Model) -> str:
@@ -60,6 +58,7 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> 
     return [
         VariantShape.model_validate(variant).model_copy(
             update={
+                "profile": _alone(variant.profile),
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
                 "serves_on": kind_of(variant, model) if variant.profile is not None and variant.servable else None,
@@ -75,7 +74,12 @@ def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any], kin
     return variant_shapes(replace(model, variants=(variant, *others)), memory, kind_of)[0]
 
 
+def _alone(profile: Profile | None) -> ProfileShape | None:
+    """With the latencies of one run at a time only: whoever reads `profile` looks for a batch in them."""
+    return None if profile is None else ProfileShape.model_validate(replace(profile, latencies=profile.alone))
+
+
 def _residency(variant: Variant, memory: Mapping[str, Any]) -> str:
-    prefix = variant.content_sha256[:DIGEST_CHARS] + "@"
+    prefix = content_of(variant.content_sha256) + "@"
     states = [build["state"] for build in memory["builds"] if build["build"].startswith(prefix)]
     return states[0] if states else "absent"

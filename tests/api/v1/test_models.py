@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from appliance.api.v1.shapes import variant_shapes
 from appliance.demo.zoo import toys
-from appliance.domain.catalogue import Latency, Profile
+from appliance.domain.catalogue import Latency, Model, Precision, Profile, TaskSpec, Variant
 from appliance.wire.catalogue import ProfileShape
 from tests.api.stand import Stand, job_end, model_form
 
@@ -34,6 +35,18 @@ def test_profile_of_a_build_that_can_sleep() -> None:
     assert (shown.asleep_bytes, shown.wake_ms) == (70, 3.2)
     shown = ProfileShape.model_validate(profile)
     assert (shown.asleep_bytes, shown.wake_ms) == (None, None)
+
+
+def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
+    """Whoever reads `profile` finds each batch once; `profiles` says how many runs were under way."""
+    rows = (Latency(1, 1.0, 2.0), Latency(4, 3.0, 4.0), Latency(1, 1.5, 2.5, concurrency=2))
+    profile = Profile("cpu", 1000, 2000, 1.0, 2.0, rows)
+    variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), profile=profile)
+    model = Model("t/m", "t", "m", TaskSpec(), (variant,))
+    (shown,) = variant_shapes(model, {"builds": []}, lambda variant, model: "cpu")
+    assert shown.profile is not None
+    assert [(row.batch, row.concurrency) for row in shown.profile.latencies] == [(1, 1), (4, 1)]
+    assert [(row.batch, row.concurrency) for row in shown.profiles[0].latencies] == [(1, 1), (4, 1), (1, 2)]
 
 
 async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:

@@ -52,9 +52,10 @@ DOCUMENTS = {
         peak_bytes=st.integers(0, 2**50),
         load_ms=numbers,
         load_cold_ms=numbers,
-        latencies=st.lists(st.builds(Latency, batch=st.integers(1), p50_ms=numbers, p99_ms=numbers), max_size=3).map(
-            tuple
-        ),
+        latencies=st.lists(
+            st.builds(Latency, batch=st.integers(1), p50_ms=numbers, p99_ms=numbers, concurrency=st.integers(1)),
+            max_size=3,
+        ).map(tuple),
         asleep_bytes=st.none() | st.integers(0, 2**50),
         wake_ns=st.none() | st.integers(0, 2**50),
     ),
@@ -88,6 +89,13 @@ def test_what_another_review_found_is_forgotten() -> None:
     assert column.process_result_value(stored, DIALECT) == profile
     for other in ({**stored, "review": 1}, {key: value for key, value in stored.items() if key != "review"}):
         assert column.process_result_value(other, DIALECT) == replace(profile, hazards=None)
+
+
+def test_latencies_of_an_earlier_version_are_of_one_run_at_a_time() -> None:
+    """Their rows do not say it."""
+    stored = Document(Profile).process_bind_param(Profile("cpu", 1, 2, 3.0, 4.0, (Latency(1, 5.0, 6.0),)), DIALECT)
+    stored["latencies"] = [{"batch": 1, "p50_ms": 5.0, "p99_ms": 6.0}]
+    assert Document(Profile).process_result_value(stored, DIALECT).latencies == (Latency(1, 5.0, 6.0, concurrency=1),)
 
 
 def test_a_newer_boxs_fields_are_passed_by() -> None:

@@ -6,11 +6,14 @@ JSON answer on standard output. Sizes are ΔPss (mapped weights make RSS lie), t
 
 import asyncio
 import gc
+import itertools
 import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +34,7 @@ from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Process
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
+from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.measuring.growing import Grower, Grown
 from appliance.runtime.processors.measuring.independence import rows_are_independent
@@ -45,6 +49,10 @@ the build's own.
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
 _INDEPENDENCE_BUDGET_MS = 200.0
 """A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
+_AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
+"""Of each thread where several runs are under way at once."""
+_AT_ONCE_MS_MIN = 0.5
+"""Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
 _CLOCK = SystemClock()
 
 
@@ -223,6 +231,11 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
     else:
         grown = Grown()
         check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
+    inputs_of = [inputs for _batch, inputs in cases]
+    at_once = (
+        _latency_at_once(sessions, loaded, alone, inputs, order["workers"])
+        for alone, inputs in zip(latencies, inputs_of, strict=True)
+    )
     return {
         "runs": [asdict(bound) for bound in grown.runs],
         "hazards": grown.hazards,
@@ -230,7 +243,7 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         "peak_bytes": max(peak, resident),
         "load_ms": load_ms,
         "load_cold_ms": load_cold_ms,
-        "latencies": latencies,
+        "latencies": [*latencies, *itertools.takewhile(bool, at_once)],
         "asleep_bytes": asleep if can_sleep else None,
         "wake_ns": wake_ns if can_sleep else None,
         "shared_rows_max": _shared_rows_max(sessions, loaded, cases, latencies),
@@ -306,6 +319,44 @@ def _latency(sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, n
         times_ms.append(watch.ms())
     p50, p99 = np.percentile(times_ms, [50, 99])
     return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
+
+
+def _latency_at_once(
+    sessions: Sessions, loaded: Any, alone: Mapping[str, Any], inputs: Mapping[str, np.ndarray], count: int
+) -> dict[str, Any] | None:
+    """As `_latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
+    short to tell, or so many do not fit into the memory of a child.
+
+    Threads of the runtime may compute for several runs, so that one run's processor time is not known: all are scaled
+    by the share of the processor that this process had.
+    """
+    if count < 2 or alone["p50_ms"] < _AT_ONCE_MS_MIN:
+        return None
+    start = threading.Barrier(count, timeout=10)
+
+    def work() -> list[float]:
+        flush_subnormals()
+        start.wait()
+        times_ms: list[float] = []
+        limit = _CLOCK.now_ns() + int(_AT_ONCE_BUDGET_S * 1e9)
+        while len(times_ms) < _AT_ONCE_RUNS_MIN or (len(times_ms) < _AT_ONCE_RUNS_MAX and _CLOCK.now_ns() < limit):
+            begin_ns = _CLOCK.now_ns()
+            sessions.run(loaded, inputs, None)
+            times_ms.append((_CLOCK.now_ns() - begin_ns) / NS_PER_MS)
+        return times_ms
+
+    watch = Stopwatch()
+    try:
+        with ThreadPoolExecutor(count) as threads:
+            futures = [threads.submit(work) for _ in range(count)]
+            times_ms = [ms for future in futures for ms in future.result()]
+    except (RunFailed, RuntimeError):  # also where no more threads can be made
+        return None
+    share = min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * count))
+    p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
+    p50_ms = max(round(p50, 4), alone["p50_ms"])
+    p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)
+    return {"batch": alone["batch"], "p50_ms": p50_ms, "p99_ms": p99_ms, "concurrency": count}
 
 
 def _load_inputs(file: str) -> dict[str, np.ndarray]:

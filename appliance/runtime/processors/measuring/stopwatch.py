@@ -16,9 +16,13 @@ class Stopwatch:
     def elapsed_ms(self) -> float:
         return max(1, _CLOCK.now_ns() - self._start_ns) / NS_PER_MS
 
+    def cpu_ms(self) -> float:
+        """Processor time of all threads."""
+        return 1000 * (cpu_s() - self._start_cpu_s)
+
     def ms(self) -> float:
         """At most what has elapsed; several threads count as one where they were not kept waiting."""
-        return min(self.elapsed_ms(), 1000 * (cpu_s() - self._start_cpu_s))
+        return min(self.elapsed_ms(), self.cpu_ms())
 
 
 def cpu_s() -> float:

@@ -201,3 +201,28 @@ def children() -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+@pytest.mark.anyio
+async def test_runs_at_once(net: Path, tmp_path: Path) -> None:
+    """Where the processor has two workers, each batch is measured with two runs under way, too: after those of one run
+    at a time, and no shorter than they.
+    """
+    (tmp_path / "scratch").mkdir()
+    two = ProcessorDescription("cpu", "cpu", 2, 1, "host", "f")
+    measure = ChildMeasure([two], ChildLimits(wall_s=60, nice=5), tmp_path / "scratch")
+    profile = await measure.profile(form_of(net), "cpu", [images(4), images(8)])
+    assert [(row.batch, row.concurrency) for row in profile.latencies] == [(4, 1), (8, 1), (4, 2), (8, 2)]
+    for alone, at_once in zip(profile.alone, profile.latencies[2:], strict=True):
+        assert alone.p50_ms <= at_once.p50_ms <= at_once.p99_ms
+
+
+@pytest.mark.anyio
+async def test_short_runs_are_measured_one_at_a_time(tmp_path: Path) -> None:
+    """A run of microseconds would measure the interpreter's lock."""
+    (tmp_path / "scratch").mkdir()
+    two = ProcessorDescription("cpu", "cpu", 2, 1, "host", "f")
+    measure = ChildMeasure([two], ChildLimits(wall_s=60, nice=5), tmp_path / "scratch")
+    path = identity(tmp_path / "m.onnx", "x", TensorProto.FLOAT)
+    profile = await measure.profile(form_of(path), "cpu", [MeasureCase(1, {"x": np.ones(1, np.float32)})])
+    assert [row.concurrency for row in profile.latencies] == [1]
