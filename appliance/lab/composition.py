@@ -231,8 +231,6 @@ def _model(shape: ModelShape, owner: str, processor: BoxProcessor) -> Model:
 def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProcessor) -> Variant:
     latencies = latency_of(shape, processor)
     assert latencies is not None, "checked when it was read"
-    alone = min(concurrency for _, concurrency in latencies)
-    rows = sorted((batch, ms) for (batch, concurrency), ms in latencies.items() if concurrency == alone)
     p99_ms = p99_of(shape, processor)
     profile = Profile(
         processor.name,
@@ -240,10 +238,10 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         megabytes(shape.peak_mb or shape.size_mb),
         shape.load_ms,
         shape.load_ms,
-        tuple(Latency(batch, ms, ms if p99_ms is None or batch > 1 else p99_ms) for batch, ms in rows),
+        _latencies(latencies, p99_ms),
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
         wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
-        shared_rows_max=shape.together_max or max(batch for batch, _ in rows),
+        shared_rows_max=shape.together_max or max(batch for batch, _ in latencies),
     )
     return Variant(
         variant_id(model, shape.name),
@@ -256,6 +254,18 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         _OUTPUTS,
         accuracy=Accuracy(shape.accuracy, "as given", "as given", 1, loss_points=shape.loss),
         profile=profile,
+    )
+
+
+def _latencies(latencies: Mapping[tuple[int, int], float], p99_ms: float | None) -> tuple[Latency, ...]:
+    """As an import measures them, by (batch, concurrency); the least concurrency that is written stands for one run at
+    a time.
+    """
+    alone = min(concurrency for _, concurrency in latencies)
+    rows = sorted((1 if level == alone else level, batch, ms) for (batch, level), ms in latencies.items())
+    return tuple(
+        Latency(batch, ms, p99_ms if p99_ms is not None and (batch, concurrency) == (1, 1) else ms, concurrency)
+        for concurrency, batch, ms in rows
     )
 
 

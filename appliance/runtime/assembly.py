@@ -24,6 +24,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.ports import Background, DecisionSink, Processor, VariantSource, WindowSink
+from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Forecasting
@@ -70,6 +71,8 @@ class RuntimeConfig:
     patience_ms: float | None = None
     isolation: Isolation = Isolation.NONE
     loss_max: float = 0.005
+    run_weight: float = 0.1
+    """Of a run in what is expected of the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,8 @@ class RuntimePorts:
     """Applications whose forecaster comes from outside and stays."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Of those processors, by kind; what was learnt on others does not come back."""
     candidates: Mapping[str, Kind[Fit, Forecaster]] = field(default_factory=lambda: FORECASTERS)
     """The forecasters to choose among."""
 
@@ -114,6 +119,7 @@ class Policies:
 class RuntimeParts:
     """The parts, for those who fill, run and watch them."""
 
+    profiles: ProfileStore
     catalogue: Catalogue
     shares: Shares
     arbiter: EvictionArbiter
@@ -135,6 +141,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     def on_choice(application: Application, problem: SelectionInput, plan: SelectionPlan, before: str) -> None:
         ports.decisions.record("selection", choice(application, problem, plan, before))
 
+    profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight)
     catalogue = Catalogue(
         policies.selection,
         ports.kinds or (ports.processor.describe().kind,),
@@ -142,6 +149,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         points(config.loss_max),
         on_choice,
         config.budget_bytes,
+        profiles,
     )
     groups = VariantGroups(catalogue)
     shares = Shares(catalogue, groups, config.budget_bytes)
@@ -252,6 +260,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         alone_ns_max=int(config.inline_ms_max * NS_PER_MS),
     )
     return RuntimeParts(
+        profiles,
         catalogue,
         shares,
         arbiter,

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Application, Model, Profile, RunBound, Shapes, Tenant, TensorSpec, Variant
 from appliance.domain.confidence import losses
 from appliance.domain.errors import (
@@ -26,6 +25,8 @@ from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.policies.selection.kinds import KindOption, serving_kind
+from appliance.runtime.profiles.store import BuildTimes, ProfileStore
+from appliance.runtime.profiles.times import RunTimes
 from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
@@ -61,8 +62,6 @@ class Servable:
     build_id: str
     resident_bytes: int
     peak_bytes: int
-    expected_ns: int | None
-    """Profiled median at batch 1 (the P99 would drop work that can still be in time); None until measured."""
     inputs: dict[str, InputSlot]
     output_names: frozenset[str]
     batched_input: str | None
@@ -83,6 +82,10 @@ class Servable:
     """On the kind of processor that it serves on; None until measured there."""
     together_max: int = 1
     """Items that requests may bring into one run together; 1 = they would influence one another, or gain nothing."""
+    times: BuildTimes | None = field(default=None, compare=False)
+    """What runs take, as far as is known by now; None until measured."""
+    usual_times: RunTimes | None = field(default=None, compare=False)
+    """The same of inputs that differ in the number of items only; None where others may come, and until measured."""
     loss: float | None = None
     """Points that it may be behind the model's most accurate variant at 95 %; None = not known."""
 
@@ -116,30 +119,32 @@ class Servable:
 
     @property
     def p99_ms(self) -> float | None:
-        """Of a run of one item, as profiled; None until measured."""
+        """Of a run of one item, as measured at import; None until then."""
         return self.profile.latencies[0].p99_ms if self.profile and self.profile.latencies else None
 
     @property
     def p50_ms(self) -> float | None:
-        """Median of a run of one item, as profiled; None until measured."""
-        return None if self.expected_ns is None else self.expected_ns / NS_PER_MS
+        """Median of a run of one item, as measured at import; None until then. What runs have taken since does not
+        enter: variants are compared by what was measured alike, and the one that serves is the only one that runs.
+        """
+        return self.profile.latencies[0].p50_ms if self.profile and self.profile.latencies else None
 
     @property
     def need_bytes(self) -> int:
         """What must be free for it to come in."""
         return max(self.resident_bytes, self.peak_bytes)
 
-    def expected_of(self, batch: int) -> int | None:
-        """Median of a run of so many items: as profiled for the nearest larger batch, else in proportion to the
-        largest.
+    def times_of(self, inputs: Mapping[str, Any], items: int) -> RunTimes | None:
+        """What runs with such inputs, which hold so many items, take; None until measured."""
+        return self.usual_times if self.times is None or not self.is_of_free_size else self.times.of(inputs, items)
+
+    def expected_of(self, inputs: Mapping[str, Any], now_ns: int) -> int | None:
+        """Median of a run with these inputs and no other beside it (the P99 would drop work that can still be in time);
+        None until measured.
         """
-        if batch <= 1 or self.expected_ns is None or self.profile is None:
-            return self.expected_ns
-        rows = self.profile.latencies
-        for row in rows:
-            if row.batch >= batch:
-                return int(row.p50_ms * NS_PER_MS)
-        return int(rows[-1].p50_ms * NS_PER_MS * batch / rows[-1].batch)
+        items = self.items_of(inputs)
+        times = self.times_of(inputs, items)
+        return None if times is None else times.expected_ns(items, 1, now_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +171,14 @@ class Catalogue:
         loss_points_max: float = 0.0,
         on_choice: OnChoice | None = None,
         memory_bytes: int = 1 << 40,
+        profiles: ProfileStore | None = None,
     ) -> None:
         """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
         application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
-        `memory_bytes`: the budget that builds share.
+        `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks.
         """
+        self._profiles = profiles
         self._on_choice = on_choice
         self._loss_points_max = loss_points_max
         self._isolation = isolation
@@ -448,18 +455,19 @@ class Catalogue:
         resident = max((p.resident_bytes for p in profiles), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in profiles), default=resident)
         profile = self._profile(variant, kind)
-        expected = int(profile.latencies[0].p50_ms * NS_PER_MS) if profile and profile.latencies else None
         inputs = {t.name: _slot(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
         batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
+        is_of_free_size = any(side < 0 for t in variant.inputs for side in t.shape[1:])
         runs = variant.profile.runs if variant.profile else ()
+        base = runs[0].shapes if is_of_free_size and runs else None
+        times = self._times(variant, build, profile, base, batched)
         largest_bytes = runs[-1].peak_bytes if runs else 0
         return Servable(
             variant,
             build,
             resident,
             max(peak, resident),
-            expected,
             inputs,
             names,
             batched,
@@ -468,13 +476,22 @@ class Catalogue:
             and kind == self._kinds[0]
             and variant.profile is not None
             and variant.profile.hazards == (),
-            is_of_free_size=any(side < 0 for t in variant.inputs for side in t.shape[1:]),
+            is_of_free_size=is_of_free_size,
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
             profile=profile,
             together_max=_together_max(profile) if profile and profile.latencies and batched else 1,
+            times=times,
+            usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
         )
+
+    def _times(
+        self, variant: Variant, build: str, profile: Profile | None, base: Shapes | None, batched: str | None
+    ) -> BuildTimes | None:
+        if self._profiles is None or profile is None or not profile.latencies:
+            return None
+        return self._profiles.of(build, rung_of(variant), profile, base, batched)
 
     def _serving_kind(self, rungs: Sequence[Variant]) -> str:
         """Of those that take runs and on which all variants of a content were measured."""
@@ -504,6 +521,11 @@ class Catalogue:
         self._shared = shared
 
 
+def rung_of(variant: Variant) -> str:
+    """Which of the input sizes that share a build; empty where it has one only."""
+    return "" if variant.height is None else f"{variant.height}x{variant.width}"
+
+
 def _rungs(variant: Variant, model: Model) -> list[Variant]:
     """The measured variants of a model that share a variant's file: one build serves them all."""
     return [v for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
@@ -518,7 +540,7 @@ def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:
 def _together_max(profile: Profile) -> int:
     """The largest batch that takes less than its rows take one by one."""
     one = profile.latencies[0]
-    paying = [row.batch for row in profile.latencies if row.p50_ms * one.batch < row.batch * one.p50_ms]
+    paying = [row.batch for row in profile.alone if row.p50_ms * one.batch < row.batch * one.p50_ms]
     return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)
 
 

@@ -34,8 +34,11 @@ from appliance.domain.states import VariantState
 from appliance.policies.selection.by_profile import ByProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.profiles.store import ProfileStore
 from tests.fakes.engine import build_of, make_variant
+from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
+from tests.fakes.sinks import Events
 
 
 def fill(
@@ -59,7 +62,7 @@ def fill(
 
 @pytest.fixture
 def catalogue() -> Catalogue:
-    return Catalogue(MostAccurate())
+    return Catalogue(MostAccurate(), profiles=ProfileStore(HandClock(), Events(), {}, 0.1))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -241,17 +244,8 @@ def test_unmeasured_variant_is_taken_for_three_files(catalogue: Catalogue) -> No
     """Before its profile is there, a build counts three times its file, and nothing is expected of its speed."""
     fill(catalogue, "t", "m", [make_variant("t/m", "v", measured=False)])
     servable = catalogue.entry("t/m").servables["v"]
-    assert (servable.resident_bytes, servable.peak_bytes, servable.expected_ns) == (12, 12, None)
-    assert servable.expected_of(4) is None
-
-
-@pytest.mark.parametrize(("batch", "expected_ms"), [(0, 1), (1, 1), (2, 5), (4, 5), (8, 10)])
-def test_expected_run_time_by_batch(catalogue: Catalogue, batch: int, expected_ms: float) -> None:
-    """The profiled median of the nearest larger batch, beyond the largest in proportion."""
-    variant = make_variant("t/m", "v")
-    profile = Profile("p", 1, 1, 1, 1, (Latency(1, 1, 2), Latency(4, 5, 6)))
-    fill(catalogue, "t", "m", [dataclasses.replace(variant, profile=profile)])
-    assert catalogue.entry("t/m").servables["v"].expected_of(batch) == expected_ms * 1_000_000
+    assert (servable.resident_bytes, servable.peak_bytes) == (12, 12)
+    assert servable.expected_of({"x": np.zeros(4, np.float32)}, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class Batching:
         self._policy = policy
         self._memory = memory
         self._workers = workers
+        self.running = 0
+        """Runs under way."""
 
     def begin(self, first: Job) -> Batch:
         """The run that a taken job has now: with others that are taken out of the queue for it, or alone.
@@ -51,25 +53,29 @@ class Batching:
             first.run_items = first.servable.items_of(first.request.inputs)
             batch = Batch([first], [first.run_items], first.run_bytes, first.request.drop_ns)
         self._memory.begin(batch.run_bytes)
+        self.running += 1
+        first.running = self.running
         return batch
 
     def end(self, batch: Batch) -> None:
         """It is over."""
+        self.running -= 1
         self._memory.end(batch.run_bytes)
 
     def _shared(self, first: Job) -> Batch | None:
         """A run with others; None: there are none, they would not gain, or the memory for it is not there."""
         servable = first.servable
         mates = self._queue.mates(first, LOOKED_AT - 1)
-        if not mates or first.expected_ns is None:
+        times = first.times
+        if not mates or times is None:
             return None
-        now_ns = self._clock.now_ns()
+        now_ns, running = self._clock.now_ns(), self.running + 1
         line = [first, *mates]
         counts = [servable.items_of(job.request.inputs) for job in line]
         requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
 
         def run_ns(items: int) -> int:
-            return servable.expected_of(items) or 0
+            return times.expected_ns(items, running, now_ns)
 
         busy = self._queue.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))

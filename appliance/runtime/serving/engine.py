@@ -26,6 +26,7 @@ from appliance.domain.errors import (
     RunRefused,
     Unavailable,
 )
+from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.policies.batching.base import BatchingPolicy
@@ -34,6 +35,7 @@ from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, Processor
+from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
@@ -102,7 +104,7 @@ class Engine:
         self._decisions = decisions
         self._residency = residency
         workers = processor.describe().workers
-        shared = Batching(clock, queue, batching, memory.runs, workers)
+        self._batching = shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [Worker(clock, processor, queue, memory.unpin, shared) for _ in range(workers)]
         self._processor = processor
         self._inline_ns_max = inline_ns_max
@@ -193,7 +195,8 @@ class Engine:
         now_ns = self._clock.now_ns()
         request = Request(application.id, tenant, {}, now_ns, deadline_ns=deadline_ns)
         self._admission.set_deadline(request, entry.application)
-        expected_ns = next((s.expected_ns for s in entry.order if s.expected_ns is not None), None) or 0
+        times = next((s.times for s in entry.order if s.times is not None), None)
+        expected_ns = 0 if times is None else times.usual.likely_ns(now_ns)
         try:
             return self._queue.announce(request, expected_ns, self._weights(application, tenant))
         except Overloaded as error:
@@ -257,30 +260,37 @@ class Engine:
                 start_ns = self._clock.now_ns()
             servable = placed[0]
             items = servable.items_of(request.inputs)
+            times = servable.usual_times or servable.times_of(request.inputs, items)
+            inline_ns = None if times is None else times.inline_ns(items, start_ns)
             run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
-            if run_bytes == 0 and self._is_inline(request, placed, items, start_ns, self._inline_ns_max):
+            if run_bytes == 0 and self._is_inline(request, placed, inline_ns, start_ns, self._inline_ns_max):
                 overrun_ns = _OVERRUN * self._inline_ns_max
                 run = *self._run_inline(request, entry, placed[1], start_ns, overrun_ns), items
-                break
-            if self._is_alone(request, start_ns) and self._is_inline(
-                request, placed, items, start_ns, self._alone_ns_max
+            elif self._is_alone(request, start_ns) and self._is_inline(
+                request, placed, inline_ns, start_ns, self._alone_ns_max
             ):
                 overrun_ns = _ALONE_OVERRUN * self._alone_ns_max
                 run = *self._run_inline(request, entry, placed[1], start_ns, overrun_ns, run_bytes), items
-                break
-            try:
-                run = await self._run_in_turn(request, entry, placed, items, run_bytes)
-                break
-            except RunAgain:
-                entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
+            else:
+                try:
+                    run = await self._run_in_turn(request, entry, placed, times, items, run_bytes)
+                    break
+                except RunAgain:
+                    entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
+                    continue
+            if times is not None and times.skips:
+                times.skips -= 1
+            elif times is not None:
+                times.ran(items, INLINE, run[2] - run[1], run[2])
+            break
         return self._answered(request, entry, placed, items, run, placed_ns)
 
     def _is_alone(self, request: Request, now_ns: int) -> bool:
         """Whether nothing waits or runs, no body is on its way, and nobody else has asked of late."""
         return self._sole.is_alone(request.source, now_ns) and not self._queue.is_expecting
 
-    def _is_inline(self, request: Request, placed: Placed, items: int, now_ns: int, limit_ns: int) -> bool:
-        """Whether to compute a request that is expected to take at most `limit_ns` on this thread, now.
+    def _is_inline(self, request: Request, placed: Placed, expected_ns: int | None, now_ns: int, limit_ns: int) -> bool:
+        """Whether to compute a request on this thread, now: where it is expected to take at most `limit_ns`.
 
         A build that keeps taking much longer loses the privilege, and so does a tenant that is over its share while
         others wait.
@@ -288,7 +298,6 @@ class Engine:
         servable = placed[0]
         if not servable.is_inline:  # it might stop or end everybody
             return False
-        expected_ns = servable.expected_of(items)
         if expected_ns is None or expected_ns > limit_ns or placed[1].overruns >= _OVERRUNS_MAX:
             return False
         if servable.is_of_free_size:
@@ -360,16 +369,30 @@ class Engine:
         timings = (queue_ns, load_ns, compute_ns, wake_ns)
         return Result(outputs, variant.id, variant.name, variant.number, warm, *timings)
 
-    async def _run_in_turn(self, request: Request, entry: Entry, placed: Placed, items: int, run_bytes: int) -> _Run:
+    async def _run_in_turn(
+        self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
+    ) -> _Run:
         """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
         run does.
         """
         servable, build, *_ = placed
-        expected_ns = servable.expected_of(items)
+        expected_ns: int | None = None
+        if times is not None:
+            running = min(self._batching.running + 1, len(self.workers))
+            expected_ns = times.expected_ns(items, running, self._clock.now_ns())
         loop = asyncio.get_running_loop()
         weights = self._weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
-        job = Job(request, servable, build, answer, expected_ns=expected_ns, run_bytes=run_bytes, weights=weights)
+        job = Job(
+            request,
+            servable,
+            build,
+            answer,
+            times=times,
+            expected_ns=expected_ns,
+            run_bytes=run_bytes,
+            weights=weights,
+        )
         timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)

@@ -10,6 +10,7 @@ from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.profiles.times import RunTimes
 
 LONG_NS = 50 * NS_PER_MS
 """A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
@@ -25,8 +26,12 @@ class Job:
     build: LoadedBuild
     answer: asyncio.Future[dict[str, Any]]
     state: RequestState = RequestState.ADMITTED
+    times: RunTimes | None = None
+    """What runs with such inputs take; None until the variant is profiled."""
+    running: int = 1
+    """Runs that were under way when its own began, that included; known to the first job of a run."""
     expected_ns: int | None = None
-    """Run time to expect for this request's batch; None until the variant is profiled."""
+    """Run time to expect; None until the variant is profiled."""
     run_bytes: int = 0
     """Memory to expect for its run; 0 where that is not worth counting."""
     weights: tuple[float, float] = (1.0, 1.0)
@@ -85,6 +90,12 @@ class Job:
             and array.dtype == two.inputs[name].dtype
             for name, array in one.inputs.items()
         )
+
+    def learn(self, running: int) -> None:
+        """Its run, one of so many under way, has ended well: others will take as long."""
+        if self.times is not None:
+            took_ns = self.finished_ns - self.started_ns
+            self.times.ran(self.run_items, max(running, self.running), took_ns, self.finished_ns)
 
     def to(self, state: RequestState) -> None:
         """Move along the table of request states."""

@@ -94,8 +94,8 @@ class Placement:
             except LoadFailed as error:
                 failure = error
             except DeadlineExceeded:
-                expected_ns = servable.expected_of(servable.items_of(request.inputs))
-                raise too_late(request, expected_ns, self._clock.now_ns()) from None
+                now_ns = self._clock.now_ns()
+                raise too_late(request, servable.expected_of(request.inputs, now_ns), now_ns) from None
             else:
                 took_ns = self._clock.now_ns() - start_ns
                 return servable, build, warm, *((0, took_ns) if build.is_woken else (took_ns, 0))
@@ -137,7 +137,7 @@ class Placement:
         if drop_ns is None:
             return candidates
         now_ns = self._clock.now_ns()
-        expected = {s.build_id: s.expected_of(s.items_of(request.inputs)) for s in candidates}
+        expected = {s.build_id: s.expected_of(request.inputs, now_ns) for s in candidates}
         kept = [s for s in candidates if now_ns + (expected[s.build_id] or 0) <= drop_ns]
         if not kept:
             raise too_late(request, min((ns for ns in expected.values() if ns is not None), default=None), now_ns)

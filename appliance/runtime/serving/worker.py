@@ -110,5 +110,7 @@ class Worker:
                 job.answer.set_exception(RunAgain())
             else:
                 job.answer.set_exception(error)
+        if error is None:
+            batch.jobs[0].learn(self._batching.running + 1)
         if not self._is_stopped:
             self._queue.offer(self._begin)

@@ -1,0 +1,64 @@
+"""How long a run takes, learnt from runs one by one."""
+
+TRUSTED_NS = 5_000_000_000
+"""An estimate above what the import measured counts for so long after the last run. Else requests that are refused
+because they are expected to be late would never find out that the processor is as quick again as it was."""
+SLACK_NS = 1000.0
+JUMP_MAX = 2.0
+"""A run counts for at most so many times what was expected: one that was disturbed moves little, and where all became
+ten times as slow that is known after forty. `SLACK_NS` more, so that one that took no time is no end."""
+SETTLING = 4
+"""Of runs of which nothing was measured before, the quickest of the first so many is where learning begins: the very
+first also pays for pages and buffers."""
+_TAIL_UP = 1.1
+_TAIL_DOWN = _TAIL_UP ** (-1 / 99)
+"""At rest where one run in a hundred is above."""
+TAIL_MAX = 100.0
+
+
+class Estimate:
+    """Median and P99 of a run, in O(1) per run and O(1) memory.
+
+    The median follows by exponential smoothing, new = α · measured + (1 - α) · old (Band, Section 4.3.2), where what is
+    measured counts for `JUMP_MAX` · old at most; of a skewed distribution that is a little above the median. An
+    estimate that is trusted no more falls to a shorter run at once. The P99 is kept as a multiple of the median, so
+    that it follows when everything becomes slower or quicker: a tenth more with each run above it, a ninety-ninth of
+    that less with each other, which rests where 1 % are above.
+    """
+
+    __slots__ = ("count", "last_ns", "p50_ns", "reference_ns", "saved_ns", "settling", "tail")
+
+    def __init__(self, p50_ns: float, tail: float, reference_ns: float = 0.0) -> None:
+        """`tail`: P99 / P50, at least 1. `reference_ns`: what the import measured of it; 0 = nothing."""
+        self.p50_ns = p50_ns
+        self.tail = tail
+        self.reference_ns = reference_ns
+        self.settling = 0 if reference_ns else SETTLING
+        self.count = 0
+        self.last_ns = 0
+        self.saved_ns = 0.0
+        """The median that was saved last; 0 = never."""
+
+    @property
+    def p99_ns(self) -> float:
+        return self.p50_ns * self.tail
+
+    def ran(self, took_ns: int, now_ns: int, alpha: float) -> None:
+        """Learn from a run that ended now."""
+        self.count += 1
+        old_ns = self.p50_ns
+        idle_ns = now_ns - self.last_ns
+        self.last_ns = now_ns
+        if self.count <= self.settling:
+            if took_ns < old_ns:
+                self.p50_ns = float(took_ns)
+            return
+        if took_ns < old_ns and idle_ns > TRUSTED_NS and old_ns > self.reference_ns > 0:
+            self.p50_ns = max(float(took_ns), self.reference_ns)
+            return
+        if took_ns > old_ns * self.tail:
+            self.tail = min(TAIL_MAX, self.tail * _TAIL_UP)
+        elif self.tail > 1.0:
+            self.tail *= _TAIL_DOWN
+        most_ns = JUMP_MAX * old_ns + SLACK_NS
+        self.p50_ns = old_ns + alpha * ((took_ns if took_ns < most_ns else most_ns) - old_ns)

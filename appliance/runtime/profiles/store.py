@@ -1,0 +1,186 @@
+"""The profile store: it alone knows what a run takes, by build × class of shapes × batch × concurrency.
+
+Filled with what imports measure, corrected by every run that ends well, kept over restarts (`changed`, `restore`). A
+build is one content on one kind of processor, or that in the guard of one tenant; so what runs take in a guard is that
+tenant's own, and others do not go by it. Event-loop thread only.
+"""
+
+import datetime
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from appliance.clock import Clock
+from appliance.domain.catalogue import Profile, Shapes
+from appliance.domain.events import EventSink
+from appliance.domain.names import content_of, kind_of, owner_of
+from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.runtime.profiles.times import RunTimes
+
+NOTICEABLE = 0.1
+"""A median that has moved less since it was saved is not saved again."""
+
+
+class BuildTimes:
+    """A build at one rung of its ladder: a table for each class of sizes that its inputs may have."""
+
+    def __init__(self, store: "ProfileStore", build_id: str, rung: str, profile: Profile, usual: int | None) -> None:
+        """`usual`: the class of the inputs that the import measured; None where inputs differ in number only."""
+        self._store = store
+        self._build_id = build_id
+        self._rung = rung
+        self._usual = usual
+        self._profile = profile
+        self.usual = store.table(build_id, rung, profile, is_measured=True)
+        self._others: dict[int, RunTimes] = {}
+
+    def refer(self, profile: Profile) -> None:
+        """The import has measured it again."""
+        if profile is not self._profile:
+            self._profile = profile
+            for table in (self.usual, *self._others.values()):
+                table.refer(profile.latencies)
+
+    def of(self, inputs: Mapping[str, Any], items: int) -> RunTimes:
+        """The table for these inputs, which hold so many items."""
+        size = size_class(sum(tensor.size for tensor in inputs.values()) // (items or 1))
+        if size == self._usual:
+            return self.usual
+        found = self._others.get(size)
+        if found is None:
+            shape = f"{self._rung}~{size}"
+            found = self._store.table(self._build_id, shape, self._profile, is_measured=False)
+            self._others[size] = found
+        return found
+
+
+class ProfileStore:
+    """All builds' tables; what forgets them is `forget`."""
+
+    def __init__(self, clock: Clock, events: EventSink, fingerprints: Mapping[str, str], alpha: float) -> None:
+        """`fingerprints` of the box's processors, by kind. `alpha`: the weight of a run in what is expected of the next
+        (0 = what the import measured stands).
+        """
+        self._clock = clock
+        self._events = events
+        self._fingerprints = fingerprints
+        self._alpha = alpha
+        self._builds: dict[tuple[str, str], BuildTimes] = {}
+        self._tables: dict[tuple[str, str], RunTimes] = {}
+        """(build, shape) → its runs."""
+        self._restored: dict[tuple[str, str], SeenRuns] = {}
+        """What was seen before the restart of builds that nobody has asked for yet."""
+        self.drifts = 0
+
+    def of(self, build_id: str, rung: str, profile: Profile, base: Shapes | None, batched: str | None) -> BuildTimes:
+        """The tables of a build at a rung.
+
+        `base`: shapes of the inputs that the import measured, where requests may have others; `batched`: that of them
+        whose first axis counts the items.
+        """
+        found = self._builds.get((build_id, rung))
+        if found is None:
+            usual = None if base is None else _size_of(base, batched)
+            found = self._builds[build_id, rung] = BuildTimes(self, build_id, rung, profile, usual)
+        found.refer(profile)
+        return found
+
+    def table(self, build_id: str, shape: str, profile: Profile, *, is_measured: bool) -> RunTimes:
+        """A new table, with what was seen before the restart."""
+
+        def on_drift(table: RunTimes) -> None:
+            self._drifted(build_id, shape, table)
+
+        table = RunTimes(profile.latencies, self._alpha, on_drift, is_measured=is_measured)
+        seen = self._restored.pop((build_id, shape), None)
+        if seen is not None:
+            now_ns, wall_now = self._clock.now_ns(), self._clock.wall_now()
+            for row in seen.latencies:
+                age_ns = max(0, int((wall_now - row.at).total_seconds() * 1e9))
+                table.restore(row.batch, row.concurrency, row.p50_ns, row.p99_ns, row.count, now_ns - age_ns)
+        self._tables[build_id, shape] = table
+        return table
+
+    # -- for others ----------------------------------------------------------------------------------------------------
+
+    def seen(self, build_id: str, rung: str) -> list[SeenRuns]:
+        """What runs of a build at a rung were seen to take, by class of sizes."""
+        return [
+            self._seen(key, table)
+            for key, table in self._tables.items()
+            if key[0] == build_id and key[1].partition("~")[0] == rung and any(table.estimates())
+        ]
+
+    def ballooned(self) -> Iterator[tuple[str, str, float]]:
+        """(build, shape, observed / profiled run time) of what has run."""
+        for (build_id, shape), table in sorted(self._tables.items()):
+            if any(table.estimates()):
+                yield build_id, shape, table.ballooning
+
+    def forget(self, contents: Collection[str]) -> None:
+        """These contents (digests) have gone."""
+        gone = {content_of(one) for one in contents}
+        for known in (self._builds, self._tables, self._restored):
+            for key in [key for key in known if content_of(key[0]) in gone]:
+                del known[key]
+
+    # -- over restarts -------------------------------------------------------------------------------------------------
+
+    def restore(self, runs: Iterable[SeenRuns]) -> None:
+        """Take over what was seen before a restart, on processors that are the same now. Before anything is asked."""
+        for one in runs:
+            if one.fingerprint == self._fingerprints.get(kind_of(one.build_id)):
+                self._restored[one.build_id, one.shape] = one
+
+    def changed(self, *, at_all: bool = False) -> list[SeenRuns]:
+        """Tables that have changed noticeably, or at all, since they were `saved`."""
+        least = 0.0 if at_all else NOTICEABLE
+        return [
+            self._seen(key, table)
+            for key, table in self._tables.items()
+            if any(abs(one.p50_ns - one.saved_ns) > least * one.saved_ns for _, _, one in table.estimates())
+        ]
+
+    def saved(self, runs: Iterable[SeenRuns]) -> None:
+        """These are on disk."""
+        for one in runs:
+            table = self._tables.get((one.build_id, one.shape))
+            if table is not None:
+                table.saved({(row.batch, row.concurrency): row.p50_ns for row in one.latencies})
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _seen(self, key: tuple[str, str], table: RunTimes) -> SeenRuns:
+        now_ns, wall_now = self._clock.now_ns(), self._clock.wall_now()
+        rows = tuple(
+            SeenLatency(
+                items,
+                concurrency,
+                round(one.p50_ns),
+                round(one.p99_ns),
+                one.count,
+                wall_now - datetime.timedelta(microseconds=(now_ns - one.last_ns) // 1000),
+            )
+            for items, concurrency, one in table.estimates()
+        )
+        return SeenRuns(*key, self._fingerprints.get(kind_of(key[0]), ""), rows)
+
+    def _drifted(self, build_id: str, shape: str, table: RunTimes) -> None:
+        self.drifts += table.is_drifted
+        event = "run times drifted" if table.is_drifted else "run times as profiled"
+        _, tenant = owner_of(build_id)
+        facts = {} if tenant is None else {"tenant": tenant}
+        self._events.emit(event, build=build_id, shape=shape, factor=round(table.ballooning, 3), **facts)
+
+
+def size_class(elements: int) -> int:
+    """Sizes of inputs that are expected to take alike: two classes to each doubling, so that within one the largest is
+    at most one and a half times the smallest.
+    """
+    bits = elements.bit_length()
+    return 2 * bits + (elements >> (bits - 2) & 1 if bits > 1 else 0)
+
+
+def _size_of(shapes: Shapes, batched: str | None) -> int:
+    items = 1 if batched is None else shapes[batched][0]
+    return size_class(sum(math.prod(shape) for shape in shapes.values()) // (items or 1))

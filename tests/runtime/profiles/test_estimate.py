@@ -1,0 +1,99 @@
+"""What is expected of a run follows what runs take."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.runtime.profiles.estimate import JUMP_MAX, SLACK_NS, TAIL_MAX, Estimate
+
+ALPHA = 0.1
+times = st.integers(0, 10**12)
+
+
+def learnt(runs: list[int], start_ns: float = 1e6) -> Estimate:
+    estimate = Estimate(start_ns, 1.2, start_ns)
+    for took_ns in runs:
+        estimate.ran(took_ns, 0, ALPHA)
+    return estimate
+
+
+def test_the_papers_example() -> None:
+    """Band's smoothing: profiled 100, measured 200, α = 0.1, so 110."""
+    estimate = Estimate(100, 1.0, 100)
+    estimate.ran(200, 0, 0.1)
+    assert estimate.p50_ns == pytest.approx(110)
+
+
+@given(st.lists(times, max_size=60), st.floats(0, 1), st.floats(1, 1e12))
+def test_it_stays_within_what_was_seen(runs: list[int], alpha: float, start_ns: float) -> None:
+    """Never below the least nor above the most of what was measured and seen; P99 is no less than the median."""
+    estimate = Estimate(start_ns, 1.0, start_ns)
+    for took_ns in runs:
+        estimate.ran(took_ns, 0, alpha)
+        assert 1.0 <= estimate.tail <= TAIL_MAX * 1.1
+    margin = 1e-9 * max(start_ns, *runs, 1)
+    assert min(start_ns, *runs, start_ns) - margin <= estimate.p50_ns <= max(start_ns, *runs, start_ns) + margin
+    assert estimate.count == len(runs)
+
+
+@given(st.floats(1, 1e12), times)
+def test_one_slow_run_moves_little(start_ns: float, took_ns: int) -> None:
+    """A tenth at most, however long it took."""
+    estimate = Estimate(start_ns, 1.0, start_ns)
+    estimate.ran(took_ns, 0, ALPHA)
+    assert estimate.p50_ns <= start_ns * (1 + ALPHA * (JUMP_MAX - 1)) + ALPHA * SLACK_NS + 1e-6
+
+
+@given(st.floats(0, 0.999), st.integers(0, 50))
+def test_without_a_weight_nothing_is_learnt(share: float, count: int) -> None:
+    """α = 0 leaves what the import measured."""
+    estimate = Estimate(1e6, 1.2, 1e6)
+    for _ in range(count):
+        estimate.ran(int(share * 1e7), 0, 0.0)
+    assert estimate.p50_ns == 1e6
+
+
+@given(st.lists(st.integers(900_000, 1_100_000), min_size=200, max_size=300), st.randoms(use_true_random=False))
+def test_the_order_of_runs_matters_little(runs: list[int], random: Random) -> None:
+    """Of runs that differ by a tenth each way, whichever order leads to within a tenth of the same."""
+    others = list(runs)
+    random.shuffle(others)
+    assert learnt(runs).p50_ns == pytest.approx(learnt(others).p50_ns, rel=0.2)
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 2, 4, 10])
+def test_another_speed_is_known_after_fifty_runs(factor: float) -> None:
+    """Within a tenth of the truth, with noise of a tenth each way."""
+    random = Random(1)
+    runs = [int(1e6 * factor * random.uniform(0.9, 1.1)) for _ in range(50)]
+    assert learnt(runs).p50_ns == pytest.approx(1e6 * factor, rel=0.1)
+
+
+def test_the_p99_is_where_one_in_a_hundred_is_above() -> None:
+    """Of a skewed distribution: between half and twice one in a hundred of later runs are above it, on average."""
+    random = Random(2)
+    estimate = learnt([int(1e6 * random.lognormvariate(0, 0.3)) for _ in range(5000)])
+    above = 0
+    for _ in range(20_000):
+        took_ns = int(1e6 * random.lognormvariate(0, 0.3))
+        above += took_ns > estimate.p99_ns
+        estimate.ran(took_ns, 0, ALPHA)
+    assert 0.005 < above / 20_000 < 0.02
+
+
+def test_where_nothing_was_measured_the_quickest_of_the_first_runs_counts() -> None:
+    """The first run pays for pages: it is not where learning begins."""
+    estimate = Estimate(50e6, 1.0)
+    for took_ns in (50_000_000, 1_000_000, 1_100_000, 1_050_000, 1_000_000):
+        estimate.ran(took_ns, 0, ALPHA)
+    assert estimate.p50_ns == pytest.approx(1e6)
+
+
+def test_from_no_time_at_all() -> None:
+    """A build that took no time may take some later."""
+    estimate = Estimate(0.0, 1.0)
+    for took_ns in [0] * 10 + [10**6] * 120:
+        estimate.ran(took_ns, 0, ALPHA)
+    assert estimate.p50_ns == pytest.approx(1e6, rel=0.1)

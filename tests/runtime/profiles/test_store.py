@@ -1,0 +1,159 @@
+"""What is kept of what runs take, and for whom."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Latency, Profile
+from appliance.runtime.profiles.store import ProfileStore, size_class
+from tests.fakes.hand_clock import HandClock
+from tests.fakes.sinks import Events
+
+DIGEST, OTHER = "a" * 64, "b" * 64
+BUILD, GUARDED, ELSEWHERE = f"{DIGEST[:24]}@cpu", f"{DIGEST[:24]}@cpu@t", f"{OTHER[:24]}@cpu"
+PROFILE = Profile("cpu", 1, 1, 1, 1, (Latency(1, 10, 12),))
+
+
+class Box:
+    """A store with its clock."""
+
+    def __init__(self, fingerprint: str = "f") -> None:
+        self.clock, self.events = HandClock(), Events()
+        self.store = ProfileStore(self.clock, self.events, {"cpu": fingerprint}, 0.1)
+
+    def run(self, build: str, took_ms: float, times: int = 50, rung: str = "") -> None:
+        table = self.store.of(build, rung, PROFILE, None, None).usual
+        for _ in range(times):
+            table.ran(1, 1, int(took_ms * NS_PER_MS), self.clock.now_ns())
+
+    def expected_ms(self, build: str, rung: str = "") -> float:
+        table = self.store.of(build, rung, PROFILE, None, None).usual
+        return table.expected_ns(1, 1, self.clock.now_ns()) / NS_PER_MS
+
+
+def test_runs_in_a_guard_are_their_tenants_own() -> None:
+    """What they take may depend on values: others who have the same file do not go by it, nor other rungs of it."""
+    box = Box()
+    box.run(GUARDED, 100)
+    box.run(BUILD, 20, rung="64x64")
+    assert box.expected_ms(GUARDED) > 90
+    assert (box.expected_ms(BUILD), box.expected_ms(f"{BUILD}@other")) == (10, 10)
+    assert box.expected_ms(BUILD, "64x64") > 19
+
+
+def test_drift_is_an_event_of_whose_build_it_is() -> None:
+    """Of the operator where it is nobody's own."""
+    box = Box()
+    box.run(BUILD, 20)
+    box.run(GUARDED, 30)
+    shared, own = box.events.of("run times drifted")
+    assert (shared["build"], "tenant" in shared) == (BUILD, False)
+    assert (own["build"], own["tenant"], own["factor"] > 1.5) == (GUARDED, "t", True)
+    assert box.store.drifts == 2
+    box.run(BUILD, 10)
+    assert [facts["build"] for facts in box.events.of("run times as profiled")] == [BUILD]
+
+
+def test_over_a_restart() -> None:
+    """Medians, P99s, counts and ages come back, and with them how much slower all has become."""
+    before = Box()
+    before.run(BUILD, 20)
+    before.clock.pass_s(1)
+    saved = before.store.changed()
+    after = Box()
+    after.clock.pass_s(3)
+    after.store.restore(saved)
+    assert after.expected_ms(BUILD) == pytest.approx(before.expected_ms(BUILD), abs=1e-5)
+    (seen,) = after.store.seen(BUILD, "")
+    (row,) = seen.latencies
+    assert (row.batch, row.concurrency, row.count) == (1, 1, 50)
+    assert row.at == saved[0].latencies[0].at
+    assert next(after.store.ballooned())[2] == pytest.approx(2, rel=0.01)
+
+
+def test_another_machine_begins_anew() -> None:
+    """What was seen on another processor, or with another version of the runtime, says nothing."""
+    before, after = Box(), Box("another")
+    before.run(BUILD, 20)
+    after.store.restore(before.store.changed())
+    assert after.expected_ms(BUILD) == 10
+
+
+def test_only_what_has_changed_is_saved() -> None:
+    """The first time, and when a median has moved noticeably; at the end of the service whatever has moved."""
+    box = Box()
+    box.run(BUILD, 20)
+    box.store.of(ELSEWHERE, "", PROFILE, None, None)
+    changed = box.store.changed()
+    assert [one.build_id for one in changed] == [BUILD]
+    assert box.store.changed() == changed  # the disk was full
+    box.store.saved(changed)
+    assert box.store.changed() == []
+    box.run(BUILD, 20.5)
+    assert box.store.changed() == []
+    assert [one.build_id for one in box.store.changed(at_all=True)] == [BUILD]
+    box.run(BUILD, 30)
+    assert len(box.store.changed()) == 1
+
+
+def test_what_has_gone_is_forgotten() -> None:
+    """With its content, also of builds that nobody has asked for since the start."""
+    box = Box()
+    for build in (BUILD, GUARDED, ELSEWHERE):
+        box.run(build, 20)
+    saved = box.store.changed()
+    box.store.forget([DIGEST])
+    assert {build for build, _, _ in box.store.ballooned()} == {ELSEWHERE}
+    assert box.expected_ms(BUILD) == 10
+    after = Box()
+    after.store.restore(saved)
+    after.store.forget([DIGEST])
+    assert (after.expected_ms(BUILD), after.expected_ms(ELSEWHERE) > 19) == (10, True)
+
+
+def test_inputs_of_other_sizes_are_told_apart() -> None:
+    """Texts of 16 tokens, as the import measured, and of 256; items count by number, not by size. After a restart,
+    too.
+    """
+    box = Box()
+    base = {"ids": (2, 16), "mask": (2, 16)}
+
+    def tables(box: Box) -> list[float]:
+        times = box.store.of(BUILD, "", PROFILE, base, "ids")
+        found = []
+        for items, length in ((1, 16), (1, 256), (4, 16)):
+            inputs = {name: np.zeros((items, length), np.int64) for name in base}
+            table = times.of(inputs, items)
+            found.append(table.expected_ns(1, 1, box.clock.now_ns()) / NS_PER_MS)
+        return found
+
+    assert tables(box) == [10, 10, 10]
+    long = {name: np.zeros((1, 256), np.int64) for name in base}
+    for _ in range(50):
+        table = box.store.of(BUILD, "", PROFILE, base, "ids").of(long, 1)
+        table.ran(1, 1, 90 * NS_PER_MS, box.clock.now_ns())
+    assert tables(box) == [10, 90, 10]
+    assert len(box.store.seen(BUILD, "")) == 1
+    after = Box()
+    after.store.restore(box.store.changed())
+    assert tables(after) == [10, 90, 10]
+
+
+def test_a_build_that_is_measured_again() -> None:
+    """Its new figures count where nothing has run."""
+    box = Box()
+    box.store.of(BUILD, "", PROFILE, None, None)
+    again = replace(PROFILE, latencies=(Latency(1, 30, 40),))
+    assert box.store.of(BUILD, "", again, None, None).usual.expected_ns(1, 1, 0) == 30 * NS_PER_MS
+
+
+@given(st.integers(0, 10**9))
+def test_classes_of_sizes(elements: int) -> None:
+    """They grow with the size, and within one no size is more than one and a half times another."""
+    assert size_class(elements) <= size_class(elements + 1)
+    if elements > 1:
+        assert size_class(elements + elements // 2 + 1) > size_class(elements)

@@ -1,0 +1,198 @@
+"""What runs of a build take, by batch and by how many are under way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.catalogue import Latency
+from appliance.domain.profiles import INLINE
+from appliance.runtime.profiles.estimate import TRUSTED_NS
+from appliance.runtime.profiles.times import BACK, CELLS_MAX, DRIFT, RunTimes
+
+ROWS = (Latency(1, 10, 12), Latency(4, 30, 36), Latency(1, 14, 18, concurrency=2), Latency(4, 44, 50, concurrency=2))
+NOW = 1000 * NS_PER_S
+
+
+class Told:
+    """What was told of drifts."""
+
+    def __init__(self) -> None:
+        self.drifts: list[bool] = []
+
+    def __call__(self, times: RunTimes) -> None:
+        self.drifts.append(times.is_drifted)
+
+
+def times_of(told: Told | None = None, *, is_measured: bool = True) -> RunTimes:
+    return RunTimes(ROWS, 0.1, told or Told(), is_measured=is_measured)
+
+
+@pytest.mark.parametrize(
+    ("items", "running", "expected_ms"),
+    [(0, 1, 10), (1, 1, 10), (2, 1, 30), (4, 1, 30), (8, 1, 60), (1, 2, 14), (3, 2, 44), (1, 3, 14), (1, INLINE, 10)],
+)
+def test_before_any_run(items: int, running: int, expected_ms: float) -> None:
+    """As measured at import: the nearest larger batch, beyond the largest in proportion; as many runs at once as were
+    measured.
+    """
+    assert times_of().expected_ns(items, running, NOW) == expected_ms * NS_PER_MS
+
+
+def test_runs_correct_their_own_case_and_what_nobody_has_seen() -> None:
+    """A case that has run goes by its runs; one that has not, by the import times how much slower all has become."""
+    times = times_of()
+    for _ in range(50):
+        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
+    assert times.ballooning == pytest.approx(2, rel=0.01)
+    assert times.expected_ns(4, 2, NOW) == pytest.approx(88 * NS_PER_MS, rel=0.01)
+    for _ in range(50):
+        times.ran(4, 2, 44 * NS_PER_MS, NOW)
+    assert times.expected_ns(4, 2, NOW) == pytest.approx(44 * NS_PER_MS, rel=0.01)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
+
+
+def test_what_nobody_confirms_is_not_believed_for_ever() -> None:
+    """Where a request is refused because its run is expected to be late, no run would ever show that it is quick again:
+    after a while the import's figure counts. What is quicker than that stays.
+    """
+    times = times_of()
+    for _ in range(50):
+        times.ran(1, 1, 30 * NS_PER_MS, NOW)
+        times.ran(4, 1, 10 * NS_PER_MS, NOW)
+    assert times.expected_ns(1, 1, NOW + TRUSTED_NS) > 29 * NS_PER_MS
+    later = NOW + TRUSTED_NS + 1
+    assert times.expected_ns(1, 1, later) == 10 * NS_PER_MS
+    assert times.expected_ns(4, 1, later) < 11 * NS_PER_MS
+    times.ran(1, 1, 30 * NS_PER_MS, later)
+    assert times.expected_ns(1, 1, later) > 29 * NS_PER_MS
+    times.ran(1, 1, 15 * NS_PER_MS, later + TRUSTED_NS + 1)
+    assert times.expected_ns(1, 1, later + TRUSTED_NS + 1) == 15 * NS_PER_MS
+
+
+def test_drift_is_told_once_and_its_end_once() -> None:
+    """Not with every run; and around the bound it does not go to and fro."""
+    told = Told()
+    times = times_of(told)
+    for _ in range(50):
+        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    assert (told.drifts, times.is_drifted) == ([True], True)
+    for took_ms in (14, 16) * 50:  # about the bound
+        times.ran(1, 1, took_ms * NS_PER_MS, NOW)
+    assert BACK < times.ballooning < DRIFT + 0.1
+    assert told.drifts == [True]
+    for _ in range(50):
+        times.ran(1, 1, 10 * NS_PER_MS, NOW)
+    assert told.drifts == [True, False]
+    for _ in range(50):
+        times.ran(1, 1, 5 * NS_PER_MS, NOW)
+    assert told.drifts == [True, False, True]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 2), st.floats(0.7, 1.4)), max_size=200))
+def test_no_drift_within_the_bound(runs: list[tuple[int, int, float]]) -> None:
+    """However the runs come: where each is within the bound of what was measured, nothing is told."""
+    told = Told()
+    times = times_of(told)
+    for items, running, factor in runs:
+        reference_ns = times_of().expected_ns(items, running, NOW)
+        times.ran(items, running, int(reference_ns * factor), NOW)
+    assert told.drifts == []
+    assert 0.7 - 1e-6 <= times.ballooning <= 1.4 + 1e-6
+
+
+def test_one_slow_run_is_no_drift() -> None:
+    """A run of a second among runs of ten milliseconds."""
+    told = Told()
+    times = times_of(told)
+    times.ran(1, 1, NS_PER_S, NOW)
+    assert told.drifts == []
+    assert times.expected_ns(1, 1, NOW) <= 11.1 * NS_PER_MS
+
+
+def test_short_runs_do_not_say_how_slow_the_processor_is() -> None:
+    """The way to a worker and back is as long as they are."""
+    told = Told()
+    times = RunTimes((Latency(1, 0.05, 0.1), Latency(64, 3.0, 4.0)), 0.1, told)
+    for _ in range(50):
+        times.ran(1, 1, 200_000, NOW)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(200_000, rel=0.01)
+    assert (times.ballooning, told.drifts) == (1.0, [])
+
+
+def test_runs_on_the_loop_are_told_apart() -> None:
+    """What a worker takes with the way there does not keep a run off the loop; what the loop takes does, until runs on
+    a worker show that it has become quick again.
+    """
+    times = RunTimes((Latency(1, 0.2, 0.3),), 0.1, Told())
+    for _ in range(50):
+        times.ran(1, 1, 400_000, NOW)
+    assert times.inline_ns(1, NOW) == 200_000
+    for _ in range(50):
+        times.ran(1, INLINE, 600_000, NOW + 1)
+    assert times.inline_ns(1, NOW + 1) == pytest.approx(600_000, rel=0.01)
+    for _ in range(50):
+        times.ran(1, 1, 100_000, NOW + 2)
+    assert times.inline_ns(1, NOW + 2) == pytest.approx(100_000, rel=0.02)
+
+
+def test_inputs_of_a_size_that_was_not_measured() -> None:
+    """Until there was a run, as the import says of another size; then as its runs."""
+    times = times_of(is_measured=False)
+    assert times.expected_ns(1, 1, NOW) == 10 * NS_PER_MS
+    for _ in range(5):
+        times.ran(1, 1, 70 * NS_PER_MS, NOW)
+    assert times.expected_ns(1, 1, NOW) == 70 * NS_PER_MS
+    assert times.ballooning == 1.0
+
+
+def test_only_so_many_cases_are_told_apart() -> None:
+    """A caller who sends every batch size there is does not fill the memory."""
+    times = times_of()
+    for items in range(1, 1000):
+        times.ran(items, 1, NS_PER_S, NOW)
+    assert len(list(times.estimates())) == CELLS_MAX
+    assert times.expected_ns(999, 1, NOW) > 0
+
+
+def test_another_measurement_is_gone_by() -> None:
+    """What runs have shown stays; what they are compared with is new."""
+    times = times_of()
+    for _ in range(50):
+        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    times.refer((Latency(1, 20, 22),))
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
+    for _ in range(50):
+        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    assert times.ballooning == pytest.approx(1, rel=0.01)
+
+
+def test_runs_on_the_loop_that_are_as_expected_are_looked_at_now_and_then() -> None:
+    """What learning costs is felt where a run takes microseconds; one that has become slow is looked at each time."""
+    times = RunTimes((Latency(1, 0.02, 0.03),), 0.1, Told())
+
+    def run(took_ns: int) -> int:
+        """As the engine does; how many runs of fifty were looked at."""
+        before = sum(one.count for _, _, one in times.estimates())
+        for _ in range(50):
+            if times.skips:
+                times.skips -= 1
+            else:
+                times.ran(1, INLINE, took_ns, NOW)
+        return sum(one.count for _, _, one in times.estimates()) - before
+
+    assert run(20_000) == 13
+    assert run(40_000) > 13
+    assert times.inline_ns(1, NOW) == pytest.approx(40_000, rel=0.1)
+
+
+def test_a_run_of_which_nothing_is_known_yet() -> None:
+    """While its body is read: one item, as the last such run; as the import says where that is long ago."""
+    times = times_of()
+    assert times.likely_ns(NOW) == 10 * NS_PER_MS
+    for _ in range(50):
+        times.ran(1, 2, 28 * NS_PER_MS, NOW)
+        times.ran(4, 1, 90 * NS_PER_MS, NOW)
+    assert times.likely_ns(NOW) == pytest.approx(28 * NS_PER_MS, rel=0.01)
+    assert times.likely_ns(NOW + TRUSTED_NS + 1) == 10 * NS_PER_MS

@@ -1,0 +1,174 @@
+"""What runs take corrects what is expected of them, and with it what is refused, dropped and computed on the loop."""
+
+import asyncio
+
+import pytest
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import DeadlineExceeded, RunCrashed, RunFailed, RunStopped
+from appliance.domain.request import Tensors
+from appliance.runtime.profiles.estimate import TRUSTED_NS
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def expected_ms(bench: EngineBench, running: int = 1, variant: str = "v") -> float:
+    times = bench.catalogue.entry("t/app").servables[variant].times
+    assert times is not None
+    return times.usual.expected_ns(1, running, bench.clock.now_ns()) / NS_PER_MS
+
+
+def counts(bench: EngineBench) -> dict[int, int]:
+    """Runs that were learnt from, by how many were under way."""
+    seen = bench.core.profiles.seen(bench.build("v"), "")
+    return {row.concurrency: row.count for runs in seen for row in runs.latencies}
+
+
+@story
+async def test_a_slow_core_is_known_after_fifty_runs() -> None:
+    """Half as quick as at import: what is expected is within a tenth of the truth; a request that cannot be in time
+    then costs the processor nothing.
+    """
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=20)})
+    async with bench.working():
+        bench.processor.costs[bench.build("v")].run_ms = 40
+        for _ in range(50):
+            await bench.infer()
+        assert expected_ms(bench) == pytest.approx(40, rel=0.1)
+        before = len(bench.processor.ran)
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=30)
+        assert len(bench.processor.ran) == before
+        assert bench.telemetry.recent()[-1].event == "run times drifted"
+    bench.assert_quiet()
+
+
+@story
+async def test_a_quick_core_is_found_out_again() -> None:
+    """Requests that were refused because the processor was slow are served soon after it is quick again, although none
+    of theirs has run meanwhile.
+    """
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=20)})
+    async with bench.working():
+        cost = bench.processor.costs[bench.build("v")]
+        cost.run_ms = 40
+        for _ in range(50):
+            await bench.infer()
+        cost.run_ms = 20
+        served = 0
+        for _ in range(int(2 * TRUSTED_NS / NS_PER_MS / 100)):
+            await bench.pause(100)
+            try:
+                await bench.infer(within_ms=30)
+                served += 1
+            except DeadlineExceeded:
+                pass
+        assert served >= 0.4 * 2 * TRUSTED_NS / NS_PER_MS / 100
+
+
+@story
+async def test_only_runs_that_end_well_count() -> None:
+    """Not those that fail, crash or are stopped; of those whose caller went away, the time is known all the same."""
+    raised: list[Exception] = []
+
+    def model(inputs: Tensors) -> dict[str, float]:
+        if raised:
+            raise raised[0]
+        return {"y": 1.0}
+
+    bench = EngineBench(model=model)
+    bench.add({"v": Cost(load_ms=0, run_ms=20)})
+    async with bench.working():
+        for kind in (RunFailed, RunCrashed, RunStopped):
+            raised[:] = [kind(variant_id="v", reason="as told")]
+            with pytest.raises(RunFailed):
+                await bench.infer()
+        assert counts(bench) == {}
+        raised.clear()
+        caller = asyncio.create_task(bench.infer())
+        await bench.pause(5)
+        caller.cancel()
+        await bench.pause(30)
+        assert counts(bench) == {1: 1}
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_fails_on_the_loop_does_not_count() -> None:
+    """Neither there."""
+
+    def model(inputs: Tensors) -> dict[str, float]:
+        if inputs["x"][0] < 0:
+            raise RunFailed(variant_id="v", reason="as told")
+        return {"y": 1.0}
+
+    bench = EngineBench(quick_ms_max=0.25, model=model)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        with pytest.raises(RunFailed):
+            await bench.infer(-1)
+        assert counts(bench) == {}
+        await bench.infer(1)
+        assert counts(bench) == {0: 1}
+
+
+@story
+async def test_runs_at_once_are_learnt_apart() -> None:
+    """Two under way are slower than one; who comes while one runs is told what two take."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(load_ms=0, run_ms=20)})
+    async with bench.working():
+        cost = bench.processor.costs[bench.build("v")]
+        for _ in range(30):
+            cost.run_ms = 20
+            await bench.infer()
+            cost.run_ms = 30
+            await asyncio.gather(*(bench.infer() for _ in range(4)))
+        assert expected_ms(bench) == pytest.approx(20, rel=0.1)
+        assert expected_ms(bench, running=2) == pytest.approx(30, rel=0.1)
+    bench.assert_quiet()
+
+
+@story
+async def test_what_has_become_slow_leaves_the_loop() -> None:
+    """A tenth of a millisecond at import, half of one now: runs on the loop show it, and take a worker from then on."""
+    bench = EngineBench(quick_ms_max=0.25)
+    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
+    async with bench.working():
+        bench.processor.costs[bench.build("v")].run_ms = 0.5
+        for _ in range(50):
+            await bench.infer()
+        found = counts(bench)
+        assert 0 < found[0] < 20
+        assert found[0] + found[1] == 50
+
+
+@story
+async def test_a_shared_run_is_one_of_all_its_rows() -> None:
+    """Four that wait and share a run: learnt as a run of four, once. Where such runs have become slow, hardly anybody
+    shares any more: now and then it is tried again.
+    """
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={2: 11, 4: 13})})
+    cost = bench.processor.costs[bench.build("v")]
+    async with bench.working():
+
+        async def five() -> list[int]:
+            """Rows of each run."""
+            bench.processor.ran.clear()
+            await asyncio.gather(*(bench.infer() for _ in range(5)))
+            return [len(inputs["x"]) for inputs in bench.processor.ran]
+
+        await bench.infer()
+        assert await five() == [1, 4]
+        (runs,) = bench.core.profiles.seen(bench.build("v"), "")
+        assert {row.batch: row.count for row in runs.latencies} == {1: 2, 4: 1}
+        cost.run_ms_by_batch = {2: 40, 3: 60, 4: 80, 5: 100}
+        for _ in range(50):
+            await five()
+        later = [rows for _ in range(50) for rows in await five()]
+        assert sum(rows for rows in later if rows > 1) < 0.1 * sum(later)
+    bench.assert_quiet()
