@@ -183,6 +183,7 @@ class Appliance:
             clock=clock,
             processor=processor,
             kinds=tuple(one.kind for one in descriptions),
+            fingerprints={one.kind: one.fingerprint for one in descriptions},
             builds=served,
             telemetry=telemetry,
             events=telemetry,
@@ -219,6 +220,7 @@ class Appliance:
         regions = _regions(settings.http)
         if regions is not None:
             stack.callback(regions.clear)
+        core.profiles.restore(beginning.seen)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
         await self._run_in_background(stack, core, keeper, beginning.residents)
         box = ServingBox(
@@ -367,6 +369,7 @@ def _config(settings: Settings) -> RuntimeConfig:
         inline_ms_max=queues.inline_ms_max,
         isolation=Isolation(settings.guard.isolation),
         loss_max=settings.selection.loss_max,
+        run_weight=settings.profiles.run_weight,
         **settings.residency.model_dump(),
     )
 

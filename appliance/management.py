@@ -5,6 +5,7 @@ imports this module in a thread, once the box serves.
 """
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import fields
 
@@ -36,6 +37,8 @@ from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
 
 _REMEMBER_EVERY_S = 10
+_SAVE_SEEN_EVERY_S = 60
+"""So much of what was learnt of run times may a power cut take."""
 
 
 async def mended(folder: StateFolder, clock: Clock) -> Beginning:
@@ -43,7 +46,7 @@ async def mended(folder: StateFolder, clock: Clock) -> Beginning:
     store = Store(folder, clock, ChangeFeed())
     await asyncio.to_thread(store.recover)
     await ensure_admin_key(folder.path, store.keys, clock)
-    return Beginning(await store.snapshot(), await store.residents.load())
+    return Beginning(await store.snapshot(), await store.residents.load(), await store.seen.load())
 
 
 def make_service(box: RunningBox) -> FastAPI:
@@ -66,8 +69,9 @@ class Management:
         settings: Settings,
     ) -> None:
         """From here on what serves follows the store's changes."""
+        self._builds, self._profiles = builds, core.profiles
         keys_max, http = settings.security.keys_per_tenant_max, settings.http
-        store = Store(folder, serving.clock, ChangeFeed(), on_removed=builds.forget, keys_per_tenant_max=keys_max)
+        store = Store(folder, serving.clock, ChangeFeed(), on_removed=self._forget, keys_per_tenant_max=keys_max)
         store.feed.subscribe(Follower(core, serving.keyring, serving.regions, serving.deferred))
         processors = list(serving.processors)
         measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
@@ -92,6 +96,7 @@ class Management:
             "decisions": self.box.decisions.run(self.box.store.decisions),
             "imports": self.box.importer.run(),
             "remember residents": self._remember(),
+            "save run times": self._save_seen(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self._chores.start()
@@ -104,10 +109,28 @@ class Management:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(Unavailable):
             await self.box.store.residents.save(self._memory.resident_set())
+            await self._save_changed(at_all=True)
 
     async def close(self) -> None:
         """Write the last decisions, once nothing decides any more."""
         await self.box.decisions.close(self.box.store.decisions)
+
+    async def _save_seen(self) -> None:
+        """Save what was learnt of run times, where it has changed."""
+        while True:
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SEEN_EVERY_S * 10**9)
+            with suppress(Unavailable):  # a full disk; it is tried again
+                await self._save_changed()
+
+    async def _save_changed(self, *, at_all: bool = False) -> None:
+        changed = self._profiles.changed(at_all=at_all)
+        await self.box.store.seen.save(changed)
+        self._profiles.saved(changed)
+
+    async def _forget(self, contents: Collection[str]) -> None:
+        """Contents have left the disk."""
+        self._profiles.forget(contents)
+        await self._builds.forget(contents)
 
     async def _remember(self) -> None:
         """Save the resident set when it has changed, so that a power cut also comes back warm."""

@@ -236,6 +236,11 @@ class SelectionSettings(Section):
     """
 
 
+class ProfileSettings(Section):
+    run_weight: float = Field(0.1, ge=0, le=1)
+    """Weight of a run in what is expected of the next one like it; 0 = always what the import measured."""
+
+
 class DecisionSettings(Section):
     rows_max: int = Field(20_000, ge=100)
     """Decisions kept for `/v1/decisions`; the oldest go (about 1 kB each)."""
@@ -281,6 +286,7 @@ class Settings(BaseSettings):
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
     selection: SelectionSettings = SelectionSettings()
+    profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
     security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()

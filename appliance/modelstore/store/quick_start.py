@@ -31,6 +31,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
     Variant,
 )
+from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.store.disk import keep_only
 from appliance.modelstore.store.documents import accuracy_fields, profile_fields
@@ -40,6 +41,7 @@ from appliance.modelstore.store.state_folder import DATABASE, StateFolder
 
 _TENSORS = tuple[TensorSpec, ...]
 _PROFILES = tuple[Profile, ...]
+_SEEN = tuple[SeenLatency, ...]
 _LARGEST = dict[str, tuple[int, ...]]
 
 
@@ -49,6 +51,8 @@ class Beginning(NamedTuple):
     snapshot: Snapshot
     residents: list[str]
     """Builds that were in memory when that was last saved, most wanted first."""
+    seen: list[SeenRuns]
+    """What runs were seen to take when that was last saved."""
 
 
 def quick_start(folder: StateFolder) -> Beginning | None:
@@ -66,7 +70,8 @@ def quick_start(folder: StateFolder) -> Beginning | None:
         if not _is_in_order(database, folder):
             return None
         _sweep(database, folder)
-        return Beginning(_snapshot(database), _column(database, "SELECT build_id FROM resident ORDER BY position"))
+        residents = _column(database, "SELECT build_id FROM resident ORDER BY position")
+        return Beginning(_snapshot(database), residents, _seen(database))
 
 
 def _is_in_order(database: sqlite3.Connection, folder: StateFolder) -> bool:
@@ -128,6 +133,13 @@ def _snapshot(database: sqlite3.Connection) -> Snapshot:
         [_application(row) for row in database.execute("SELECT * FROM application ORDER BY id")],
         [_key(row) for row in database.execute("SELECT * FROM access_key ORDER BY id")],
     )
+
+
+def _seen(database: sqlite3.Connection) -> list[SeenRuns]:
+    return [
+        SeenRuns(row["build_id"], row["shape"], row["fingerprint"], _read(_SEEN, row["latencies"]))
+        for row in database.execute("SELECT * FROM seen_runs ORDER BY build_id, shape")
+    ]
 
 
 def _variant(row: sqlite3.Row) -> Variant:

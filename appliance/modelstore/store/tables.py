@@ -25,6 +25,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
@@ -287,6 +288,22 @@ class ResidentRow(Row, table=True):
     __tablename__ = "resident"
     position: int = Field(primary_key=True)
     build_id: str
+
+
+class SeenRunsRow(Row, table=True):
+    """What runs of a build were seen to take, so that a restarted box expects what it did before."""
+
+    __tablename__ = "seen_runs"
+    build_id: str = Field(primary_key=True)
+    shape: str = Field(primary_key=True)
+    content_sha256: str = Field(foreign_key="blob.sha256", ondelete="CASCADE", index=True)
+    tenant: str | None = Field(default=None, foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    """In whose guard they ran; None = in the service."""
+    fingerprint: str
+    latencies: tuple[SeenLatency, ...] = Field(sa_column=Column(Document(tuple[SeenLatency, ...]), nullable=False))
+
+    def to_seen(self) -> SeenRuns:
+        return SeenRuns(self.build_id, self.shape, self.fingerprint, self.latencies)
 
 
 class DecisionRow(Row, table=True):

@@ -182,5 +182,5 @@ def size_class(elements: int) -> int:
 
 
 def _size_of(shapes: Shapes, batched: str | None) -> int:
-    items = 1 if batched is None else shapes[batched][0]
+    items = shapes.get(batched or "", (1,))[0]
     return size_class(sum(math.prod(shape) for shape in shapes.values()) // (items or 1))

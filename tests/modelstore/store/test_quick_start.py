@@ -26,6 +26,8 @@ from appliance.domain.catalogue import (
     Tenant,
 )
 from appliance.domain.isolation import Isolation
+from appliance.domain.names import build_id
+from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import VariantState
 from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.snapshot import Snapshot
@@ -68,17 +70,20 @@ async def _furnish(box: Parts, folder: Path) -> None:
         Application("harbour/a", "harbour", "a", variant.model_id, 20.0, 80.0, 2.0, True, Late.RUN, Prefer.SPEED)
     )
     await box.store.residents.save(["b", "a"])
+    build = build_id(variant.content_sha256, "cpu", "harbour")
+    await box.store.seen.save([SeenRuns(build, "8x9~3", "f", (SeenLatency(1, 2, 3, 4, 5, now),))])
 
 
 def test_it_reads_what_the_store_reads(tmp_path: Path) -> None:
     """Every column of every table that serving knows."""
 
-    async def story() -> tuple[Snapshot, list[str]]:
+    async def story() -> tuple[Snapshot, list[str], list[SeenRuns]]:
         async with parts(tmp_path / "state", runs=False) as box:
             await _furnish(box, tmp_path)
-            return await box.store.snapshot(), await box.store.residents.load()
+            return await box.store.snapshot(), await box.store.residents.load(), await box.store.seen.load()
 
     expected = asyncio.run(story())
+    assert expected[2]
     assert _at_default(expected[0]) == set(), "a column that two rows alike cannot compare"
     folder = StateFolder.open(tmp_path / "state")
     try:

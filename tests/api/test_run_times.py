@@ -1,0 +1,54 @@
+"""What runs were seen to take outlives the box that saw them."""
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.app import Appliance
+from appliance.clock import NS_PER_S
+from tests.api.stand import copied, running
+
+pytestmark = pytest.mark.anyio
+RUNS = 20
+
+
+async def ask(appliance: Appliance, key: str, times: int) -> None:
+    """Requests that are answered, of ones for inputs."""
+    headers = {"Authorization": f"Bearer {key}"}
+    transport = httpx.ASGITransport(appliance.asgi)
+    async with httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers, timeout=60) as client:
+        inputs = (await client.get("/v2/models/adding")).json()["inputs"]
+        for one in inputs:
+            one["shape"] = [abs(side) for side in one["shape"]]
+            one["data"] = [1] * prod(one["shape"])
+        for _ in range(times):
+            response = await client.post("/v2/models/adding/infer", json={"inputs": inputs})
+            assert response.status_code == 200, response.text
+        assert (await client.get("/v1/applications")).status_code == 200  # what saves is there from now on
+
+
+def runs_seen(appliance: Appliance) -> int:
+    """Of the model's only variant."""
+    entry = appliance.running().catalogue.entry("default/adding")
+    times: Any = entry.order[0].times
+    return sum(estimate.count for _, _, estimate in times.usual.estimates())
+
+
+async def test_over_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Saved at the stop and read before the first request; what another processor would be is begun anew."""
+    state_dir, keys = copied(furnished[0], tmp_path / "state"), furnished[1]
+    async with running(state_dir) as appliance:
+        before = runs_seen(appliance)
+        await ask(appliance, keys["harbour"], RUNS)
+        assert runs_seen(appliance) == before + RUNS
+    async with running(state_dir) as appliance:
+        assert runs_seen(appliance) == before + RUNS
+        entry = appliance.running().catalogue.entry("default/adding")
+        times: Any = entry.order[0].times
+        now_ns = appliance.clock.now_ns()
+        assert all(0 <= now_ns - one.last_ns < 300 * NS_PER_S for _, _, one in times.usual.estimates())
+    async with running(state_dir, processors=[{"threads_per_run": 2}]) as appliance:
+        assert runs_seen(appliance) == 0

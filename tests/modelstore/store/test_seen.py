@@ -1,0 +1,73 @@
+"""What runs were seen to take: kept in the database, as long as there is a build that runs."""
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.catalogue import Tenant
+from appliance.domain.names import build_id
+from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.modelstore.store import migrations
+from appliance.modelstore.store.database import make_engine
+from appliance.modelstore.store.quick_start import quick_start
+from appliance.modelstore.store.state_folder import DATABASE, StateFolder
+from tests.modelstore.boxes import parts, stored_model
+
+pytestmark = pytest.mark.anyio
+AT = datetime.datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=datetime.UTC)
+ROWS = (SeenLatency(1, 0, 90_000, 120_000, 7, AT), SeenLatency(1, 1, 200_000, 300_000, 5000, AT))
+
+
+async def test_saved_and_replaced(tmp_path: Path) -> None:
+    """By build and shape; the rest of what was saved stays."""
+    async with parts(tmp_path / "state", runs=False) as box:
+        variant = await stored_model(box.store, tmp_path, body=b"one")
+        build = build_id(variant.content_sha256, "cpu")
+        one, two = SeenRuns(build, "", "f", ROWS), SeenRuns(build, "~9", "f", ROWS[:1])
+        await box.store.seen.save([one, two])
+        assert await box.store.seen.load() == [one, two]
+        other = replace(one, fingerprint="g", latencies=ROWS[1:])
+        await box.store.seen.save([other])
+        assert await box.store.seen.load() == [other, two]
+
+
+async def test_it_goes_with_what_ran(tmp_path: Path) -> None:
+    """With the content, and with the tenant in whose guard it ran; what has gone before it is saved is left out."""
+    async with parts(tmp_path / "state", runs=False) as box:
+        await box.store.tenants.create(Tenant("harbour"))
+        variant = await stored_model(box.store, tmp_path, body=b"one")
+        builds = [build_id(variant.content_sha256, "cpu", tenant) for tenant in (None, "harbour")]
+        seen = [SeenRuns(build, "", "f", ROWS) for build in builds]
+        await box.store.seen.save([*seen, SeenRuns("0" * 24 + "@cpu", "", "f", ROWS)])
+        assert await box.store.seen.load() == seen
+        await box.store.tenants.delete("harbour")
+        await box.store.seen.save(seen)
+        assert await box.store.seen.load() == seen[:1]
+        await box.store.models.begin_deletion(variant.model_id)
+        await box.store.models.finish_deletion(variant.model_id)
+        assert await box.store.seen.load() == []
+
+
+def test_a_database_of_the_version_before(tmp_path: Path) -> None:
+    """It opens, and nothing was seen yet."""
+    (tmp_path / "state").mkdir()
+    database = tmp_path / "state" / DATABASE
+    engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
+    with engine.begin() as connection:
+        migrations.upgrade(connection, "0008")
+        connection.exec_driver_sql("INSERT INTO tenant VALUES ('default', '{}', '2026-01-01T00:00:00+00:00')")
+        connection.exec_driver_sql(
+            "INSERT INTO access_key VALUES"
+            " ('a', 'default', 'admin', X'00', '[]', '2026-01-01T00:00:00+00:00', NULL, '')"
+        )
+    engine.dispose()
+    folder = StateFolder.open(tmp_path / "state")
+    try:
+        beginning = quick_start(folder)
+    finally:
+        folder.close()
+    assert beginning is not None
+    assert (beginning.seen, [tenant.name for tenant in beginning.snapshot.tenants]) == ([], ["default"])
+    assert migrations.current_revision(database) == migrations.HEAD
