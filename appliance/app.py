@@ -229,6 +229,7 @@ class Appliance:
             catalogue=core.catalogue,
             availability=core.availability,
             engine=core.engine,
+            profiles=core.profiles,
             memory=core.memory,
             shares=core.shares,
             residency=core.residency,

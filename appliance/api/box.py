@@ -14,6 +14,7 @@ from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.serving.availability import Availability
@@ -41,6 +42,7 @@ class ServingBox:
     catalogue: Catalogue
     availability: Availability
     engine: Engine
+    profiles: ProfileStore
     memory: MemoryManager
     shares: Shares
     residency: ResidencyLoop

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from appliance.client import Client
     from appliance.wire.access import TenantShape
     from appliance.wire.box import MemoryShape
-    from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, VariantShape
+    from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
 
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
 SERVED = ("ready",)
@@ -212,16 +212,22 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
-        "latency_ms": {first.processor: latency_ms(profile.latencies)},
+        "latency_ms": {first.processor: latency_ms(profile.latencies, variant.seen)},
         "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(first.processor, runs),
         "resident": variant.residency == "resident",
     }
 
 
-def latency_ms(rows: "Sequence[LatencyShape]") -> dict[str, float]:
-    """Medians as a variant of a scenario has them: by batch, and `batch x concurrency` of several runs at once."""
-    return {str(r.batch) if r.concurrency == 1 else f"{r.batch}x{r.concurrency}": r.p50_ms for r in rows}
+def latency_ms(rows: "Sequence[LatencyShape]", seen: "Sequence[SeenShape]") -> dict[str, float]:
+    """Medians as a variant of a scenario has them: by batch, and `batch x concurrency` of several runs at once; as seen
+    where such runs were. But the first as measured: by it variants are chosen, and `served_ms` says what its runs took.
+    """
+    medians = {(row.batch, row.concurrency): row.p50_ms for row in rows}
+    for one in seen:
+        if (one.batch, one.concurrency) in list(medians)[1:] and one.elements_max is None and one.p50_ms > 0:
+            medians[one.batch, one.concurrency] = one.p50_ms
+    return {str(batch) if at_once == 1 else f"{batch}x{at_once}": ms for (batch, at_once), ms in medians.items()}
 
 
 def served_ms(processor: str, runs: list[float]) -> dict[str, list[float]]:

@@ -22,6 +22,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.isolation import Isolation, is_guarded
 from appliance.domain.names import application_id, build_id, model_id
+from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.policies.selection.kinds import KindOption, serving_kind
@@ -383,6 +384,13 @@ class Catalogue:
         if self._guarded_for(variant, model) is not None:
             return self._kinds[0]
         return self._serving_kind(_rungs(variant, model))
+
+    def seen_of(self, variant: Variant, model: Model) -> list[SeenRuns]:
+        """What a variant's runs took since the import, on the build that serves it now."""
+        if self._profiles is None or not _rungs(variant, model):
+            return []
+        build = build_id(variant.content_sha256, self.kind_of(variant, model), self._guarded_for(variant, model))
+        return self._profiles.seen(build, rung_of(variant))
 
     def reader_of(self, model: Model) -> str | None:
         """The tenant in whose guard is read what was uploaded beside the graph; None = in the service."""

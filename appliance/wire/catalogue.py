@@ -73,6 +73,20 @@ class LatencyShape(Shape):
     p99_ms: float
 
 
+class SeenShape(Shape):
+    """What runs took since the import, of one batch size and while so many were under way."""
+
+    batch: int
+    concurrency: int = Field(examples=[2])
+    """Runs that were under way at once; 0: on the event loop itself, without the way to a worker and back."""
+    elements_max: int | None = Field(None, examples=[47])
+    """Of inputs with at most so many elements per item, and more than two thirds of that; null: of inputs as large as
+    those that the import measured."""
+    p50_ms: float
+    """Exponentially smoothed."""
+    p99_ms: float
+
+
 class ProfileShape(Shape):
     """What the variant costs on one processor, measured in a process of its own."""
 
@@ -119,6 +133,8 @@ class VariantShape(Shape):
     """On the box's first kind of processor; latencies of one run at a time."""
     profiles: list[ProfileShape] = Field([])
     """On every kind that computes the same, the first one's first; latencies also of several runs at once."""
+    seen: list[SeenShape] = Field([])
+    """What runs took since, where it serves now; of a build that others have too, theirs included."""
     serves_on: str | None = Field(None, examples=["cpu"])
     """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
     loss: float | None = Field(None, examples=[0.001])

@@ -27,7 +27,9 @@ async def ask(appliance: Appliance, key: str, times: int) -> None:
         for _ in range(times):
             response = await client.post("/v2/models/adding/infer", json={"inputs": inputs})
             assert response.status_code == 200, response.text
-        assert (await client.get("/v1/applications")).status_code == 200  # what saves is there from now on
+        shown = (await client.get("/v1/models/adding/variants")).json()["items"][0]["seen"]
+        assert {(row["batch"], row["elements_max"]) for row in shown} == {(1, None)}
+        assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in shown)
 
 
 def runs_seen(appliance: Appliance) -> int:
@@ -46,6 +48,12 @@ async def test_over_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: 
         assert runs_seen(appliance) == before + RUNS
     async with running(state_dir) as appliance:
         assert runs_seen(appliance) == before + RUNS
+        headers = {"Authorization": f"Bearer {keys['admin']}"}
+        transport = httpx.ASGITransport(appliance.asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers) as client:
+            metrics = (await client.get("/metrics")).text
+        assert "appliance_build_ballooning{" in metrics
+        assert "appliance_profile_drifts_total 0" in metrics
         entry = appliance.running().catalogue.entry("default/adding")
         times: Any = entry.order[0].times
         now_ns = appliance.clock.now_ns()

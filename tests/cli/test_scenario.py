@@ -2,8 +2,9 @@
 
 import tomllib
 
-from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, served_ms, toml_of
+from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, served_ms, toml_of
 from appliance.runtime.telemetry import RECENT_RUNS
+from appliance.wire.catalogue import LatencyShape, SeenShape
 from tests.lab.scenarios import document
 
 
@@ -30,3 +31,25 @@ def test_many_run_times_become_a_thousand_that_say_the_same() -> None:
 def test_few_run_times_do_not_go_before_the_profile() -> None:
     assert served_ms("cpu", [1.0] * (RUNS_MIN - 1)) == {}
     assert served_ms("cpu", [2.0, 1.0] * RUNS_MIN) == {"cpu": [1.0] * RUNS_MIN + [2.0] * RUNS_MIN}
+
+
+def test_latencies_are_those_that_were_seen() -> None:
+    """Where the import measured such runs, but for the first; not those on the event loop or of inputs of another
+    size.
+    """
+    rows = [
+        LatencyShape(batch=batch, concurrency=concurrency, p50_ms=ms, p99_ms=ms)
+        for batch, concurrency, ms in ((1, 1, 10), (4, 1, 30), (1, 2, 14), (4, 2, 44))
+    ]
+    seen = [
+        SeenShape(batch=batch, concurrency=concurrency, elements_max=elements, p50_ms=ms, p99_ms=ms)
+        for batch, concurrency, elements, ms in (
+            (1, 0, None, 9),
+            (1, 1, None, 11),
+            (1, 2, None, 17),
+            (3, 2, None, 40),
+            (4, 2, 47, 90),
+        )
+    ]
+    assert latency_ms(rows, []) == {"1": 10, "4": 30, "1x2": 14, "4x2": 44}
+    assert latency_ms(rows, seen) == {"1": 10, "4": 30, "1x2": 17, "4x2": 44}

@@ -50,6 +50,7 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     if tenant is None:
         yield from _windows(dict(sorted(box.telemetry.windows.items())))
         yield from _memory(box)
+        yield from _run_times(box)
         yield from _engine(box)
 
 
@@ -163,6 +164,14 @@ def _memory(box: RunningBox) -> Iterator[str]:
     yield from _gauge("appliance_build_bytes", "Bytes of each build in memory.", builds)
     yield from _reloads(box)
     yield from _holdings(box)
+
+
+def _run_times(box: RunningBox) -> Iterator[str]:
+    text = "Run time of a build that was seen, over that of its import."
+    builds = ((_labels(build=build, shape=shape), factor) for build, shape, factor in box.profiles.ballooned())
+    yield from _gauge("appliance_build_ballooning", text, builds)
+    text = "Times that runs of a build became much slower or quicker than at its import."
+    yield from _counter("appliance_profile_drifts", text, _one(box.profiles.drifts))
 
 
 def _reloads(box: RunningBox) -> Iterator[str]:

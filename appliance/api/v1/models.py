@@ -141,9 +141,7 @@ async def list_models(box: TheBox, principal: Member, cursor: Cursor = "", limit
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
 async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
     """Its task and its variants with size, accuracy, measured cost and where they are in memory."""
-    return model_shape(
-        box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue.kind_of
-    )
+    return model_shape(box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue)
 
 
 @router.delete("/{model}", summary="Delete a model", responses=problems(Forbidden, UnknownModel, InUse))
@@ -163,9 +161,7 @@ async def list_variants(
 ) -> Page[VariantShape]:
     """By name, with what was measured of each."""
     found = box.catalogue.resolve_model(principal.tenant, model)
-    variants = sorted(
-        variant_shapes(found, box.memory.snapshot(), box.catalogue.kind_of), key=lambda variant: variant.name
-    )
+    variants = sorted(variant_shapes(found, box.memory.snapshot(), box.catalogue), key=lambda variant: variant.name)
     return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: v)
 
 
@@ -205,7 +201,7 @@ async def show_variant(model: ModelName, variant: VariantName, box: TheBox, prin
     found = box.catalogue.resolve_model(principal.tenant, model)
     for one in found.variants:
         if one.name == variant:
-            return variant_shape(found, one, box.memory.snapshot(), box.catalogue.kind_of)
+            return variant_shape(found, one, box.memory.snapshot(), box.catalogue)
     raise UnknownVariant(name=variant)
 
 
@@ -238,7 +234,7 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
             raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:
             released = await box.store.models.set_variant_state(one.id, VariantState.READY)
-            return variant_shape(found, released, box.memory.snapshot(), box.catalogue.kind_of)
+            return variant_shape(found, released, box.memory.snapshot(), box.catalogue)
     raise UnknownVariant(name=variant)
 
 

@@ -1,15 +1,18 @@
 """Domain values as the shapes of `/v1`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import share
 from appliance.domain.catalogue import Model, Profile, Variant
 from appliance.domain.confidence import losses
 from appliance.domain.names import content_of
+from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
-from appliance.wire.catalogue import ModelShape, ModelSummary, ProfileShape, TaskShape, VariantShape
+from appliance.runtime.catalogue import Catalogue
+from appliance.wire.catalogue import ModelShape, ModelSummary, ProfileShape, SeenShape, TaskShape, VariantShape
 
 
 def model_state(model: Model) -> str:
@@ -20,9 +23,6 @@ def model_state(model: Model) -> str:
     if VariantState.QUARANTINED in states and VariantState.MAKING not in states:
         return "quarantined"
     return "failed" if states == {VariantState.FAILED} else "importing"
-
-
-KindOf = Callable[[Variant, Model], str]
 
 
 def model_summary(model: Model) -> ModelSummary:
@@ -38,19 +38,19 @@ def model_summary(model: Model) -> ModelSummary:
     )
 
 
-def model_shape(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> ModelShape:
-    """A model with its variants; `memory` is the manager's snapshot, `kind_of` the catalogue's."""
+def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue) -> ModelShape:
+    """A model with its variants; `memory` is the manager's snapshot."""
     return ModelShape(
         name=model.name,
         tenant=model.tenant,
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=variant_shapes(model, memory, kind_of),
+        variants=variant_shapes(model, memory, catalogue),
     )
 
 
-def variant_shapes(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> list[VariantShape]:
+def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue) -> list[VariantShape]:
     """The variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
     memory.
     """
@@ -61,17 +61,33 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], kind_of: KindOf) -> 
                 "profile": _alone(variant.profile),
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
-                "serves_on": kind_of(variant, model) if variant.profile is not None and variant.servable else None,
+                "serves_on": catalogue.kind_of(variant, model) if _serves(variant) else None,
+                "seen": [row for one in catalogue.seen_of(variant, model) for row in _seen(one)],
             }
         )
         for variant in model.variants
     ]
 
 
-def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any], kind_of: KindOf) -> VariantShape:
+def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any], catalogue: Catalogue) -> VariantShape:
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
-    return variant_shapes(replace(model, variants=(variant, *others)), memory, kind_of)[0]
+    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue)[0]
+
+
+def _serves(variant: Variant) -> bool:
+    return variant.profile is not None and variant.servable
+
+
+def _seen(runs: SeenRuns) -> Iterator[SeenShape]:
+    for row in runs.latencies:
+        yield SeenShape(
+            batch=row.batch,
+            concurrency=row.concurrency,
+            elements_max=runs.elements_max,
+            p50_ms=round(row.p50_ns / NS_PER_MS, 4),
+            p99_ms=round(row.p99_ns / NS_PER_MS, 4),
+        )
 
 
 def _alone(profile: Profile | None) -> ProfileShape | None:

@@ -14,7 +14,7 @@ from appliance.clock import Clock
 from appliance.domain.catalogue import Profile, Shapes
 from appliance.domain.events import EventSink
 from appliance.domain.names import content_of, kind_of, owner_of
-from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.domain.profiles import SeenLatency, SeenRuns, shape_of, size_class
 from appliance.runtime.profiles.times import RunTimes
 
 NOTICEABLE = 0.1
@@ -48,7 +48,7 @@ class BuildTimes:
             return self.usual
         found = self._others.get(size)
         if found is None:
-            shape = f"{self._rung}~{size}"
+            shape = shape_of(self._rung, size)
             found = self._store.table(self._build_id, shape, self._profile, is_measured=False)
             self._others[size] = found
         return found
@@ -171,14 +171,6 @@ class ProfileStore:
         _, tenant = owner_of(build_id)
         facts = {} if tenant is None else {"tenant": tenant}
         self._events.emit(event, build=build_id, shape=shape, factor=round(table.ballooning, 3), **facts)
-
-
-def size_class(elements: int) -> int:
-    """Sizes of inputs that are expected to take alike: two classes to each doubling, so that within one the largest is
-    at most one and a half times the smallest.
-    """
-    bits = elements.bit_length()
-    return 2 * bits + (elements >> (bits - 2) & 1 if bits > 1 else 0)
 
 
 def _size_of(shapes: Shapes, batched: str | None) -> int:
