@@ -4,7 +4,7 @@ A group belongs to an application; applications of one model, and models of equa
 are the same memory.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
@@ -15,6 +15,10 @@ from appliance.runtime.catalogue import Catalogue, Entry, Servable
 
 _LOAD_NS_PER_BYTE = 1.0
 """Load time assumed until it is measured: a gigabyte a second."""
+_PREFERRED_POINTS = 0.001
+"""What requests get first counts as so much more accurate than an equally accurate variant that they get next: policies
+know accuracies only. It comes where there is room, and nobody gives way for so little.
+"""
 _WAKE_NS_PER_BYTE = 0.05
 """The same of a wake, with the file in the page cache: twenty gigabytes a second."""
 
@@ -177,7 +181,7 @@ class VariantGroups:
         old = self.of_build(build_id)
         if old is None:
             return
-        new = replace(old, options=tuple(self._option(s) for s in old.servables))
+        new = replace(old, options=self._options(old.servables))
         slowest_ns = self._slowest_floor_ns
         if slowest_ns is not None and new.options[-1].load_ns >= slowest_ns:
             self._slowest_floor_ns = new.options[-1].load_ns
@@ -217,20 +221,24 @@ class VariantGroups:
             tenant=first.model.tenant,
             weight=sum(a.weight for a in applications),
             accuracy_min=accuracy_min,
-            options=tuple(self._option(s) for s in servables),
+            options=self._options(servables),
             servables=tuple(servables),
             builds=frozenset(s.build_id for e in entries for s in e.servables.values()),
         )
 
-    def _option(self, servable: Servable) -> Option:
+    def _options(self, servables: Sequence[Servable]) -> tuple[Option, ...]:
+        """In their order, each more accurate than the next."""
+        options: list[Option] = []
+        for servable in reversed(servables):
+            points = servable.accuracy
+            if options and points <= options[-1].accuracy:
+                points = options[-1].accuracy + _PREFERRED_POINTS
+            options.append(self._option(servable, points))
+        return tuple(reversed(options))
+
+    def _option(self, servable: Servable, points: float) -> Option:
         comes_ns = self._wake_ns_of(servable) if servable.build_id in self._waking else self.load_ns(servable)
-        return Option(
-            servable.name,
-            servable.resident_bytes,
-            servable.peak_bytes,
-            servable.accuracy,
-            max(1, comes_ns),
-        )
+        return Option(servable.name, servable.resident_bytes, servable.peak_bytes, points, max(1, comes_ns))
 
     def load_ns(self, servable: Servable) -> int:
         """What a load takes, asleep or not."""

@@ -67,6 +67,19 @@ def test_a_least_accuracy_goes_before_an_slo() -> None:
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 9), least=75) == ["large", "middle", "small"]
 
 
+def test_of_equally_accurate_ones_the_preferred_is_worth_a_little_more() -> None:
+    """Policies know accuracies only: else the smaller one would be the best, and stay for good."""
+    catalogue = Catalogue(ByProfile(), loss_points_max=0.5)
+    catalogue.put_tenant(Tenant("t"))
+    fast = make_variant("t/m", "fast", Cost(60, run_ms=10), accuracy=90.0)
+    slow = make_variant("t/m", "slow", Cost(20, run_ms=20), accuracy=90.0)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), (fast, slow)))
+    catalogue.put_application(Application("t/a", "t", "a", "t/m", prefer=Prefer.SPEED))
+    (group,) = VariantGroups(catalogue).all()
+    assert [option.name for option in group.options] == ["fast", "slow"]
+    assert group.options[0].accuracy > group.options[1].accuracy == 90.0
+
+
 def preferring(*prefers: Prefer) -> list[str]:
     """Options of a model whose middle variant loses next to nothing and takes half the time, and whose small one is
     fast and bad.
