@@ -52,6 +52,10 @@ class LoadedBuild:
     """When that one ended."""
     is_urgent: bool = True
     """A request waits for the load under way."""
+    failures: int = 0
+    """Loads, one after another, that came to nothing, room apart."""
+    again_ns: int = 0
+    """Until then only a request has it loaded: its last load failed."""
     successor_of: str | None = None
     """The build that leaves when this one has come."""
     on_change: Callable[[str], None] = lambda build_id: None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import LoadFailed, OutOfMemory, ShuttingDown
 from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
@@ -21,6 +21,9 @@ from appliance.runtime.memory.unloads import Unloads, nothing
 
 _S = ResidencyState
 _FOREVER = 1 << 62
+_PAUSE_NS = NS_PER_S
+_PAUSE_NS_MAX = 300 * NS_PER_S
+"""So long after a load that failed nobody but a request tries again; twice as long after each further one."""
 
 
 class Loads:
@@ -57,6 +60,8 @@ class Loads:
         self.is_closed = False
         self.on_loaded: Callable[[str], None] = nothing
         """Told of every build that has come into memory, by id."""
+        self.on_failed: Callable[[str], None] = nothing
+        """Told of every build whose load has failed, by id; not of those that found no room."""
         self.end_idle: Callable[[Collection[str]], bool] = lambda wanted: False
         """Ends a process that holds nothing awake, and that no build `wanted` needs; whether there was one."""
         self.loads = self.wakes = self.failures = self.skipped = self.replacements = 0
@@ -144,6 +149,7 @@ class Loads:
         build.to(_S.RESIDENT)
         build.last_used_ns = self._clock.now_ns()
         build.loading = None
+        build.failures = build.again_ns = 0
         build.is_woken = wakes
         build.is_read = False
         if wakes:
@@ -205,6 +211,10 @@ class Loads:
             return
         self.failures += 1
         self._changes.announce()
+        if not is_full:
+            build.failures += 1
+            build.again_ns = self._clock.now_ns() + min(_PAUSE_NS << min(build.failures - 1, 20), _PAUSE_NS_MAX)
+            self.on_failed(build.build_id)
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
 
     async def _reserve(self, build: LoadedBuild) -> int:

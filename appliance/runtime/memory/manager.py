@@ -327,9 +327,13 @@ class MemoryManager:
         if build is not None and build.state is _S.ASLEEP:
             self._loads.read_ahead(build)
 
-    def watch(self, on_loaded: Callable[[str], None], on_left: Callable[[str], None]) -> None:
-        """Be told of every build that has come into memory, and of every one that sleeps or is absent now, by id."""
-        self._loads.on_loaded = on_loaded
+    def watch(
+        self, on_loaded: Callable[[str], None], on_left: Callable[[str], None], on_failed: Callable[[str], None]
+    ) -> None:
+        """Be told of every build that has come into memory, of every one that sleeps or is absent now, and of every
+        one whose load has failed for another reason than room; by id.
+        """
+        self._loads.on_loaded, self._loads.on_failed = on_loaded, on_failed
         self._unloads.on_left = on_left
 
     @property

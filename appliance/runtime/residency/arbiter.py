@@ -66,6 +66,14 @@ class EvictionArbiter:
         """It has changed, or it came to nothing."""
         self._states.end_change(name)
 
+    def go_without(self, build_id: str) -> None:
+        """Plan as if it could not be loaded, until `go_with`; requests have it loaded nonetheless."""
+        self._states.go_without(build_id)
+
+    def go_with(self, build_id: str) -> None:
+        """It can be loaded again, or has been."""
+        self._states.go_with(build_id)
+
     def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
         """Replace what planners wish for a group."""
         self._states.wish(name, wishes)
@@ -245,7 +253,8 @@ class EvictionArbiter:
         asker = None if request is None else self._groups.of_application(request)
         hidden: ResidentBuild | None = None
         if asker is not None:
-            options, build = asker.options, states.resident(asker.name)
+            build = states.resident(asker.name)
+            options = states.options(asker, build)
             is_pinned = beside or (build is not None and build.pinned)
             if beside and intent == "serve" and build is not None:  # what is there will not do for this request
                 others_bytes += build.freed_bytes

@@ -80,6 +80,8 @@ class ResidencyLoop:
         self._version = -1
         self._busy: dict[str, asyncio.Task[None]] = {}
         """Group → the task that changes its variant."""
+        self._pauses: dict[str, int] = {}
+        """Build whose load has failed → until when it is not brought."""
         self._changes: dict[str, deque[int]] = {}
         self._edge_ns: int | None = None
         """When a window opens or closes next."""
@@ -92,7 +94,7 @@ class ResidencyLoop:
         """Of those best builds some is not among those that are awake."""
         self._thrashing: set[str] = set()
         self._thrashes: Counter[str] = Counter()
-        memory.watch(self._loaded, self._left)
+        memory.watch(self._loaded, self._left, self._failed)
         self.transitions = 0
 
     # -- the inference path --------------------------------------------------------------------------------------------
@@ -166,6 +168,7 @@ class ResidencyLoop:
         """Everything that is due now, but a look at memory that is left; whether it is time for that."""
         now_ns = self._clock.now_ns()
         self._take_over()
+        self._end_pauses(now_ns)
         is_new = self._version != self._groups.version
         if is_new:
             self._forget_the_gone()
@@ -252,7 +255,8 @@ class ResidencyLoop:
                 self._thrashing.discard(expectation.name)
 
     async def _until_next_edge(self) -> None:
-        wait_s = None if self._edge_ns is None else max(0.0, (self._edge_ns - self._clock.now_ns()) / NS_PER_S)
+        edge_ns = min([ns for ns in (self._edge_ns, *self._pauses.values()) if ns is not None], default=None)
+        wait_s = None if edge_ns is None else max(0.0, (edge_ns - self._clock.now_ns()) / NS_PER_S)
         if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
             wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
             self._is_settled = False
@@ -349,6 +353,7 @@ class ResidencyLoop:
         """A build has come into memory, for whomever: perhaps there is more to do."""
         group, build = self._groups.of_build(build_id), self._memory.build(build_id)
         assert build is not None, build_id
+        self._end_pause(build_id)
         if build.is_woken:
             self._groups.woken(build_id, build.wake_ns)
         self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
@@ -366,6 +371,23 @@ class ResidencyLoop:
             self._expectations.look_again(group.name)
             self._wake.set()
 
+    def _failed(self, build_id: str) -> None:
+        """A load came to nothing: what is planned goes without the build for a while, and longer every time."""
+        build = self._memory.build(build_id)
+        assert build is not None, build_id
+        self._pauses[build_id] = build.again_ns
+        self._arbiter.go_without(build_id)
+        self._moved()
+
+    def _end_pauses(self, now_ns: int) -> None:
+        for build_id in [build_id for build_id, until_ns in self._pauses.items() if until_ns <= now_ns]:
+            self._end_pause(build_id)
+            self._is_settled = False
+
+    def _end_pause(self, build_id: str) -> None:
+        if self._pauses.pop(build_id, None) is not None:
+            self._arbiter.go_with(build_id)
+
     def _moved(self) -> None:
         self._is_settled = False
         self._wake.set()
@@ -379,9 +401,10 @@ class ResidencyLoop:
 
     def _bring(self, group: VariantGroup, option: str) -> None:
         """Load a variant in the background; when it is there, the other variants of its group go."""
-        if group.name in self._busy or self._is_thrashing(group):
+        servable = group.servable(option)
+        if group.name in self._busy or servable.build_id in self._pauses or self._is_thrashing(group):
             return
-        task = asyncio.create_task(self._brought(group, group.servable(option)), name=f"bring {group.name}")
+        task = asyncio.create_task(self._brought(group, servable), name=f"bring {group.name}")
         self._busy[group.name] = task
         self._arbiter.begin_change(group.name)
 

@@ -24,6 +24,8 @@ class ApplicationStates:
         self._expectations = expectations
         self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._changing: set[str] = set()
+        self._without: set[str] = set()
+        """Builds that cannot be loaded now."""
         self._version = -1
         self._stale: set[str] = set()
         """Groups whose states are to be made anew."""
@@ -54,6 +56,16 @@ class ApplicationStates:
         """It has changed, or it came to nothing."""
         self._changing.discard(name)
         self._stale.add(name)
+
+    def go_without(self, build_id: str) -> None:
+        """It cannot be loaded, until `go_with`: it is no option, where there is another one."""
+        self._without.add(build_id)
+        self._touch((build_id,))
+
+    def go_with(self, build_id: str) -> None:
+        """It can again."""
+        self._without.discard(build_id)
+        self._touch((build_id,))
 
     def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
         """Replace what planners wish for a group."""
@@ -118,6 +130,14 @@ class ApplicationStates:
             elif build.kept_bytes:
                 yield build._replace(bytes=build.kept_bytes)
 
+    def options(self, group: VariantGroup, build: ResidentBuild | None) -> tuple[Option, ...]:
+        """Those of a group that can be loaded, and the one that it has; all of them where none can."""
+        if self._without.isdisjoint(group.builds):
+            return group.options
+        there = None if build is None else build.build_id
+        pairs = zip(group.options, group.servables, strict=True)
+        return tuple(o for o, s in pairs if s.build_id == there or s.build_id not in self._without) or group.options
+
     def state(
         self,
         group: VariantGroup,
@@ -149,7 +169,8 @@ class ApplicationStates:
     def without(self, group: VariantGroup, gone: Collection[str]) -> ApplicationState:
         """Of a group if those builds, which it does not count, were not in memory."""
         build = self._counted.get(group.name)
-        return self.state(group, group.options, build, is_pinned=self._is_pinned(group, build), without=gone)
+        options = self.options(group, build)
+        return self.state(group, options, build, is_pinned=self._is_pinned(group, build), without=gone)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -199,10 +220,14 @@ class ApplicationStates:
         if build is not None:
             self._counted[name] = build
             self.counted_bytes += build.freed_bytes
-        self._states[place] = self.state(group, group.options, build, is_pinned=self._is_pinned(group, build))
+        options = self.options(group, build)
+        self._states[place] = self.state(group, options, build, is_pinned=self._is_pinned(group, build))
 
     def _is_pinned(self, group: VariantGroup, build: ResidentBuild | None) -> bool:
-        return (build is not None and build.pinned) or group.name in self._changing
+        """Whether its variant cannot change; that of a group of which nothing can be loaded cannot, either."""
+        if (build is not None and build.pinned) or group.name in self._changing:
+            return True
+        return build is None and bool(self._without) and self._without.issuperset(s.build_id for s in group.servables)
 
     def _less_kept(
         self, group: VariantGroup, options: tuple[Option, ...], without: Collection[str]

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
+from appliance.clock import NS_PER_S
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from tests.fakes.clock import settle, story
@@ -60,6 +61,30 @@ async def test_failed_load_leaves_the_ledger_unchanged() -> None:
     bench.assert_quiet()
     await bench.use("a")
     assert bench.resident() == ["a", "b"]
+
+
+@story
+async def test_after_each_failure_it_is_left_alone_for_longer() -> None:
+    """By whoever loads ahead of requests: a second, then twice as long each time, five minutes at most, and not at all
+    once it has been loaded.
+    """
+    failures: list[Exception] = [LoadFailed(build_id="a", reason="bad file") for _ in range(11)]
+    bench = MemoryBench({"a": Cost(failures=failures.copy())}, budget=20)
+    told: list[str] = []
+    bench.memory.watch(lambda build_id: None, lambda build_id: None, told.append)
+    pauses_s = []
+    for _ in failures:
+        with pytest.raises(LoadFailed):
+            await bench.use("a")
+        build = bench.memory.build("a")
+        assert build is not None
+        pauses_s.append((build.again_ns - bench.clock.now_ns()) / NS_PER_S)
+    assert pauses_s == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert told == ["a"] * 11
+    await bench.use("a")
+    build = bench.memory.build("a")
+    assert build is not None
+    assert (build.failures, build.again_ns) == (0, 0)
 
 
 @story

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.domain.errors import OutOfMemory
+from appliance.domain.errors import LoadFailed, OutOfMemory
 from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.clock import run_virtual, settle, story
@@ -98,6 +98,28 @@ async def test_a_change_that_finds_no_room_is_over() -> None:
         await bench.pause(2_000)
         assert (await bench.infer()).outputs["y"].tolist() == [2]
         await settle()
+    bench.assert_quiet()
+
+
+@story
+async def test_a_load_that_always_fails_is_tried_less_and_less() -> None:
+    """What can be loaded comes in its place; a request tries it all the same, and once it has been loaded it is as
+    before.
+    """
+    failures: list[Exception] = [LoadFailed(build_id="large", reason="bad file") for _ in range(1000)]
+    bench = EngineBench(100)
+    bench.add({"large": Cost(60, failures=failures), "small": Cost(20)})
+    bench.add({"only": Cost(10, failures=failures)}, name="other")
+    async with bench.working(residency=True):
+        await bench.pause(60_000)
+        assert residents(bench) == {"t/app": "small", "t/other": None}
+        assert bench.memory.load_failures == 2 * 6  # after 0, 1, 3, 7, 15 and 31 seconds
+        with pytest.raises(LoadFailed):
+            await bench.infer(application="t/other")
+        failures.clear()
+        assert (await bench.infer(application="t/other")).outputs["y"].tolist() == [2]
+        await bench.pause(300_000)
+        assert residents(bench) == {"t/app": "large", "t/other": "only"}
     bench.assert_quiet()
 
 

@@ -107,6 +107,8 @@ class Story:
                 )
                 for name in residency._busy:
                     fresh.begin_change(name)
+                for build_id in residency._pauses:
+                    fresh.go_without(build_id)
                 for name, wishes in kept._states._wishes.items():  # who is left out is wished nothing for
                     fresh.wish(name, wishes)
                 anew = fresh.problem(*asked, asleep=memory.asleep())
