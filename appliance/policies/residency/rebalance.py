@@ -2,7 +2,8 @@
 
 Part of our own policy.
 
-What each variant is worth says `worth.py`; what is there already is worth more than what must be loaded first. Which
+What each variant is worth says `worth.py`; what is there already is worth more than what must be loaded first, and
+nobody gives way for a trifle: as predictions move, so would variants, each of which is loaded for nothing. Which
 variants together are worth most is a knapsack with several choices for each application: answered exactly where there
 are few (`knapsack.py`; on Table II that is 0.2 points of utility), else a step at a time, each time the one that is
 worth most per byte: somebody's floor, or an upgrade.
@@ -22,6 +23,12 @@ from appliance.policies.residency.worth import Outlook, Worth
 _CHOICES_MAX = 24
 """Variants of all applications together, up to which the best combination is looked for: 0.3 ms for eight
 applications with three variants each.
+"""
+_MOVE_POINTS = 0.1
+"""Who has a variant keeps it where others would gain no more than this by its memory, in points of accuracy × requests
+× its weight: the loads, of what comes now and of what left when it comes back, keep the processor from others. A cold
+start is some six hundred times as bad. Having nothing counts as much, or who stays would be in the way of who comes
+though nobody expects a request of either. What sleeps when it leaves is had again for next to nothing.
 """
 Pauses = Generator[None, None, None]
 Step = tuple[float, str, Option]
@@ -77,12 +84,18 @@ class _Draft:
             self._applications[name] = application
             self._held[name] = least
             loaded = application.loaded
+            stay, least_bytes = (0.0, 0) if loaded is None else (_move_points(application, loaded), loaded.bytes)
             self._options[name] = options = [
-                (o.bytes, o.bytes if o is loaded else o.peak_bytes, worth, o)
+                (
+                    o.bytes,
+                    o.bytes if o is loaded else o.peak_bytes,
+                    worth + stay if o.bytes >= least_bytes else worth,
+                    o,
+                )
                 for o, worth in zip(application.choices, worths, strict=True)
             ]
             self._largest_bytes[name] = max([size for size, _, _, _ in options])
-            self._worth[name] = {None: nothing}
+            self._worth[name] = {None: nothing - _move_points(application, application.floor)}
             self._worth[name].update([(option.name, own) for _, _, own, option in options])
 
     def hand_out(self) -> Pauses:
@@ -204,6 +217,11 @@ class _Draft:
     def _take(self, name: str, option: Option) -> None:
         self._space.take(self._applications[name], self._held[name], option)
         self._held[name] = option
+
+
+def _move_points(application: ApplicationState, option: Option) -> float:
+    """What it costs, beside what requests lose, that the option leaves for others."""
+    return 0.0 if option.sleeps else _MOVE_POINTS * application.weight
 
 
 def _least(problem: ResidencyProblem, application: ApplicationState) -> Option | None:

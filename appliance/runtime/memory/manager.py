@@ -211,10 +211,10 @@ class MemoryManager:
         self._unloads.trim()
         self._changes.announce()
 
-    def replace(self, replacement: Replacement) -> bool:
+    def replace(self, replacement: Replacement, ordered_bytes: int = 0) -> bool:
         """Bring another build in the place of a resident one, beside it first if there is room.
 
-        False when that is not possible now.
+        False when that is not possible now. `ordered_bytes`: of what is free, those that other loads are about to take.
         """
         victim = self._ledger.get(replacement.victim)
         if victim is None or victim.state is not _S.RESIDENT or victim.build_id in self._ledger.followed():
@@ -222,9 +222,9 @@ class MemoryManager:
         if self._loads.is_closed or not self._ledger.may_come(replacement.build_id):
             return False
         need = replacement.need_bytes(self._ledger.asleep())
-        if self._ledger.has_room_beside(need):
+        if self._ledger.has_room_beside(need + ordered_bytes):
             self._ledger.follow(self._loads.promise(replacement), victim.build_id)
-        elif victim.pins or self._ledger.free_bytes + self._ledger.freed_by(victim) < need:
+        elif victim.pins or self._ledger.free_bytes + self._ledger.freed_by(victim) < need + ordered_bytes:
             return False
         else:
             self._loads.promise(replacement)
@@ -292,11 +292,16 @@ class MemoryManager:
     def budget_bytes(self) -> int:
         return self._ledger.budget_bytes
 
-    def has_room(self, build_id: str, need_bytes: int) -> bool:
-        """Whether a build may come now without anybody giving way; `need_bytes` of its load, a wake needs less."""
+    @property
+    def free_bytes(self) -> int:
+        """Neither taken nor promised; below zero where the budget has become smaller."""
+        return self._ledger.free_bytes
+
+    def need_bytes(self, build_id: str, need_bytes: int) -> int:
+        """What must be free for a build to come now: `need_bytes` for its load, less for its wake where it sleeps."""
         build = self._ledger.get(build_id)
         is_asleep = build is not None and build.state is _S.ASLEEP
-        return (build.need_bytes if build is not None and is_asleep else need_bytes) <= self._ledger.free_bytes
+        return build.need_bytes if build is not None and is_asleep else need_bytes
 
     def asleep(self) -> Mapping[str, int]:
         """Builds that sleep, or wait for room to wake, and what they keep."""

@@ -7,7 +7,7 @@ what is there serves.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -25,13 +25,17 @@ from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.shares import Shares
 
 _PER_MINUTE_NS = 60 * NS_PER_S
-_LOOK_S = 0.25
+_LOOK_NS = NS_PER_S // 4
 """As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory
 may be better given to others.
 """
 _REST_NS = NS_PER_S // 5
 """Between two looks at what to do with memory that is left, however much happens meanwhile: a busy box has better
 things to do.
+"""
+_REST_NS_EACH = 4 * NS_PER_MS
+"""Of that for every application, where there are many: a look takes some 40 µs for each, so it is at most one per cent
+of a core.
 """
 _READ_AHEAD = 2
 """A file is read from disk so many times earlier than that is expected to take, for it is read in the background."""
@@ -203,11 +207,14 @@ class ResidencyLoop:
         if len(self._busy) > was_busy:
             # the loads that were just ordered have no memory yet: what is left is seen in the next turn
             self._wake.set()
-        elif not self._is_settled and now_ns - self._looked_ns >= _REST_NS:
+        elif not self._is_settled and now_ns - self._looked_ns >= self._rest_ns():
             self._is_settled = True
             self._looked_ns = now_ns
             return self._is_better_wanted()  # or no change could be for the better
         return False
+
+    def _rest_ns(self) -> int:
+        return max(_REST_NS, _REST_NS_EACH * len(self._groups.all()))
 
     def _before_window(self, group: VariantGroup) -> tuple[int, int | None]:
         """θ of a group, and where its best variant would be woken from disk how long before to have it read.
@@ -258,7 +265,8 @@ class ResidencyLoop:
         edge_ns = min([ns for ns in (self._edge_ns, *self._pauses.values()) if ns is not None], default=None)
         wait_s = None if edge_ns is None else max(0.0, (edge_ns - self._clock.now_ns()) / NS_PER_S)
         if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
-            wait_s = _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
+            look_s = max(_LOOK_NS, self._rest_ns()) / NS_PER_S
+            wait_s = look_s if wait_s is None else min(wait_s, look_s)
             self._is_settled = False
         try:
             async with asyncio.timeout(wait_s):
@@ -298,7 +306,7 @@ class ResidencyLoop:
             try:
                 next(steps)
             except StopIteration as end:
-                self._enact(end.value)
+                await self._enact(end.value)
                 return
             await self._pause()
 
@@ -306,29 +314,39 @@ class ResidencyLoop:
         """Others have a turn."""
         await self._clock.sleep_until_ns(self._clock.now_ns())
 
-    def _enact(self, plan: ResidencyPlan) -> None:
-        """Enact what needs no wait, and what others have not overtaken while it was planned.
+    async def _enact(self, plan: ResidencyPlan) -> None:
+        """Enact what needs no wait, and what others have not overtaken while it was planned; in parts, as it was.
 
         The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes
         later.
         """
-        changes = [change for change in plan.changes if self._is_possible(change)]
-        if len(changes) < len(plan.changes):
-            self._is_settled = False
         is_making_room = False
+        for first in range(0, len(plan.changes), PART):
+            if first:
+                await self._pause()
+            is_making_room = self._enact_part(plan.changes[first : first + PART], is_making_room)
+
+    def _enact_part(self, planned: Sequence[Change], is_making_room: bool) -> bool:
+        """Whether anything that gives way makes room now, or did before."""
+        memory = self._memory
+        changes = [change for change in planned if self._is_possible(change)]
+        if len(changes) < len(planned):
+            self._is_settled = False
+        ordered_bytes = 0  # by loads that begin in their next turn
         for change in changes:
             group = self._groups.of_application(change.application)
             if group is None or group.name in self._busy or self._is_coming(group):
                 continue
             if change.after is None:
-                self._memory.release(group.servable(change.before or "").build_id)
+                memory.release(group.servable(change.before or "").build_id)
             elif _is_smaller(group, change):
                 self._replace(group, change)
                 is_making_room = True
-            elif self._has_room(group.servable(change.after)):
-                self._bring(group, change.after)
-            elif change.before is not None and not is_making_room and not self._is_thrashing(group):
-                self._replace(group, change)
+            elif (need_bytes := self._need_bytes(group.servable(change.after))) <= memory.free_bytes - ordered_bytes:
+                ordered_bytes += need_bytes if self._bring(group, change.after) else 0
+            elif change.before is not None and not (is_making_room or self._is_thrashing(group)):
+                self._replace(group, change, ordered_bytes)
+        return is_making_room
 
     def _is_possible(self, change: Change) -> bool:
         """Whether the application still has what it is to change from, and can have the other."""
@@ -339,8 +357,8 @@ class ResidencyLoop:
         before = None if change.before is None else group.servable(change.before)
         return there is before
 
-    def _has_room(self, servable: Servable) -> bool:
-        return self._memory.has_room(servable.build_id, servable.need_bytes)
+    def _need_bytes(self, servable: Servable) -> int:
+        return self._memory.need_bytes(servable.build_id, servable.need_bytes)
 
     def _is_coming(self, group: VariantGroup) -> bool:
         """A variant of a group that is absent is being loaded, for a request, so it has no memory yet that the policy
@@ -392,21 +410,23 @@ class ResidencyLoop:
         self._is_settled = False
         self._wake.set()
 
-    def _replace(self, group: VariantGroup, change: Change) -> None:
+    def _replace(self, group: VariantGroup, change: Change, ordered_bytes: int = 0) -> None:
         assert change.before is not None and change.after is not None
         after = group.servable(change.after)
         self._memory.replace(
-            Replacement(group.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes)
+            Replacement(group.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes),
+            ordered_bytes,
         )
 
-    def _bring(self, group: VariantGroup, option: str) -> None:
-        """Load a variant in the background; when it is there, the other variants of its group go."""
+    def _bring(self, group: VariantGroup, option: str) -> bool:
+        """Load a variant in the background; when it is there, the other variants of its group go. Whether it begins."""
         servable = group.servable(option)
         if group.name in self._busy or servable.build_id in self._pauses or self._is_thrashing(group):
-            return
+            return False
         task = asyncio.create_task(self._brought(group, servable), name=f"bring {group.name}")
         self._busy[group.name] = task
         self._arbiter.begin_change(group.name)
+        return True
 
     async def _brought(self, group: VariantGroup, servable: Servable) -> None:
         try:

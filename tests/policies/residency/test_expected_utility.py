@@ -11,6 +11,7 @@ from appliance.policies.residency.base import ApplicationState, Option, Residenc
 from appliance.policies.residency.expected_utility import ExpectedUtility
 from tests.instances.residency import application, problem
 
+SECOND = 10**9
 FACES, SPEECH, TEXT = "face_recognition", "speech_recognition", "text_classification"
 
 
@@ -50,6 +51,24 @@ def test_stay_where_the_difference_is_a_trifle() -> None:
     written = problem([there, absent], "face_recognition", memory_mb=150, intent="rebalance", policy="expected-utility")
     answer: Any = plan_one({**written, "history_window_s": 10.0})
     assert answer["actions"] == []
+
+
+@pytest.mark.parametrize(("due_s", "gets"), [(2.0, {"c"}), (0.5, {"b", "c"})])
+def test_nobody_gives_way_for_a_trifle(due_s: float, gets: set[str]) -> None:
+    """Memory that is free goes to one of two. The other one gets that of somebody who is expected later where its own
+    request is near, and not where that is seconds away: until then there will be others, and each would be loaded.
+    """
+    options = (Option("fp32", 40, 40, 90.0, SECOND // 50), Option("int8", 11, 11, 88.0, SECOND // 125))
+    held = {"a": ("fp32", 10.0), "b": ("int8", due_s), "c": ("int8", due_s)}
+    applications = tuple(
+        ApplicationState(name, options, variant, next_request_ns=int((1000 + ahead_s) * SECOND))
+        for name, (variant, ahead_s) in held.items()
+    )
+    asked = ResidencyProblem(
+        1000 * SECOND, 102, 10 * SECOND, SECOND // 10, applications, None, "rebalance", spread_ns=SECOND // 2
+    )
+    changes = ExpectedUtility().plan(asked).changes
+    assert {change.application for change in changes if change.after == "fp32"} == gets
 
 
 def test_a_floor_makes_room_for_an_upgrade_when_it_is_surely_not_needed() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.domain.errors import LoadFailed, OutOfMemory
+from appliance.policies.residency.base import Change, ResidencyPlan
 from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.clock import run_virtual, settle, story
@@ -102,6 +103,21 @@ async def test_a_change_that_finds_no_room_is_over() -> None:
 
 
 @story
+async def test_what_a_plan_brings_together_has_room_together() -> None:
+    """Each of two fits into what is free, both do not: one is loaded, and the other is no load that fails at once."""
+    bench = EngineBench(30)
+    changes = []
+    for name in "ab":
+        bench.add({"v": Cost(20)}, name=name)
+        changes.append(Change(f"t/{name}", None, "v"))
+    loop = bench.core.residency
+    await loop._enact(ResidencyPlan("cold", None, tuple(changes), "both"))
+    await bench.pause(1_000)
+    assert bench.memory.resident_set() == [bench.build("v", "t/a")]
+    assert bench.memory.loads_skipped == 0
+
+
+@story
 async def test_a_load_that_always_fails_is_tried_less_and_less() -> None:
     """What can be loaded comes in its place; a request tries it all the same, and once it has been loaded it is as
     before.
@@ -121,6 +137,26 @@ async def test_a_load_that_always_fails_is_tried_less_and_less() -> None:
         await bench.pause(300_000)
         assert residents(bench) == {"t/app": "large", "t/other": "only"}
     bench.assert_quiet()
+
+
+@story
+async def test_an_idle_box_looks_seldom_where_there_are_many() -> None:
+    """A look takes longer the more there are, so it comes more seldom: 200 applications of which memory holds half, and
+    one is expected.
+    """
+    bench = EngineBench(200)
+    for index in range(200):
+        bench.add({"v": Cost(2)}, name=f"app{index:03}")
+    loop = bench.core.residency
+    looks = set()
+    async with bench.working(residency=True):
+        for _ in range(6):
+            await bench.pause(20_000)
+            await bench.infer(application="t/app000")
+        for _ in range(200):
+            await bench.pause(50)
+            looks.add(loop._looked_ns)
+    assert 10 <= len(looks) <= 16
 
 
 @story
