@@ -488,7 +488,7 @@ class Catalogue:
             counted_bytes_max=largest_bytes if largest_bytes >= COUNTED_BYTES_MIN else 0,
             is_guarded=guarded_for is not None,
             profile=profile,
-            together_max=_together_max(profile) if profile and profile.latencies and batched else 1,
+            together_max=_together_max(profile, is_of_free_size) if profile and profile.latencies and batched else 1,
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
@@ -545,8 +545,12 @@ def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:
     return InputSlot(tensor, DTYPES.get(tensor.datatype), most, fixed)
 
 
-def _together_max(profile: Profile) -> int:
-    """The largest batch that takes less than its rows take one by one."""
+def _together_max(profile: Profile, is_of_free_size: bool) -> int:
+    """The largest batch that takes less than its rows take one by one; of inputs of other sizes than the import's that
+    is not known.
+    """
+    if is_of_free_size:
+        return profile.shared_rows_max
     one = profile.latencies[0]
     paying = [row.batch for row in profile.alone if row.p50_ms * one.batch < row.batch * one.p50_ms]
     return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)

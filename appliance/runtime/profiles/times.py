@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Latency
 from appliance.domain.profiles import INLINE
-from appliance.runtime.profiles.estimate import JUMP_MAX, TRUSTED_NS, Estimate
+from appliance.runtime.profiles.estimate import JUMP_MAX, SETTLING, TRUSTED_NS, Estimate
 
 CELLS_MAX = 64
 """Batch sizes × concurrencies that are told apart; runs of others are expected to take what the import says of them,
@@ -22,6 +22,8 @@ BACK = 1.25
 SAMPLED_NS, STEADY, SKIPS = NS_PER_MS // 4, 0.25, 3
 """Of runs on the event loop shorter than this, that are within so much of what was expected, so many after each are not
 looked at: what learning costs is felt there."""
+HOPED = 1.2
+"""Batches that gain at all on a CPU take a third less an item than one; what is hoped for must be enough to be tried."""
 _LEVELS = 1 << 16
 """More than there are runs at once."""
 
@@ -86,6 +88,20 @@ class RunTimes:
         if expected_ns > reference_ns and now_ns - last_ns > TRUSTED_NS:
             return int(reference_ns)
         return int(expected_ns)
+
+    def hoped_ns(self, items: int, running: int, now_ns: int) -> int:
+        """As `expected_ns`, to decide whether to put so many items together. Of inputs of another size than the import
+        measured, what batches gain is not known: each batch size is tried a few times, as if it took `HOPED` times
+        what half of it takes, where that has turned out to gain.
+        """
+        if self._is_measured or items < 2:
+            return self.expected_ns(items, running, now_ns)
+        estimate = self._estimates.get(items * _LEVELS + running)
+        if estimate is not None and estimate.count >= SETTLING:
+            return int(estimate.p50_ns)
+        if items.bit_count() > 1:  # only doublings are tried
+            return self.hoped_ns(1 << items.bit_length(), running, now_ns)
+        return int(HOPED * self.hoped_ns(items // 2, running, now_ns))
 
     def likely_ns(self, now_ns: int) -> int:
         """Median of a run of one item, of which nothing else is known: as it was of late."""

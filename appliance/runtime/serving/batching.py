@@ -75,7 +75,7 @@ class Batching:
         requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
 
         def run_ns(items: int) -> int:
-            return times.expected_ns(items, running, now_ns)
+            return times.hoped_ns(items, running, now_ns)
 
         busy = self._queue.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))

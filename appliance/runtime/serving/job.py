@@ -84,11 +84,15 @@ class Job:
         one, two = self.request, other.request
         if self.build is not other.build or one.outputs != two.outputs or one.runs_alone or two.runs_alone:
             return False
-        return one.inputs.keys() == two.inputs.keys() and all(
-            array.shape == (self.items, *array.shape[1:])  # else rows of one input would meet those of another request
-            and two.inputs[name].shape == (other.items, *array.shape[1:])
-            and array.dtype == two.inputs[name].dtype
-            for name, array in one.inputs.items()
+        return (
+            one.inputs.keys() == two.inputs.keys()
+            and all(
+                array.shape
+                == (self.items, *array.shape[1:])  # else rows of one input would meet those of another request
+                and two.inputs[name].shape == (other.items, *array.shape[1:])
+                and array.dtype == two.inputs[name].dtype
+                for name, array in one.inputs.items()
+            )
         )
 
     def learn(self, running: int) -> None:

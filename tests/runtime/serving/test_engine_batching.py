@@ -159,3 +159,40 @@ async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows
     assert rows_of(bench) == [1, 1, 4]
     tags = {name: bench.queue._tenants[name].tag for name in "ab"}
     assert ms(int(tags["b"] - tags["a"])) == pytest.approx((3 - 1) / 4 * 13)
+
+
+@story
+async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
+    """The import has measured inputs of another size, at which this network loses by batches."""
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=100, run_ms_by_batch={2: 210, 4: 450, 8: 900})}, inputs=WIDE)
+    bench.processor.costs[bench.build("v")].run_ms = 10
+    bench.processor.costs[bench.build("v")].run_ms_by_batch = GAINS
+    short = {"x": np.ones((1, 3), np.float32)}
+
+    async def ask() -> None:
+        for _ in range(20):
+            await bench.infer(inputs=short)
+
+    async with bench.working():
+        await asyncio.gather(*(ask() for _ in range(9)))
+    assert set(rows_of(bench)[-5:-1]) == {4}, "the best of them, once each was tried"
+
+
+@story
+async def test_what_loses_at_other_sizes_is_tried_a_few_times_only() -> None:
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=100, run_ms_by_batch={2: 210, 4: 450, 8: 900})}, inputs=WIDE)
+    bench.processor.costs[bench.build("v")].run_ms = 10
+    bench.processor.costs[bench.build("v")].run_ms_by_batch = {n: 11.0 * n for n in range(2, 9)}
+    short = {"x": np.ones((1, 3), np.float32)}
+
+    async def ask() -> None:
+        for _ in range(20):
+            await bench.infer(inputs=short)
+
+    async with bench.working():
+        await asyncio.gather(*(ask() for _ in range(9)))
+    batches = [rows for rows in rows_of(bench) if rows > 1]
+    assert len(batches) <= 4 * len(set(batches))
+    assert rows_of(bench)[-30:] == 30 * [1]
