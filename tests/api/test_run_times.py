@@ -45,9 +45,10 @@ async def test_over_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: 
     async with running(state_dir) as appliance:
         before = runs_seen(appliance)
         await ask(appliance, keys["harbour"], RUNS)
-        assert runs_seen(appliance) == before + RUNS
+        seen = runs_seen(appliance)  # of quick runs that are as expected not all are looked at
+        assert before < seen <= before + RUNS
     async with running(state_dir) as appliance:
-        assert runs_seen(appliance) == before + RUNS
+        assert runs_seen(appliance) == seen
         headers = {"Authorization": f"Bearer {keys['admin']}"}
         transport = httpx.ASGITransport(appliance.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers) as client:
