@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import ProcessorLost
+from appliance.domain.errors import ProcessorLost, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.lab.loop import VirtualLoop
@@ -74,6 +74,8 @@ class FakeProcessor:
         self.on_memory = on_memory
         self.kind = kind
         self.workers = workers
+        self.stops_runs = False
+        """At their deadlines."""
         self.is_gone = False
         """Runs and loads end with ProcessorLost."""
         self.memory: dict[str, int] = {}
@@ -124,7 +126,7 @@ class FakeProcessor:
         try:
             cost = self._cost(handle.build_id)
             rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
-            await self._sleep(cost.run_ms_by_batch.get(rows, cost.run_ms))
+            await self._spend(handle, cost.run_ms_by_batch.get(rows, cost.run_ms), deadline_ns)
             self._check_there()
             result = self.model(inputs)
         finally:
@@ -132,6 +134,14 @@ class FakeProcessor:
             handle.running -= 1
         assert handle.is_live, f"{handle.build_id} was unloaded while it ran"
         return result if outputs is None else {name: result[name] for name in outputs}
+
+    async def _spend(self, handle: Handle, run_ms: float, deadline_ns: int | None) -> None:
+        left_ms = run_ms
+        if self.stops_runs and deadline_ns is not None:
+            left_ms = max(0.0, (deadline_ns - self._clock.now_ns()) / NS_PER_MS)
+        await self._sleep(min(run_ms, left_ms))
+        if left_ms < run_ms:
+            raise RunStopped(variant_id=handle.build_id, reason="it took longer than it may")
 
     async def run_rows(
         self,

@@ -44,6 +44,8 @@ class LoadedBuild:
     """It does not sleep when it leaves."""
     overruns: int = 0
     """Inline runs, one after another, that took much longer than the profile had said."""
+    rests_until_ns: int = 0
+    """After some of these it runs on workers only, until then."""
     recent_run_ns: int = 0
     """What the longest of its latest runs took; each shorter one makes it an eighth less, of a guarded build a minute
     without a longer one does. Kept by the queue.

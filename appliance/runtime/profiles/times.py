@@ -23,7 +23,8 @@ SAMPLED_NS, STEADY, SKIPS = NS_PER_MS // 4, 0.25, 3
 """Of runs on the event loop shorter than this, that are within so much of what was expected, so many after each are not
 looked at: what learning costs is felt there."""
 HOPED = 1.2
-"""Batches that gain at all on a CPU take a third less an item than one; what is hoped for must be enough to be tried."""
+"""Batches that gain at all on a CPU take a third less an item than one; what is hoped for must be enough to be tried.
+"""
 _LEVELS = 1 << 16
 """More than there are runs at once."""
 

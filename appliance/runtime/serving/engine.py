@@ -55,7 +55,9 @@ _OVERRUN = 20
 _ALONE_OVERRUN = 4
 """... of who asks alone, this many times theirs (20 ms) ..."""
 _OVERRUNS_MAX = 3
-"""... and so many in a row are no scheduling hiccup: the build runs on a worker from then on."""
+"""... and so many in a row are no scheduling hiccup: the build runs on a worker then ..."""
+_OVERRUN_REST_NS = 30 * NS_PER_S
+"""... for so long; on a machine that others keep busy every build has some."""
 
 _AFTER_NS = NS_PER_US
 """The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
@@ -298,7 +300,7 @@ class Engine:
         servable = placed[0]
         if not servable.is_inline:  # it might stop or end everybody
             return False
-        if expected_ns is None or expected_ns > limit_ns or placed[1].overruns >= _OVERRUNS_MAX:
+        if expected_ns is None or expected_ns > limit_ns or now_ns < placed[1].rests_until_ns:
             return False
         if servable.is_of_free_size:
             bound = servable.bound_of(request.inputs)
@@ -336,6 +338,8 @@ class Engine:
         self._inline_ns += end_ns - start_ns
         is_overrun = end_ns - start_ns > overrun_ns
         build.overruns = build.overruns + 1 if is_overrun else 0
+        if build.overruns >= _OVERRUNS_MAX:
+            build.overruns, build.rests_until_ns = 0, end_ns + _OVERRUN_REST_NS
         return outputs, start_ns, end_ns
 
     def _charge(self, application: Application, tenant: str, took_ns: int, now_ns: int) -> None:

@@ -95,10 +95,14 @@ class Job:
             )
         )
 
-    def learn(self, running: int) -> None:
-        """Its run, one of so many under way, has ended well: others will take as long."""
-        if self.times is not None:
-            took_ns = self.finished_ns - self.started_ns
+    def learn(self, running: int, *, is_whole: bool) -> None:
+        """Its run, one of so many under way, has ended well: others will take as long. Not `is_whole`: it was stopped;
+        where it has had more than was expected, others are taken to need half as much again.
+        """
+        took_ns = self.finished_ns - self.started_ns
+        if not is_whole:
+            took_ns = 0 if took_ns <= self.holds_ns else took_ns * 3 // 2
+        if self.times is not None and took_ns:
             self.times.ran(self.run_items, max(running, self.running), took_ns, self.finished_ns)
 
     def to(self, state: RequestState) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.errors import NoRoomToRun, ProcessorLost, ShuttingDown
+from appliance.domain.errors import NoRoomToRun, ProcessorLost, RunStopped, ShuttingDown
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import Processor
@@ -110,7 +110,7 @@ class Worker:
                 job.answer.set_exception(RunAgain())
             else:
                 job.answer.set_exception(error)
-        if error is None:
-            batch.jobs[0].learn(self._batching.running + 1)
+        if error is None or isinstance(error, RunStopped):
+            batch.jobs[0].learn(self._batching.running + 1, is_whole=error is None)
         if not self._is_stopped:
             self._queue.offer(self._begin)

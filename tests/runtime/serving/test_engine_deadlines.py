@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.catalogue import Late, StateSpec, TaskSpec
-from appliance.domain.errors import DeadlineExceeded
+from appliance.domain.errors import DeadlineExceeded, RunStopped
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -109,4 +109,23 @@ async def test_late_and_run() -> None:
         assert ms(waited[2].queue_ns) == 50  # the first ran at once; of the others the deadline says who goes first
     figures = bench.telemetry.of_application("t/app")["v"]
     assert (figures.outcomes, figures.late, figures.slo_requests, figures.slo_kept) == ({"done": 4}, 3, 4, 1)
+    bench.assert_quiet()
+
+
+@story
+async def test_runs_that_are_stopped_show_that_they_take_long() -> None:
+    """The profile says 10 ms, they take 200, and each is stopped after 50: before long nobody begins one in vain."""
+    bench = EngineBench()
+    bench.processor.stops_runs = True
+    bench.add({"v": Cost(load_ms=0, run_ms=10)})
+    bench.processor.costs[bench.build("v")].run_ms = 200
+    async with bench.working():
+        await bench.availability.load(bench.catalogue.entry("t/app").application)
+        for _ in range(60):
+            with pytest.raises((DeadlineExceeded, RunStopped)):
+                await bench.infer(within_ms=50)
+        begun = len(bench.processor.ran)
+        assert begun < 60
+        assert await refused_after(bench, within_ms=50) == 0
+        assert len(bench.processor.ran) == begun
     bench.assert_quiet()
