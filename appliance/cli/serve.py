@@ -87,6 +87,10 @@ def _settings(overrides: dict[str, Any]) -> Any:
 
     from appliance.settings import Settings
 
+    for variable in os.environ:  # those of no section are passed over
+        section, nested, _ = variable.lower().removeprefix("appliance_").partition("__")
+        if nested and variable.lower().startswith("appliance_") and section not in Settings.model_fields:
+            raise CommandFailed(f"there is no setting {section} ({variable}); docs/operations.md has all of them")
     try:
         settings = Settings(**_given(overrides))
     except ValidationError as error:

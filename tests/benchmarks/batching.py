@@ -49,7 +49,7 @@ def main() -> None:
 
 def _compare(name: str, ours: subjects.LiveBox, none: subjects.LiveBox, options: argparse.Namespace) -> None:
     with ours.http() as http:
-        inputs = _inputs(http.get(f"/v2/models/{name}").json()["inputs"])
+        inputs = one_item(http.get(f"/v2/models/{name}").json()["inputs"])
         order = http.get(f"/v1/applications/{name}").json()["variants"]
         variants = {v["name"]: v for v in http.get(f"/v1/models/{name}/variants").json()["items"]}
     for variant in order:
@@ -115,8 +115,8 @@ def _offer(box: subjects.LiveBox, request: bytes, rate: float, seconds: float, s
     return result
 
 
-def _inputs(described: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """One item: sixteen tokens, a line of text of 160 pixels, a picture of 320."""
+def one_item(described: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Inputs of one item: sixteen tokens, a line of text of 160 pixels, a picture of 320."""
     made = {}
     for one in described:
         usual = 16 if one["datatype"] == "INT64" else 160 if 48 in one["shape"] else 320

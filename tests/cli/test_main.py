@@ -118,6 +118,8 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
         (["serve", "--log-level", "loud"], "setting log.level"),
         (["serve", "--config", "[htp]\nport = 1"], "there is no setting htp;"),
         (["serve", "--config", "http__port = 1"], "there is no setting http__port;"),
+        (["serve", "APPLIANCE_HTP__PORT=1"], "there is no setting htp (APPLIANCE_HTP__PORT);"),
+        (["serve", "APPLIANCE_HTTP__PRT=1"], "there is no setting http.prt;"),
         (["serve", "--config", "[http]\nprt = 1"], "there is no setting http.prt;"),
     ],
 )
@@ -128,7 +130,12 @@ def test_a_command_that_cannot_go_on_says_why(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One sentence on standard error, status 1, nothing on standard output. What follows `--config` is its text."""
+    """One sentence on standard error, status 1, nothing on standard output. What follows `--config` is its text; with a
+    `=` it is a variable of the environment.
+    """
+    for variable in [argument for argument in arguments if "=" in argument and "--config" not in arguments]:
+        arguments = [argument for argument in arguments if argument != variable]
+        monkeypatch.setenv(*variable.split("="))
     if "--config" in arguments:
         monkeypatch.setenv("APPLIANCE_CONFIG", "")  # the command sets it; here it is undone
         config = tmp_path / "box.toml"

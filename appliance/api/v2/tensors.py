@@ -24,6 +24,7 @@ Body = bytes | bytearray | memoryview
 """A request's body, as the server gathered it."""
 _DIMENSIONS_MAX = 32
 _NAME_MAX = 1024
+_OUTPUTS_MAX = 1024
 _ELEMENTS_MAX = 1 << 40
 _REMEMBERED = 128
 _REMEMBERED_BYTES_MAX = 1024
@@ -428,6 +429,8 @@ def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], 
         return None, {}, {}
     if not isinstance(listed, list):
         raise BadTensor(reason="outputs: must be a list")
+    if len(listed) > _OUTPUTS_MAX:
+        raise BadTensor(reason=f"outputs: at most {_OUTPUTS_MAX} may be named; named none, all are answered")
     names: list[str] = []
     binary: dict[str, bool] = {}
     places: dict[str, Place] = {}

@@ -254,6 +254,7 @@ GOOD = {"inputs": [tensor("FP32", [1], [1])]}
         ({"inputs": [{**tensor("FP32", [1], [1]), "parameters": 3}]}, "parameters: must be an object"),
         ({**GOOD, "parameters": []}, "parameters: must be an object"),
         ({**GOOD, "outputs": {}}, "outputs: must be a list"),
+        ({**GOOD, "outputs": [{"name": "y"}] * 1025}, "outputs: at most 1024 may be named"),
         ({**GOOD, "outputs": [{}]}, r"outputs\[0\]"),
         ({**GOOD, "outputs": [{"name": "y", "parameters": 1}]}, "must be an object"),
         ({**GOOD, "id": ["a"]}, "id: must be a string"),
