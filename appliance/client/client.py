@@ -131,6 +131,11 @@ class Client:
             counts[row["name"]] = counts.get(row["name"], 0) + row["inference_stats"]["success"]["count"]
         return counts
 
+    def computed(self) -> tuple[int, int]:
+        """Items that were computed since the box started, of all applications together, and in how many runs."""
+        rows = self._send("GET", "/v2/models/stats").json()["model_stats"]
+        return sum(row["inference_count"] for row in rows), sum(row["execution_count"] for row in rows)
+
     def run_times(self, application: str) -> dict[str, list[float]]:
         """Variant → milliseconds of its latest warm runs of one item."""
         return self._get(f"/v1/applications/{application}/runs", RunsShape).variants

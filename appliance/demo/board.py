@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BAR_CELLS = 12
-FIXED_LINES = 9
+FIXED_LINES = 10
 """Heading, table heading, footer and the empty lines between."""
 
 
@@ -50,6 +50,16 @@ class Recognised:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """What the processors have done so far."""
+
+    runs: tuple[tuple[str, int], ...] = ()
+    """Of each processor that takes runs, by name."""
+    items_per_run: float | None = None
+    """None before the first run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """Everything on the screen at one instant."""
 
@@ -58,6 +68,7 @@ class Picture:
     recognised: tuple[Recognised, ...]
     resident_bytes: int
     budget_bytes: int
+    computed: Computed
     url: str
     key_file: str
 
@@ -83,8 +94,14 @@ def _heading(picture: Picture) -> "RenderableType":
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append("edge appliance", style="bold")
     text.append(f"   {minutes}:{seconds:02d}   {rate:.0f} answers/s   in memory {_megabytes(picture.resident_bytes)}")
-    text.append(f" of {_megabytes(picture.budget_bytes)} MB")
+    text.append(f" of {_megabytes(picture.budget_bytes)} MB\n")
+    text.append(_computed(picture.computed), style="dim")
     return text
+
+
+def _computed(computed: Computed) -> str:
+    runs = "   ".join(f"{name} {count} runs" for name, count in computed.runs)
+    return f"{runs}   {computed.items_per_run:.2f} items a run" if computed.items_per_run is not None else runs
 
 
 def _table(picture: Picture) -> "Table":
@@ -161,7 +178,7 @@ def in_lines(picture: Picture) -> Iterator[str]:
     """The picture for a log file: a line an application."""
     yield (
         f"{picture.elapsed_s:6.0f} s  {count(len(picture.rows), 'application')}, in memory "
-        f"{_megabytes(picture.resident_bytes)} of {_megabytes(picture.budget_bytes)} MB"
+        f"{_megabytes(picture.resident_bytes)} of {_megabytes(picture.budget_bytes)} MB   {_computed(picture.computed)}"
     )
     for row in picture.rows:
         figures = (

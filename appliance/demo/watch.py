@@ -3,12 +3,12 @@ the screen.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.demo.board import Picture, Recognised, Row
+from appliance.demo.board import Computed, Picture, Recognised, Row
 from appliance.demo.figures import DeviceFigures, Seen, percentile
 from appliance.demo.fleet import Report
 from appliance.demo.server import RunningServer
@@ -34,6 +34,7 @@ class BoxState:
     jobs: dict[Name, JobShape]
     """The newest import of each model; models are named like their applications here."""
     memory: MemoryShape | None = None
+    computed: Computed = field(default_factory=Computed)
 
 
 class Watch:
@@ -81,7 +82,16 @@ class Watch:
             applications.update({(tenant, one.name): one for one in client.applications()})
             if self._is_importing(tenant):
                 jobs.update(_newest(tenant, client.jobs()))
-        return BoxState(applications, jobs, self._tenancy.admin.memory())
+        return BoxState(applications, jobs, self._tenancy.admin.memory(), self._computed())
+
+    def _computed(self) -> Computed:
+        totals = [self._tenancy.client(tenant).computed() for tenant in self._tenancy.tenants]
+        items, runs = (sum(figures) for figures in zip(*totals, strict=True))
+        processors = self._tenancy.admin.processors()
+        return Computed(
+            tuple((one.name, one.runs or 0) for one in processors if one.state == "serving"),
+            items / runs if runs else None,
+        )
 
     def _is_importing(self, tenant: str) -> bool:
         known = [job for (owner, _), job in self._box.jobs.items() if owner == tenant]
@@ -111,6 +121,7 @@ class Watch:
             recognised=tuple(self._recognised()),
             resident_bytes=memory.used_bytes if memory else 0,
             budget_bytes=memory.budget_bytes if memory else 0,
+            computed=self._box.computed,
             url=url,
             key_file=key_file,
         )

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from appliance.demo.board import Picture, Recognised, Row, drawn, in_lines
+from appliance.demo.board import Computed, Picture, Recognised, Row, drawn, in_lines
 
 READY = Row("objects", "glasses", "int8-320x416", 9.8, 21.2, 48.1, 0.961, 0.98, 21_000_000, 7, None, "")
 IMPORTING = Row("faces", "camera", "fp32", 4.0, 20.1, 99.0, None, 1.0, 7_000_000, 1, 42.0, "int8 accuracy and profile")
@@ -19,7 +19,14 @@ BROKEN = dataclasses.replace(
 def _picture(*rows: Row, recognised: int = 2) -> Picture:
     told = tuple(Recognised("objects", f"{number} person, " + "car, " * 30) for number in range(recognised))
     return Picture(
-        75.0, rows, told, 28_000_000, 1_700_000_000, "http://127.0.0.1:8080", "/home/me/" + "x" * 60 + "/admin.key"
+        75.0,
+        rows,
+        told,
+        28_000_000,
+        1_700_000_000,
+        Computed((("cpu", 1204), ("openvino", 312)), 1.087),
+        "http://127.0.0.1:8080",
+        "/home/me/" + "x" * 60 + "/admin.key",
     )
 
 
@@ -40,6 +47,7 @@ def test_everything_fits_100_columns() -> None:
     assert "1 ━━━━━━━━━━━━ int8" in faces
     assert any(line.startswith("read-text-v6") and "queued" in line for line in lines)
     assert "what-large: its import failed: no disk" in lines
+    assert "cpu 1204 runs   openvino 312 runs   1.09 items a run" in lines
 
 
 def test_it_says_where_the_api_and_the_key_are() -> None:
@@ -61,7 +69,9 @@ def test_a_low_terminal_shows_fewer_recognised_things(lines: int) -> None:
 def test_a_log_gets_a_line_an_application() -> None:
     """What answers, what is imported, what is wrong."""
     lines = list(in_lines(_picture(READY, IMPORTING, WAITING, BROKEN)))
-    assert lines[0].split() == "75 s 4 applications, in memory 28 of 1700 MB".split()
+    assert lines[0].split() == (
+        "75 s 4 applications, in memory 28 of 1700 MB cpu 1204 runs openvino 312 runs 1.09 items a run".split()
+    )
     assert "P50 21.2 P99 48.1 ms accuracy 0.961 variant int8-320x416" in lines[1]
     assert "import 42 % int8 accuracy and profile" in lines[2]
     assert "no answer yet" in lines[3]
