@@ -131,7 +131,7 @@ async def test_a_deadline_that_passes_is_the_problem_that_is_kept() -> None:
     """504 as for who waits, at the deadline, while the run goes on; what the call held is free from then on."""
     bench = EngineBench()
     desk = _Desk(bench)
-    application = bench.add({"v": Cost(load_ms=0, run_ms=50)}, slo_ms=None)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=50)}, slo_ms=None, measured=False)  # else refused at once
     async with bench.working():
         slow = [await desk.begin(application, [1], timeout_ms=200), await desk.begin(application, [1], timeout_ms=80)]
         await bench.pause(20)  # one has the worker, the other waits for it
