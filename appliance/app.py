@@ -6,7 +6,7 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -343,7 +343,16 @@ def _regions(http: HttpSettings) -> Regions | None:
 
 
 def _policies(settings: Settings) -> Policies:
+    """Raises: RuntimeError naming the key that is wrong."""
     chosen = settings.policies
+    registries: dict[str, Collection[str]] = {
+        "selection": SELECTION_POLICIES,
+        "batching": BATCHING_POLICIES,
+        "eviction": EVICTION_POLICIES,
+    }
+    for family, known in registries.items():
+        if (name := getattr(chosen, family)) not in known:
+            raise RuntimeError(f"policies.{family}: {name!r} is not one of: {', '.join(sorted(known))}")
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
         batching=BATCHING_POLICIES[chosen.batching](),

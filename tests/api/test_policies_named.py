@@ -1,0 +1,15 @@
+"""A box whose settings name a policy that there is not does not start."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.api.stand import running
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("family", ["selection", "batching", "eviction"])
+async def test_it_names_the_key(family: str, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=rf"policies\.{family}: 'x' is not one of: .+, "):
+        async with running(tmp_path, policies={family: "x"}):
+            pass
