@@ -121,7 +121,7 @@ def _explain(model: "ModelShape") -> None:
             first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
             times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
             print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
-    measured = {f"{a.data or a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
+    measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")
     fewest = min((a.samples for v in model.variants if (a := v.accuracy) and a.samples), default=SAMPLES_MIN)
