@@ -45,7 +45,7 @@ class Overloaded(LimitReached):
     def message(self) -> str:
         return (
             f"so much waits that an answer of {self.application_id!r} is expected in {self.expected_ms:.0f} ms, and "
-            f"may take {self.allowed_ms:.0f}; try again in {self.retry_after_s:.1f} s"
+            f"may take {self.allowed_ms:.0f}; try again in {max(self.retry_after_s, 0.1):.1f} s"
         )
 
     __hash__ = Exception.__hash__
