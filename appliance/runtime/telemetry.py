@@ -62,7 +62,7 @@ class Statistics:
     inferences: int = 0
     runs: dict[int, list[int]] = field(default_factory=dict)
     """Items of a run → how many runs had so many, and the nanoseconds of all of them. A run that requests shared is
-    with the one whose turn it was.
+    with the first of them that was answered.
     """
     late: int = 0
     """Answered after their deadline, as their application wants it."""

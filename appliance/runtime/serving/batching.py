@@ -50,8 +50,8 @@ class Batching:
         if batch is None:
             if first.run_bytes:
                 self._memory.check(first.servable.build_id, first.servable.name, first.run_bytes)
-            first.run_items = first.servable.items_of(first.request.inputs)
-            batch = Batch([first], [first.run_items], first.run_bytes, first.request.drop_ns)
+            items = first.servable.items_of(first.request.inputs)
+            batch = Batch([first], [items], first.run_bytes, first.request.drop_ns)
         self._memory.begin(batch.run_bytes)
         self.running += 1
         first.running = self.running
@@ -90,7 +90,7 @@ class Batching:
             self._memory.check(servable.build_id, servable.name, run_bytes)
         except NoRoomToRun:
             return None
-        first.run_items, first.holds_ns = items, run_ns(items)
+        first.holds_ns = run_ns(items)
         for job, count in zip(jobs, counts, strict=True):
             job.share = count / items
             if job is not first:

@@ -47,7 +47,7 @@ class Job:
     share: float = 1.0
     """Of its run, which others may have rows in, too."""
     run_items: int = 0
-    """Of that run, known to the first job of it."""
+    """Of that run, with all who share it; the first of them that is answered knows it, for the run counts once."""
     place: list[Any] | None = None
     """Where it waits."""
     waiting_ns: int = 0
@@ -95,15 +95,15 @@ class Job:
             )
         )
 
-    def learn(self, running: int, *, is_whole: bool) -> None:
-        """Its run, one of so many under way, has ended well: others will take as long. Not `is_whole`: it was stopped;
-        where it has had more than was expected, others are taken to need half as much again.
+    def learn(self, items: int, running: int, *, is_whole: bool) -> None:
+        """Its run of so many items, one of so many under way, has ended well: others will take as long. Not `is_whole`:
+        it was stopped; where it has had more than was expected, others are taken to need half as much again.
         """
         took_ns = self.finished_ns - self.started_ns
         if not is_whole:
             took_ns = 0 if took_ns <= self.holds_ns else took_ns * 3 // 2
         if self.times is not None and took_ns:
-            self.times.ran(self.run_items, max(running, self.running), took_ns, self.finished_ns)
+            self.times.ran(items, max(running, self.running), took_ns, self.finished_ns)
 
     def to(self, state: RequestState) -> None:
         """Move along the table of request states."""

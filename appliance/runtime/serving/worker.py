@@ -88,9 +88,10 @@ class Worker:
         self._run = None
         self._batching.end(batch)
         now_ns = self._clock.now_ns()
+        items = uncounted = sum(batch.counts)
         self.busy_ns += now_ns - batch.jobs[0].started_ns
         self.runs += 1
-        self.rows += sum(batch.counts)
+        self.rows += items
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
         if isinstance(error, ProcessorLost) and batch.jobs[0].build.handle is None:
@@ -104,6 +105,7 @@ class Worker:
             elif job.answer.done():  # cancelled this very moment: the caller, about to wake, unpins
                 pass
             elif error is None:
+                job.run_items, uncounted = uncounted, 0
                 job.answer.set_result(run.result()[place] if is_shared else run.result())
             elif is_shared and not isinstance(error, (ShuttingDown, RunAgain)):
                 job.request.runs_alone = True  # one of them may have spoilt it for all
@@ -111,6 +113,6 @@ class Worker:
             else:
                 job.answer.set_exception(error)
         if error is None or isinstance(error, RunStopped):
-            batch.jobs[0].learn(self._batching.running + 1, is_whole=error is None)
+            batch.jobs[0].learn(items, self._batching.running + 1, is_whole=error is None)
         if not self._is_stopped:
             self._queue.offer(self._begin)

@@ -144,6 +144,26 @@ async def test_who_leaves_or_is_late_spoils_nothing_for_the_others() -> None:
 
 
 @story
+async def test_a_run_counts_once_whoever_of_it_leaves() -> None:
+    """With the first that is answered: the one whose turn it was has gone, and its run is one run of four all the
+    same.
+    """
+    bench = EngineBench()
+    bench.add({"v": gaining()})
+    async with bench.working():
+        await bench.infer()
+        tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(5)]
+        await bench.pause(15)
+        assert rows_of(bench) == [1, 1, 4]
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert figures.inferences == 5
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
+    bench.assert_quiet()
+
+
+@story
 async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows() -> None:
     """The one with three rows of four is charged with three quarters of the run."""
     bench = EngineBench()
