@@ -10,46 +10,15 @@ from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
+from appliance.runtime.ports import Processor
 
 
-class InService(Protocol):
-    """A processor whose builds live in the service: the port `Processor`, and what a guard asks of it besides."""
-
-    def describe(self) -> ProcessorDescription: ...
-
-    async def load(self, form: PreparedForm) -> Any: ...
-
-    def run(
-        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
-    ) -> Awaitable[dict[str, Any]]: ...
-
-    def run_rows(
-        self,
-        handle: Any,
-        requests: Sequence[Tensors],
-        counts: Sequence[int],
-        outputs: Sequence[str] | None,
-        *,
-        deadline_ns: int | None = None,
-    ) -> Awaitable[list[dict[str, Any]]]: ...
-
-    def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]: ...
-
-    async def unload(self, handle: Any) -> None: ...
-
-    def can_sleep(self, handle: Any) -> bool: ...
-
-    async def sleep(self, handle: Any) -> int: ...
-
-    async def wake(self, handle: Any) -> None: ...
+class InService(Processor, Protocol):
+    """A processor whose builds live in the service: the port, and what a guard and the box ask of it besides."""
 
     async def fetch(self, handle: Any) -> None:
         """Read the file of a build that is about to wake, wherever that lives."""
         ...
-
-    async def read_ahead(self, handle: Any) -> None: ...
-
-    def wake_ns(self, handle: Any) -> int: ...
 
     def close(self) -> None: ...
 
