@@ -9,19 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from appliance.policies.batching.base import BatchingInput, WaitingRequest
 
-LOOKED_AT = 32
-"""Requests in line that are weighed; with more of them the answer is the same."""
-
 
 class ByProfile:
     """Weighs runs of 1, 2, 4 … requests, and of as many as fit: the requests in line are given to the workers as these
     become free, so many at a time. Of those where the last one ends no later than one by one, and none of them is late
-    that would not be one by one, the choice is the least sum of all ends; of equal ones the smaller. O(n log n) for the
-    first 32.
+    that would not be one by one, the choice is the least sum of all ends; of equal ones the smaller. O(n log² n).
     """
 
     def together(self, problem: BatchingInput) -> int:
-        line = problem.requests[:LOOKED_AT]
+        line = problem.requests
         ends = _ends(problem, line, 1)
         late, last_ns = _late(line, ends), max(ends)
         best, best_ns = 1, sum(ends)

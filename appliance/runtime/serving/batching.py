@@ -14,7 +14,8 @@ from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 
 LOOKED_AT = 32
-"""Requests that wait for the same build and are weighed; with more of them the answer is the same."""
+"""Of those that wait for the same build so many are weighed, the first included: it is asked before every run, on the
+event loop. A longer line might choose a larger batch that gains a little more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
