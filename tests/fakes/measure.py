@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.catalogue import Latency, Profile, RunBound
@@ -22,6 +23,8 @@ class FakeMeasure:
         self.refused_runs = 0
         self.differs = False
         """What another kind of processor computes is something else."""
+        self.shared_rows_max = 1
+        """Of every profile. Above 1, several runs at once were measured, too, of one item only."""
         self.gate = asyncio.Event()
         """Profiles wait for it; set unless a test clears it."""
         self.gate.set()
@@ -53,7 +56,12 @@ class FakeMeasure:
             raise RunFailed(variant_id=form.build_id, reason="not made for this length")
         size = Path(form.path).stat().st_size  # noqa: ASYNC240 - a test
         latencies = tuple(Latency(case.batch, case.batch * size / 1e3, case.batch * size / 5e2) for case in cases)
+        if self.shared_rows_max > 1:
+            latencies = (*latencies, replace(latencies[0], concurrency=2))
         base = {name: array.shape for name, array in cases[0].inputs.items()}
         runs = tuple(RunBound(shapes, 1.0, 0) for shapes in (base, *growth.steps))
         kind = form.kind if form.optimised else processor
-        return Profile(processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs, kind=kind)
+        rows_max = self.shared_rows_max
+        return Profile(
+            processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs, kind=kind, shared_rows_max=rows_max
+        )

@@ -121,7 +121,7 @@ async def _profile_elsewhere(
         try:
             found = await tools.measure.profile(form, processor.name, cases, reference=same)
             latencies = tuple(row for row in found.latencies if row.batch in batches)
-            rows_max = min(found.shared_rows_max, variant.profile.latencies[-1].batch)
+            rows_max = min(found.shared_rows_max, max(batches))
             found = replace(found, latencies=latencies, shared_rows_max=rows_max)
             return _plausible(replace(found, hazards=variant.profile.hazards), variant)
         except RunFailed as error:

@@ -45,6 +45,20 @@ def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_rows_that_may_share_a_run_are_as_many_there(tmp_path: Path) -> None:
+    """Not as few as were measured several at once, which may end at a smaller batch."""
+
+    async def story() -> None:
+        measure = FakeMeasure()
+        measure.shared_rows_max = 4
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            for variant in (await measured(box)).variants:
+                assert [one.shared_rows_max for one in variant.profiles] == [4, 4]
+
+    asyncio.run(story())
+
+
 def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> None:
     """Its form is given up, once; on the first kind it serves as before."""
 
