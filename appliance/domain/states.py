@@ -85,7 +85,7 @@ class ProcessorState(StrEnum):
     SERVING = "serving"
     """It takes runs."""
     THROTTLED = "throttled"
-    """Too hot, or short of power: it takes none until that has passed."""
+    """Too hot, or short of power: it takes none until that has passed. Nothing reads sensors yet, so none is."""
     LOST = "lost"
     """It, or what drives it, no longer answers: it takes none, and is probed until it is back."""
     UNFIT = "unfit"
