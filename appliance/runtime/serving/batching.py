@@ -5,6 +5,7 @@ nobody forward but those in it, and each pays for its own rows.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from appliance.clock import Clock
 from appliance.domain.errors import NoRoomToRun
@@ -80,7 +81,11 @@ class Batching:
 
         busy = self._queue.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))
-        problem = BatchingInput(requests, servable.together_max, run_ns, free_ns)
+        items_max = servable.together_max
+        most_ns = self._queue.shared_ns_max(first)
+        if most_ns is not None:
+            items_max = max((n for n in accumulate(counts) if n <= items_max and run_ns(n) <= most_ns), default=1)
+        problem = BatchingInput(requests, items_max, run_ns, free_ns)
         size = self._policy.together(problem)
         if size == 1:
             return None

@@ -217,6 +217,13 @@ class Queue:
                 break
         return found[:most]
 
+    def shared_ns_max(self, job: Job) -> int | None:
+        """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it. As with
+        long runs, the last free worker is not kept from a tenant that was active and has had less.
+        """
+        may_wait = not self._idle and self._may_go_before(job.request.tenant, self._line.now)
+        return LONG_NS if may_wait else None
+
     def join(self, mate: Job, charged_ns: int) -> None:
         """Take a waiting job into the run of another, charged with its part of that."""
         tenant = self._tenants[mate.request.tenant]
@@ -347,13 +354,15 @@ class Queue:
         if len(self._idle) != 1 or not self._line.running or job.likely_ns <= LONG_NS:
             return False
         start = self._line.start_of(tenant)
-        if start <= self._line.now:
-            return False
+        return start > self._line.now and self._may_go_before(job.request.tenant, start)
+
+    def _may_go_before(self, tenant: str, start: float) -> bool:
+        """Whether another tenant was active in the last minute whose next run would start before this tag."""
         active_since_ns = self._clock.now_ns() - ACTIVE_NS
         for other, seen_ns in reversed(self._seen.items()):
             if seen_ns < active_since_ns:
                 return False
-            if other != job.request.tenant and (other not in self._tenants or self._tenants[other].tag < start):
+            if other != tenant and (other not in self._tenants or self._tenants[other].tag < start):
                 return True
         return False
 

@@ -182,6 +182,24 @@ async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows
 
 
 @story
+async def test_a_shared_run_is_no_long_one_while_another_tenant_may_ask() -> None:
+    """Fifty milliseconds: who has had more than another that asked of late keeps the last free worker no longer, by
+    rows put together as little as by one run. Where nobody else is there, the best batch it is.
+    """
+    for others, largest in (("ab", 4), ("a", 8)):
+        bench = EngineBench()
+        bench.add({"v": Cost(run_ms=40, run_ms_by_batch={2: 44, 4: 48, 8: 60})}, shared=True)
+        for name in "ab":
+            bench.catalogue.put_tenant(Tenant(name, Quota()))
+        async with bench.working():
+            for name in others:
+                await bench.infer(tenant=name)
+            await asyncio.gather(*(bench.infer(tenant="a") for _ in range(17)))
+        assert max(rows_of(bench)) == largest
+        bench.assert_quiet()
+
+
+@story
 async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
     """The import has measured inputs of another size, at which this network loses by batches."""
     bench = EngineBench()
