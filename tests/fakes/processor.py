@@ -92,6 +92,8 @@ class FakeProcessor:
         """Inputs of every run, in the order of starting."""
         self.ran_at_ns: list[int] = []
         """When each of them started."""
+        self.ran_for: list[Sequence[Tensors]] = []
+        """Inputs of the requests of each of them."""
         self.running = 0
 
     def describe(self) -> ProcessorDescription:
@@ -119,8 +121,18 @@ class FakeProcessor:
     async def run(
         self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> dict[str, Any]:
+        return await self._run(handle, inputs, [inputs], outputs, deadline_ns)
+
+    async def _run(
+        self,
+        handle: Handle,
+        inputs: Tensors,
+        requests: Sequence[Tensors],
+        outputs: Sequence[str] | None,
+        deadline_ns: int | None,
+    ) -> dict[str, Any]:
         assert self.running < self.workers, "more runs at once than workers"
-        self._begin(handle, inputs)
+        self._begin(handle, inputs, requests)
         self.running += 1
         handle.running += 1
         try:
@@ -152,22 +164,23 @@ class FakeProcessor:
         *,
         deadline_ns: int | None = None,
     ) -> list[dict[str, Any]]:
-        return apart(await self.run(handle, together(requests), outputs, deadline_ns=deadline_ns), counts)
+        return apart(await self._run(handle, together(requests), requests, outputs, deadline_ns), counts)
 
     def run_inline(self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         """Time passes for everybody."""
-        self._begin(handle, inputs)
+        self._begin(handle, inputs, [inputs])
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.now_ns += int(self._cost(handle.build_id).run_ms * NS_PER_MS)
         result = self.model(inputs)
         return result if outputs is None else {name: result[name] for name in outputs}
 
-    def _begin(self, handle: Handle, inputs: Tensors) -> None:
+    def _begin(self, handle: Handle, inputs: Tensors, requests: Sequence[Tensors]) -> None:
         assert handle.is_live, f"{handle.build_id} runs after its unload"
         assert not handle.is_asleep, f"{handle.build_id} runs asleep"
         self.ran.append(inputs)
         self.ran_at_ns.append(self._clock.now_ns())
+        self.ran_for.append(requests)
 
     async def unload(self, handle: Handle) -> None:
         assert handle.is_live, f"{handle.build_id} is unloaded twice"
