@@ -80,6 +80,7 @@ class MediaPool:
             raise DeadlineExceeded(waited_ms=decoding_ms, decoded_ms=decoding_ms) from None
         finally:
             self._leave(waiting)
+            del answer, waiting  # an error holds this frame, and the answer holds the error
 
     def close(self) -> None:
         """Let go of the threads, after what they work on; what waits is cancelled."""
@@ -133,6 +134,7 @@ class MediaPool:
                 loop.call_soon_threadsafe(self._end, work, took_ns, value, error)
             except RuntimeError:  # the loop closed meanwhile: nobody waits
                 pass
+            del value, error  # an error holds this frame
 
         self._executor.submit(call)
 
@@ -142,12 +144,14 @@ class MediaPool:
         self._line.end(tenant, took_ns - work.expected_ns, work.weight)
         self._places.give(work.tenant)
         self._free += 1
-        if work.answer.done():  # its caller went away
+        answer = work.answer
+        del work.answer  # an error holds the frames that hold the work: with the answer a circle, which keeps the body
+        if answer.done():  # its caller went away
             pass
         elif error is not None:
-            work.answer.set_exception(error)
+            answer.set_exception(error)
         else:
-            work.answer.set_result(value)
+            answer.set_result(value)
         self._begin()
         if not self._line.is_busy:
             self._tenants.clear()  # they would all start equal

@@ -1,7 +1,9 @@
 """The threads that decode and encode."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +32,34 @@ async def test_values_and_errors_come_back(pool: MediaPool) -> None:
     with pytest.raises(BadMedia):
         await pool.run("t/a", "t", None, broken)
     await settled(pool)
+
+
+class Body:
+    """Something large that can be watched."""
+
+    def broken(self) -> None:
+        raise BadMedia(reason="no picture")
+
+
+async def test_what_fails_keeps_nothing(pool: MediaPool) -> None:
+    """Bodies that cannot be decoded are free when their callers are told, without the garbage collector."""
+    watched: list[weakref.ref[Body]] = []
+
+    async def ask() -> None:
+        body = Body()
+        watched.append(weakref.ref(body))
+        with pytest.raises(BadMedia):
+            await pool.run("t/a", "t", None, body.broken)
+
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            await ask()
+        await pool.run("t/a", "t", None, int)  # the thread has let go of the last one
+        assert sum(body() is not None for body in watched) == 0
+    finally:
+        gc.enable()
 
 
 async def test_the_line_is_bounded(pool: MediaPool) -> None:
