@@ -26,3 +26,8 @@ def is_guarded(box: Isolation, tenant: Isolation | None, hazards: Sequence[str] 
     """
     isolation = box if tenant is None else tenant
     return isolation is Isolation.PROCESS or (isolation is Isolation.AUTO and hazards != ())
+
+
+def is_trusted(box: Isolation, tenant: Isolation | None) -> bool:
+    """Whether the operator trusts whoever uploads a tenant's models; `box` and `tenant` as for `is_guarded`."""
+    return (box if tenant is None else tenant) is Isolation.NONE

@@ -20,7 +20,7 @@ from appliance.domain.errors import (
     UnknownVariant,
     VariantQuarantined,
 )
-from appliance.domain.isolation import Isolation, is_guarded
+from appliance.domain.isolation import Isolation, is_guarded, is_trusted
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
@@ -83,6 +83,10 @@ class Servable:
     """On the kind of processor that it serves on; None until measured there."""
     together_max: int = 1
     """Items that requests may bring into one run together; 1 = they would influence one another, or gain nothing."""
+    mixes_tenants: bool = False
+    """Whether requests of several tenants may share its runs. The import tries a few values; with others a graph can
+    give one caller what another sent, so its owner must be trusted not to have made it for that.
+    """
     times: BuildTimes | None = field(default=None, compare=False)
     """What runs take, as far as is known by now; None until measured."""
     usual_times: RunTimes | None = field(default=None, compare=False)
@@ -394,9 +398,7 @@ class Catalogue:
 
     def reader_of(self, model: Model) -> str | None:
         """The tenant in whose guard is read what was uploaded beside the graph; None = in the service."""
-        tenant = self._tenants.get(model.tenant)
-        isolation = None if tenant is None else tenant.quota.isolation
-        return model.tenant if is_guarded(self._isolation, isolation, None) else None
+        return model.tenant if is_guarded(self._isolation, self._isolation_of(model.tenant), None) else None
 
     def users_of(self, build: str) -> tuple[str, ...]:
         """Applications that refer to a build, by id."""
@@ -420,11 +422,15 @@ class Catalogue:
 
     def _guarded_for(self, variant: Variant, model: Model) -> str | None:
         """The owner of the model, whoever calls it, unless every rung of the build was shown to be harmless."""
-        tenant = self._tenants.get(model.tenant)
-        isolation = None if tenant is None else tenant.quota.isolation
+        isolation = self._isolation_of(model.tenant)
         rungs = [v.profile for v in model.variants if v.content_sha256 == variant.content_sha256]
         hazards = [None if profile is None else profile.hazards for profile in rungs]
         return model.tenant if any(is_guarded(self._isolation, isolation, found) for found in hazards) else None
+
+    def _isolation_of(self, tenant: str) -> Isolation | None:
+        """As its quota says; None: as the box does."""
+        found = self._tenants.get(tenant)
+        return None if found is None else found.quota.isolation
 
     def _refresh(self, application: Application) -> None:
         self._users = None
@@ -489,6 +495,7 @@ class Catalogue:
             is_guarded=guarded_for is not None,
             profile=profile,
             together_max=_together_max(profile, is_of_free_size) if profile and profile.latencies and batched else 1,
+            mixes_tenants=is_trusted(self._isolation, self._isolation_of(model.tenant)),
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,

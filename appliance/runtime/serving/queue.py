@@ -201,11 +201,14 @@ class Queue:
 
     def mates(self, job: Job, most: int) -> list[Job]:
         """Who waits and may share the run of a job that was taken, at most so many: its own tenant's in their order,
-        then those of others who call the same application, who was before others in line first.
+        then, where the network may be trusted with that, those of others who call the same application, who was before
+        others in line first.
         """
         request = job.request
         own = self._tenants[request.tenant]
-        others = (tenant for tenant in self._tenants.values() if tenant is not own and tenant.entry is not None)
+        others: list[_Tenant] = []
+        if job.servable.mixes_tenants:
+            others = [tenant for tenant in self._tenants.values() if tenant is not own and tenant.entry is not None]
         found: list[Job] = []
         for tenant in (own, *sorted(others, key=self._line.start_of)):
             application = tenant.applications.get(request.application_id)

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.domain.catalogue import Quota, Tenant, TensorSpec
 from appliance.domain.errors import DeadlineExceeded, RunFailed
+from appliance.domain.isolation import Isolation
 from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
@@ -197,6 +198,26 @@ async def test_a_shared_run_is_no_long_one_while_another_tenant_may_ask() -> Non
             await asyncio.gather(*(bench.infer(tenant="a") for _ in range(17)))
         assert max(rows_of(bench)) == largest
         bench.assert_quiet()
+
+
+@story
+async def test_rows_of_two_tenants_meet_only_where_the_owner_of_the_network_is_trusted() -> None:
+    """A network can be made to tell one caller what another sent beside it, by values that no import tries."""
+
+    def spy(inputs: Tensors) -> dict[str, Any]:
+        x = inputs["x"]
+        return {"y": np.where(x == 666, x.sum() - x, x)}
+
+    bench = EngineBench(model=spy)
+    bench.add({"v": gaining()}, shared=True, quota=Quota(isolation=Isolation.AUTO))
+    for name in ("a", "b"):
+        bench.catalogue.put_tenant(Tenant(name, Quota()))
+    async with bench.working():
+        await bench.infer()
+        asked = [(1.0, "t"), (1.0, "a"), (2.0, "a"), (666.0, "b"), (3.0, "a"), (4.0, "a")]
+        results = await asyncio.gather(*(bench.infer(x, tenant=tenant) for x, tenant in asked))
+    assert results[3].outputs["y"].tolist() == [0.0], "the sum of nobody's rows"
+    assert sorted(rows_of(bench)[2:]) == [1, 4], "one tenant's own rows do meet"
 
 
 @story
