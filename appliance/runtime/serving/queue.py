@@ -27,6 +27,8 @@ _FOREVER = 1 << 62
 _HASTE = 0.9
 """Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
 expected."""
+_LOOKED_AT = 2
+"""Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -40,6 +42,17 @@ class _Application(Flow):
     def ahead_of(self, place: list[Any]) -> Callable[[], int]:
         """Gives the work that goes before a place, in nanoseconds."""
         return lambda: sum(other[-1].waiting_ns for other in self.jobs if other[-1] is not None and other < place)
+
+    def in_order(self) -> Iterator[Job]:
+        """Those that are still there, the most urgent first; so many of them cost no more where many wait."""
+        ahead = [(place, at) for at, place in enumerate(self.jobs[:1])]
+        while ahead:
+            place, at = heapq.heappop(ahead)
+            if place[-1] is not None:
+                yield place[-1]
+            for child in (2 * at + 1, 2 * at + 2):
+                if child < len(self.jobs):
+                    heapq.heappush(ahead, (self.jobs[child], child))
 
     def head(self) -> Job | None:
         """The most urgent one that is still there."""
@@ -210,15 +223,16 @@ class Queue:
         if job.servable.mixes_tenants:
             others = [tenant for tenant in self._tenants.values() if tenant is not own and tenant.entry is not None]
         found: list[Job] = []
+        left = _LOOKED_AT * most
         for tenant in (own, *sorted(others, key=self._line.start_of)):
             application = tenant.applications.get(request.application_id)
-            if application is None:
-                continue
-            waiting = (place[-1] for place in sorted(place for place in application.jobs if place[-1] is not None))
-            found += (mate for mate in waiting if self._may_join(mate, job))
-            if len(found) >= most:
-                break
-        return found[:most]
+            for mate in () if application is None else application.in_order():
+                if self._may_join(mate, job):
+                    found.append(mate)
+                left -= 1
+                if len(found) == most or not left:
+                    return found
+        return found
 
     def shared_ns_max(self, job: Job) -> int | None:
         """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it. As with

@@ -214,10 +214,33 @@ async def test_rows_of_two_tenants_meet_only_where_the_owner_of_the_network_is_t
         bench.catalogue.put_tenant(Tenant(name, Quota()))
     async with bench.working():
         await bench.infer()
-        asked = [(1.0, "t"), (1.0, "a"), (2.0, "a"), (666.0, "b"), (3.0, "a"), (4.0, "a")]
+        asked = [(1.0, "t"), (1.0, "a"), (2.0, "a"), (666.0, "b"), (3.0, "a")]
         results = await asyncio.gather(*(bench.infer(x, tenant=tenant) for x, tenant in asked))
     assert results[3].outputs["y"].tolist() == [0.0], "the sum of nobody's rows"
-    assert sorted(rows_of(bench)[2:]) == [1, 4], "one tenant's own rows do meet"
+    assert sorted(rows_of(bench)[2:]) == [1, 3], "one tenant's own rows do meet"
+
+
+class Asked(dict[str, Any]):
+    """Inputs of a request, which count how often all of them are compared with others."""
+
+    times = 0
+
+    def keys(self) -> Any:
+        Asked.times += 1
+        return super().keys()
+
+
+@story
+async def test_a_long_line_of_requests_that_meet_nobody_costs_each_run_no_more() -> None:
+    """Whose runs are short would else spend more on asking who may share them."""
+    bench = EngineBench(queue_len=300, queue_total=400, wait_ms_max=10_000)
+    bench.add({"v": gaining()}, inputs=WIDE)
+    Asked.times = 0
+    async with bench.working():
+        given = [Asked(x=np.ones((1, 1 + i), np.float32)) for i in range(300)]
+        await asyncio.gather(*(bench.infer(inputs=inputs) for inputs in given))
+    assert rows_of(bench) == 300 * [1]
+    assert Asked.times <= 300 * 2 * 64
 
 
 @story
