@@ -11,8 +11,8 @@ from appliance.domain.profiles import INLINE
 from appliance.runtime.profiles.estimate import JUMP_MAX, SETTLING, TRUSTED_NS, Estimate
 
 CELLS_MAX = 64
-"""Batch sizes × concurrencies that are told apart; runs of others are expected to take what the import says of them,
-times `ballooning`."""
+"""Batch sizes × concurrencies that are told apart, those that ran last; runs of others are expected to take what the
+import says of them, times `ballooning`."""
 BALLOONING_MIN_NS = NS_PER_MS
 """Shorter runs do not say how much slower the processor has become: what else a request takes is as long."""
 DRIFT = 1.5
@@ -130,8 +130,8 @@ class RunTimes:
         """A run of so many items has ended well, `running` under way with it (or `INLINE`)."""
         estimate = self._estimates.get(items * _LEVELS + running)
         if estimate is None:
-            if len(self._estimates) >= CELLS_MAX:
-                return
+            if len(self._estimates) >= CELLS_MAX:  # else who asks for many sizes once would end the learning of all
+                del self._estimates[min(self._estimates, key=lambda known: self._estimates[known].last_ns)]
             estimate = self._estimates[items * _LEVELS + running] = self._estimate(items, running, took_ns)
         estimate.ran(took_ns, now_ns, self._alpha)
         self._latest = estimate
@@ -193,7 +193,9 @@ class RunTimes:
     def saved(self, p50_ns: Mapping[tuple[int, int], int]) -> None:
         """These medians, by items and concurrency, are on disk."""
         for (items, running), saved_ns in p50_ns.items():
-            self._estimates[items * _LEVELS + running].saved_ns = saved_ns
+            estimate = self._estimates.get(items * _LEVELS + running)
+            if estimate is not None:  # another one may have taken its place meanwhile
+                estimate.saved_ns = saved_ns
 
     def _row(self, items: int, running: int) -> Latency:
         """Of the nearest batch that is no smaller, else of the largest; of as many runs at once, or of the most that

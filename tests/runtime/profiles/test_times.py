@@ -156,6 +156,22 @@ def test_only_so_many_cases_are_told_apart() -> None:
     assert times.expected_ns(999, 1, NOW) > 0
 
 
+def test_many_sizes_do_not_end_the_learning_of_others() -> None:
+    """Those that ran last are known: else a flood of sizes that nobody asks for again would have batches that lose be
+    hoped for as long as the box runs.
+    """
+    times = times_of(is_measured=False)
+    for items in range(100, 100 + CELLS_MAX):
+        times.ran(items, 1, NS_PER_S, NOW)
+    before = {(items, running): one.p50_ns for items, running, one in times.estimates()}
+    for i in range(1, 20):
+        times.ran(1, 1, 10 * NS_PER_MS, NOW + i)
+        times.ran(2, 1, 25 * NS_PER_MS, NOW + i)
+    assert len(list(times.estimates())) == CELLS_MAX
+    assert times.hoped_ns(2, 1, NOW) == pytest.approx(25 * NS_PER_MS, rel=0.01)
+    times.saved({key: round(p50_ns) for key, p50_ns in before.items()})  # some of those have gone meanwhile
+
+
 def test_another_measurement_is_gone_by() -> None:
     """What runs have shown stays; what they are compared with is new."""
     times = times_of()
