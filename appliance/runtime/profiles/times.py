@@ -25,6 +25,8 @@ looked at: what learning costs is felt there."""
 HOPED = 1.2
 """Batches that gain at all on a CPU take a third less an item than one; what is hoped for must be enough to be tried.
 """
+_TRIED_APART = 5
+"""Times what is expected of a run lie before and between those that are tried although they are expected to be late."""
 _LEVELS = 1 << 16
 """More than there are runs at once."""
 
@@ -51,6 +53,10 @@ class RunTimes:
         """Of the last run ..."""
         self._one: Estimate | None = None
         """... and of the last one of a single item."""
+        self._tried: int | None = None
+        """The case of a run that is tried, until one shows that it takes less ..."""
+        self._try_at_ns: int | None = None
+        """... and when the next one may be; None: none was refused yet."""
         self.skips = 0
         """So many runs on the event loop need not be told."""
         self.ballooning = 1.0
@@ -90,6 +96,26 @@ class RunTimes:
             return int(reference_ns)
         return int(expected_ns)
 
+    def in_time_ns(self, items: int, running: int, now_ns: int, left_ns: int) -> int:
+        """As `expected_ns`, to decide whether a run can end within `left_ns`.
+
+        What a run takes may differ by caller, and runs that are refused would never show that theirs take less. So
+        where only what was learnt says that it would be late, it is now and then expected to take what the import says.
+        """
+        expected_ns = self.expected_ns(items, running, now_ns)
+        if expected_ns <= left_ns:
+            return expected_ns
+        if self._try_at_ns is None:
+            self._try_at_ns = now_ns + _TRIED_APART * expected_ns
+        if now_ns < self._try_at_ns:
+            return expected_ns
+        reference_ns = int(self._reference_ns(items, running)) if self._is_measured else 0
+        if reference_ns > left_ns:
+            return expected_ns
+        self._tried = items * _LEVELS + running
+        self._try_at_ns = now_ns + _TRIED_APART * expected_ns
+        return reference_ns
+
     def hoped_ns(self, items: int, running: int, now_ns: int) -> int:
         """As `expected_ns`, to decide whether to put so many items together. Of inputs of another size than the import
         measured, what batches gain is not known: each batch size is tried a few times, as if it took `HOPED` times
@@ -128,11 +154,15 @@ class RunTimes:
 
     def ran(self, items: int, running: int, took_ns: int, now_ns: int) -> None:
         """A run of so many items has ended well, `running` under way with it (or `INLINE`)."""
-        estimate = self._estimates.get(items * _LEVELS + running)
+        key = items * _LEVELS + running
+        estimate = self._estimates.get(key)
         if estimate is None:
             if len(self._estimates) >= CELLS_MAX:  # else who asks for many sizes once would end the learning of all
                 del self._estimates[min(self._estimates, key=lambda known: self._estimates[known].last_ns)]
-            estimate = self._estimates[items * _LEVELS + running] = self._estimate(items, running, took_ns)
+            estimate = self._estimates[key] = self._estimate(items, running, took_ns)
+        if key == self._tried and took_ns < estimate.p50_ns:
+            self._tried = self._try_at_ns = None
+            estimate.p50_ns = max(float(took_ns), min(estimate.p50_ns, estimate.reference_ns))
         estimate.ran(took_ns, now_ns, self._alpha)
         self._latest = estimate
         if items == 1:

@@ -383,7 +383,11 @@ class Engine:
         expected_ns: int | None = None
         if times is not None:
             running = min(self._batching.running + 1, len(self.workers))
-            expected_ns = times.expected_ns(items, running, self._clock.now_ns())
+            now_ns = self._clock.now_ns()
+            if request.drop_ns is None:
+                expected_ns = times.expected_ns(items, running, now_ns)
+            else:
+                expected_ns = times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
         loop = asyncio.get_running_loop()
         weights = self._weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()

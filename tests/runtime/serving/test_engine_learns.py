@@ -1,14 +1,16 @@
 """What runs take corrects what is expected of them, and with it what is refused, dropped and computed on the loop."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import DeadlineExceeded, RunCrashed, RunFailed, RunStopped
-from appliance.domain.request import Tensors
+from appliance.domain.request import Result, Tensors
 from appliance.runtime.profiles.estimate import TRUSTED_NS
-from tests.fakes.clock import story
+from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
@@ -67,6 +69,40 @@ async def test_a_quick_core_is_found_out_again() -> None:
             except DeadlineExceeded:
                 pass
         assert served >= 0.4 * 2 * TRUSTED_NS / NS_PER_MS / 100
+
+
+@story
+async def test_one_callers_slow_runs_do_not_keep_the_others_out() -> None:
+    """What a run takes may depend on values. Who sends slow ones to a shared application now and then does not have
+    those of others, whose runs are quick, refused as late for as long as that goes on.
+    """
+    bench = EngineBench(workers=2, wait_ms_max=60_000)
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, shared=True)
+    for name in ("slow", "quick"):
+        bench.catalogue.put_tenant(Tenant(name, Quota()))
+    cost = bench.processor.costs[bench.build("v")]
+
+    async def ask_slow() -> asyncio.Task[Result]:
+        cost.run_ms = 1000
+        task = asyncio.create_task(bench.infer(tenant="slow"))
+        await settle()
+        cost.run_ms = 10
+        return task
+
+    async with bench.working():
+        for _ in range(60):
+            await (await ask_slow())
+        served = 0
+        for i in range(300):
+            if i % 20 == 0:
+                asking = await ask_slow()
+            with suppress(DeadlineExceeded):
+                await bench.infer(tenant="quick", within_ms=300)
+                served += 1
+            await bench.pause(200)
+        await asking
+    assert served >= 200
+    bench.assert_quiet()
 
 
 @story
