@@ -251,7 +251,8 @@ class Engine:
             if placed is None:
                 candidates = self._placement.candidates(request, entry)
                 await in_task()
-                self._queue.check_room(request.application_id, request.tenant)
+                if not request.runs_alone:
+                    self._queue.check_room(request.application_id, request.tenant)
                 try:
                     placed = await self._placement.load(request, entry, candidates)
                 except ProcessorLost:  # while it was loaded

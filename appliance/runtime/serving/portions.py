@@ -35,9 +35,13 @@ class Portions:
         """Count it in where there is room; whether there was."""
         if not self.has_room(tenant, count):
             return False
+        self.add(tenant, count)
+        return True
+
+    def add(self, tenant: str, count: int = 1) -> None:
+        """Count it in, room or not: who asks has asked `has_room` already, or held it before."""
         self.taken += count
         self._held[tenant] = self._held.get(tenant, 0) + count
-        return True
 
     def give(self, tenant: str, count: int = 1) -> None:
         """Count out what was taken."""

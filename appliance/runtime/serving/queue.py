@@ -121,9 +121,13 @@ class Queue:
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
-        """Add a job; an idle worker begins at once. Raises: QueueFull, Overloaded."""
+        """Add a job; an idle worker begins at once. One that was let in before and runs anew is not refused.
+
+        Raises: QueueFull, Overloaded.
+        """
         request = job.request
-        self.check_room(request.application_id, request.tenant)
+        if not request.runs_alone:
+            self.check_room(request.application_id, request.tenant)
         tenant = self._tenant(request.tenant)
         self.saw(request.tenant, self._clock.now_ns())
         if self._idle and not self._places.taken and not self.is_late(job) and not self._is_held(job, tenant):
@@ -136,10 +140,11 @@ class Queue:
         place = [-request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
         job.waiting_ns = max(LEAST_NS, job.likely_ns)
-        self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
+        if not request.runs_alone:
+            self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place
-        self._places.take(request.tenant)
+        self._places.add(request.tenant)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         heapq.heappush(application.jobs, place)
         if application.jobs[0] is place:

@@ -121,6 +121,31 @@ async def test_a_row_that_fails_fails_alone() -> None:
 
 
 @story
+async def test_who_shared_a_run_that_failed_is_not_refused_for_want_of_room() -> None:
+    """They were let in before; others have taken their places in line meanwhile."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if (inputs["x"] < 0).any():
+            raise RunFailed(variant_id="v", reason="a negative row")
+        return {"y": inputs["x"] * 2}
+
+    bench = EngineBench(model=model, queue_len=4, queue_total=8)
+    bench.add({"v": gaining()}, inputs=WIDE)
+
+    def asked(x: float, width: int) -> asyncio.Task[Result]:
+        return asyncio.create_task(bench.infer(inputs={"x": np.full((1, width), x, np.float32)}))
+
+    async with bench.working():
+        await bench.infer(inputs={"x": np.ones((1, 1), np.float32)})
+        first = [asked(x, 1) for x in (1.0, 2.0, -3.0, 4.0, 5.0)]
+        await bench.pause(11)
+        later = [asked(6.0, width) for width in (2, 3, 4, 5)]
+        results = await asyncio.gather(*first, *later, return_exceptions=True)
+    assert [type(each) for each in results] == [Result, Result, RunFailed, *(6 * [Result])]
+    bench.assert_quiet()
+
+
+@story
 async def test_who_leaves_or_is_late_spoils_nothing_for_the_others() -> None:
     bench = EngineBench()
     bench.add({"v": gaining()})
