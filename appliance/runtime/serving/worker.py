@@ -63,7 +63,7 @@ class Worker:
             batch = self._batching.begin(job)
         except (RunAgain, NoRoomToRun) as error:
             job.to(RequestState.FAILED)
-            job.answer.set_exception(error)
+            job.answer.set_exception(error.with_traceback(None))  # that would hold this frame, and so the job: a circle
             job.finished_ns = job.started_ns  # it took nothing
             self._queue.ended(job)
             self._queue.offer(self._begin)

@@ -80,3 +80,27 @@ def test_refused_expired_cancelled_failed(queue_len: int) -> None:
     assert len(watched) == COUNT
     assert len({kind if isinstance(kind, type) else type(kind) for kind in kinds}) > 2
     assert sum(tensor() is not None for tensor in watched) == 0
+
+
+def test_builds_that_go_while_requests_wait() -> None:
+    """Each is told by the worker that its build has gone, and is placed anew."""
+    watched: list[weakref.ref[Any]] = []
+
+    @story
+    async def ask() -> None:
+        bench = EngineBench(queue_len=COUNT)
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
+        async with bench.working():
+            await bench.infer()
+            tasks = [asyncio.create_task(asked(bench, watched)) for _ in range(100)]
+            await settle()
+            bench.processor.lose(bench.build("v"))
+            bench.memory.lost(bench.build("v"))
+            await asyncio.gather(*tasks, return_exceptions=True)
+            bench.processor.ran.clear()
+            tasks.clear()
+        bench.assert_quiet()
+
+    ask()
+    assert len(watched) == 100
+    assert sum(tensor() is not None for tensor in watched) == 0
