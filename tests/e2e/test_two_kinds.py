@@ -42,7 +42,6 @@ def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
             variant = client.model("net").variants[0]
             first = variant.profiles[0]
             assert variant.profile is not None
-            assert [row.batch for row in variant.profile.latencies] == [1, 2, 4, 8, 16][: len(variant.profile.latencies)]
             assert variant.profile.latencies == [row for row in first.latencies if row.concurrency == 1]
             assert variant.serves_on in ("cpu", "openvino")
             assert variant.serving_profile is not None

@@ -240,8 +240,9 @@ class Queue:
         return found
 
     def shared_ns_max(self, job: Job) -> int | None:
-        """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it. As with
-        long runs, the last free worker is not kept from a tenant that was active and has had less.
+        """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it.
+
+        As with long runs, the last free worker is not kept from a tenant that was active and has had less.
         """
         may_wait = not self._idle and self._may_go_before(job.request.tenant, self._line.now)
         return LONG_NS if may_wait else None

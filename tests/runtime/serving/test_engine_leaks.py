@@ -73,6 +73,7 @@ def test_refused_expired_cancelled_failed(queue_len: int) -> None:
                 task.cancel()
             kinds.extend(await asyncio.gather(*tasks, return_exceptions=True))
             bench.processor.ran.clear()
+            bench.processor.ran_for.clear()
             tasks.clear()
         bench.assert_quiet()
 
@@ -98,6 +99,7 @@ def test_builds_that_go_while_requests_wait() -> None:
             bench.memory.lost(bench.build("v"))
             await asyncio.gather(*tasks, return_exceptions=True)
             bench.processor.ran.clear()
+            bench.processor.ran_for.clear()
             tasks.clear()
         bench.assert_quiet()
 
