@@ -88,7 +88,9 @@ def refused(busy: Busy, line: str) -> Wire:
         wire.send(busy.head(line))
         try:
             status, body = wire.answer()
-        except TimeoutError:  # it came at a moment when there was room, and the box waits for its body
+        except TimeoutError:
+            status, body = 100, b""
+        if status == 100:  # it came at a moment when there was room, and the box waits for its body
             wire.close()
             continue
         assert status == 429, body

@@ -34,7 +34,7 @@ class Wire:
             data += piece
         head, _, body = data.partition(b"\r\n\r\n")
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        length = int(lengths[0][15:])
+        length = int(lengths[0][15:]) if lengths else 0  # "go on" has none
         while len(body) < length:
             piece = self._read()
             assert piece, "the box broke off inside its answer"
