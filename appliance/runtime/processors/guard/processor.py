@@ -245,7 +245,8 @@ class GuardedProcessor:
 
         Of several one that holds nothing, and of those the one unused longest.
         """
-        tenants = {owner_of(build_id)[1] for build_id in wanted}
+        # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
+        tenants = {*(owner_of(build_id)[1] for build_id in wanted), *self._starting}
         idle = [guard for guard in self._guards.values() if guard.is_idle and guard.tenant not in tenants]
         if idle:
             self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
