@@ -1,6 +1,7 @@
 """Requests that wait for the same build share runs where all gain by it, and nobody can tell but by the clock."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -268,13 +269,13 @@ async def test_a_long_line_of_requests_that_meet_nobody_costs_each_run_no_more()
     assert Asked.times <= 300 * 2 * 64
 
 
-@story
-async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
-    """The import has measured inputs of another size, at which this network loses by batches."""
-    bench = EngineBench()
+async def saturated_at_another_size(bench: EngineBench, run_ms_by_batch: Mapping[int, float]) -> None:
+    """Ask from nine connections, with inputs of another size than the import has measured: there this network loses by
+    batches, here a run takes 10 ms, or what is given.
+    """
     bench.add({"v": Cost(run_ms=100, run_ms_by_batch={2: 210, 4: 450, 8: 900})}, inputs=WIDE)
-    bench.processor.costs[bench.build("v")].run_ms = 10
-    bench.processor.costs[bench.build("v")].run_ms_by_batch = GAINS
+    cost = bench.processor.costs[bench.build("v")]
+    cost.run_ms, cost.run_ms_by_batch = 10, run_ms_by_batch
     short = {"x": np.ones((1, 3), np.float32)}
 
     async def ask() -> None:
@@ -283,23 +284,19 @@ async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
 
     async with bench.working():
         await asyncio.gather(*(ask() for _ in range(9)))
+
+
+@story
+async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
+    bench = EngineBench()
+    await saturated_at_another_size(bench, GAINS)
     assert set(rows_of(bench)[-5:-1]) == {4}, "the best of them, once each was tried"
 
 
 @story
 async def test_what_loses_at_other_sizes_is_tried_a_few_times_only() -> None:
     bench = EngineBench()
-    bench.add({"v": Cost(run_ms=100, run_ms_by_batch={2: 210, 4: 450, 8: 900})}, inputs=WIDE)
-    bench.processor.costs[bench.build("v")].run_ms = 10
-    bench.processor.costs[bench.build("v")].run_ms_by_batch = {n: 11.0 * n for n in range(2, 9)}
-    short = {"x": np.ones((1, 3), np.float32)}
-
-    async def ask() -> None:
-        for _ in range(20):
-            await bench.infer(inputs=short)
-
-    async with bench.working():
-        await asyncio.gather(*(ask() for _ in range(9)))
+    await saturated_at_another_size(bench, {n: 11.0 * n for n in range(2, 9)})
     batches = [rows for rows in rows_of(bench) if rows > 1]
     assert len(batches) <= 4 * len(set(batches))
     assert rows_of(bench)[-30:] == 30 * [1]
