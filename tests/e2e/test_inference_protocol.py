@@ -4,6 +4,7 @@ and infer.
 
 import json
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,8 @@ from appliance.demo.zoo import toys
 from tests.e2e.server import Server
 
 pytestmark = pytest.mark.e2e
+SEND_WINDOW_AT = 228
+"""Of `tcpi_snd_wnd` in Linux' `struct tcp_info`."""
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +153,20 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
     return inputs
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel tells nothing of its connections")
+def test_a_known_caller_may_send_a_whole_picture_at_once(uploaded: Server) -> None:
+    """What may be on its way bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
+    asked = _add(uploaded, 1, rows=20_000)  # more than the model takes, which is found out when all is read
+    host, port = uploaded.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+        for _ in range(5):
+            connection.sendall(asked)
+            assert _answer(answers)[0] == 400
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    (window,) = struct.unpack_from("I", told, SEND_WINDOW_AT)
+    assert window > 500_000
+
+
 def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
     """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the
     order they were sent.
@@ -199,9 +216,9 @@ def test_requests_of_many_connections_at_once(uploaded: Server) -> None:
                 assert (status, np.frombuffer(body[-16:], np.float32).tolist()) == (200, [value + 1.0] * 4)
 
 
-def _add(server: Server, value: int) -> bytes:
+def _add(server: Server, value: int, rows: int = 1) -> bytes:
     """An infer request for `value` + 1, as it goes over the line."""
-    arrays = {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
+    arrays = {"A": np.full((rows, 4), value, np.float32), "B": np.ones((rows, 4), np.float32)}
     inputs = [
         {"name": n, "datatype": "FP32", "shape": a.shape, "parameters": {"binary_data_size": a.nbytes}}
         for n, a in arrays.items()

@@ -103,7 +103,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _keep_in_kernel(self, count: int) -> None:
         """How much may have come before it is read: of many connections, all of that is read in one turn."""
-        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, count)
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, count)
+        if connection.family != socket.AF_UNIX:  # a window once made small stays so, whatever room there is
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, 2 * count)
 
     def give_way(self) -> None:
         """Close at once; another needs the place."""
