@@ -109,6 +109,13 @@ class BoxProtocol(DirectBodyProtocol):
         if cycle.keep_alive and known.is_repeatable(BODY_WATER_BYTES):
             self._head = known
 
+    def expected_bytes(self) -> int | None:
+        """A known head before a large body is read by itself, and the body straight to its place."""
+        known = self._head
+        if isinstance(known, KnownHead) and known.size is not None and known.size >= BODY_SMALL_BYTES:
+            return known.length if self._is_between() else None
+        return None
+
     def _begin_known(self, known: KnownHead, data: bytes | memoryview) -> bytes | memoryview:
         """Begin with a request whose head is known; returns what is left of `data`: all, where it is another one."""
         assert known.size is not None

@@ -101,6 +101,10 @@ class DirectBodyProtocol(BoundedProtocol):
             return None
         return self._large.missing
 
+    def expected_bytes(self) -> int | None:
+        """How much to read and then look where what follows belongs; None: what there is."""
+        return None
+
     def count(self, received: int) -> None:
         """Bytes that came past `data_received`."""
         self._received_bytes += received
@@ -149,7 +153,10 @@ class Receiver(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         self._place = self._protocol.place()
-        return self._BUFFER if self._place is None else self._place
+        if self._place is not None:
+            return self._place
+        expected = self._protocol.expected_bytes()
+        return self._BUFFER if expected is None else self._BUFFER[:expected]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._place is None:

@@ -175,6 +175,7 @@ async def test_overruns_of_who_asks_alone_take_a_worker_for_a_while() -> None:
     async with bench.working():
         for cost.run_ms in (30, 30, 19, 30, 30, 30):
             await bench.infer(source=1)
+            await settle()
             assert on_workers(bench) == 0
         await bench.infer(source=1)
         assert on_workers(bench) == 1
@@ -185,6 +186,23 @@ async def test_overruns_of_who_asks_alone_take_a_worker_for_a_while() -> None:
         await bench.pause(1_000)
         await bench.infer(source=1)
         assert on_workers(bench) == 2
+
+
+@story
+async def test_who_asks_alone_is_answered_before_the_run_is_counted() -> None:
+    """Its answer need not wait for that; no other request is read before."""
+    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
+    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    async with bench.working():
+        await bench.infer(source=1)
+        await settle()
+        before = bench.engine.ran()[0]
+        await bench.infer(source=1)
+        assert bench.engine.ran()[0] == before
+        await settle()
+        assert bench.engine.ran()[0] == before + 1
+        assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 2}
+    bench.assert_quiet()
 
 
 @story
