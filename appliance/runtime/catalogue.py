@@ -520,7 +520,9 @@ class Catalogue:
             if len(profiles) == len(rungs):
                 back_ms = max(p.load_ms if p.wake_ms is None else p.wake_ms for p in profiles)
                 run_ms = sum(p.latencies[0].p50_ms for p in profiles)
-                options.append(KindOption(kind, run_ms, back_ms, max(p.resident_bytes for p in profiles)))
+                shared_ms = sum(_shared_ms(p) for p in profiles)
+                resident_bytes = max(p.resident_bytes for p in profiles)
+                options.append(KindOption(kind, run_ms, back_ms, resident_bytes, shared_ms))
         return serving_kind(options, self._memory_bytes) if options else self._kinds[0]
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:
@@ -561,6 +563,13 @@ def _together_max(profile: Profile, is_of_free_size: bool) -> int:
     one = profile.latencies[0]
     paying = [row.batch for row in profile.alone if row.p50_ms * one.batch < row.batch * one.p50_ms]
     return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)
+
+
+def _shared_ms(profile: Profile) -> float:
+    """An item's part of the run in which it costs least, of those that requests may share."""
+    one = profile.latencies[0]
+    shared = [row for row in profile.alone if row.batch <= profile.shared_rows_max]
+    return min([one.p50_ms, *(one.batch * row.p50_ms / row.batch for row in shared)])
 
 
 def _is_within(inputs: Mapping[str, Any], shapes: Shapes, items: int | None) -> bool:

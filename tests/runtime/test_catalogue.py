@@ -299,6 +299,19 @@ def test_another_first_choice_is_said_with_its_reason() -> None:
     assert catalogue.entry("t/m").order[0].name == "fp32"
 
 
+def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
+    """20 ms either way; four of them take 44 together, and only where it was shown that they may share a run."""
+    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
+    rows = (Latency(1, 20.0, 22.0), Latency(4, 44.0, 48.0))
+    there = Profile("openvino", 10**6, 10**6, 5.0, 5.0, rows, (), kind="openvino")
+    for shared_rows_max, kind in ((1, "cpu"), (2, "cpu"), (4, "openvino")):
+        profile = replace(there, shared_rows_max=shared_rows_max)
+        fill(catalogue, "a", "net", [replace(one, other_profiles=(profile,))])
+        entry = catalogue.entry("a/net")
+        assert catalogue.kind_of(entry.model.variants[0], entry.model) == kind
+
+
 def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
     catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))

@@ -15,18 +15,24 @@ COLD_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class KindOption:
-    """One content on one kind. `run_ms`: medians of its variants (rungs of one file) together; `load_ms`: to have it
-    back in memory after it had to give way.
+    """One content on one kind. `run_ms`: medians of its variants (rungs of one file) together, alone in a run;
+    `load_ms`: to have it back in memory after it had to give way; `shared_ms`: as `run_ms`, an item's part of the run
+    in which it costs least, where requests share runs; None: they share none.
     """
 
     kind: str
     run_ms: float
     load_ms: float
     resident_bytes: int
+    shared_ms: float | None = None
 
     def cost_ms(self, memory_bytes: int) -> float:
-        """What a request costs: its run, its share of loads, and more of both for the memory that others lack."""
-        return (self.run_ms + COLD_SHARE * self.load_ms) * (1 + self.resident_bytes / memory_bytes)
+        """What a request costs: its run, its share of loads, and more of both for the memory that others lack.
+
+        Requests share runs while the box is busy, and have theirs for themselves while it is not: half and half.
+        """
+        run_ms = self.run_ms if self.shared_ms is None else (self.run_ms + self.shared_ms) / 2
+        return (run_ms + COLD_SHARE * self.load_ms) * (1 + self.resident_bytes / memory_bytes)
 
 
 def serving_kind(options: Sequence[KindOption], memory_bytes: int) -> str:

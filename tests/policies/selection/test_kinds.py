@@ -27,6 +27,13 @@ def test_loads_have_their_price() -> None:
     assert serving_kind([quick, KindOption("openvino", 3.0, 500.0, 10_000_000)], 4 * GB) == "cpu"
 
 
+def test_what_batches_gain_counts_half() -> None:
+    """2.3 ms alone and 1.5 an item of a batch, against 2.1 and no gain."""
+    shares = KindOption("openvino", 2.3, 3.0, 30_000_000, shared_ms=1.5)
+    assert serving_kind([KindOption("cpu", 2.3, 3.0, 30_000_000), shares], 4 * GB) == "openvino"
+    assert serving_kind([KindOption("cpu", 2.0, 3.0, 30_000_000), shares], 4 * GB) == "cpu"
+
+
 def test_the_order_of_the_others_says_nothing() -> None:
     better, best = KindOption("a", 15.0, 3.0, GB // 100), KindOption("b", 12.0, 3.0, GB // 100)
     assert serving_kind([FIRST, better, best], 4 * GB) == serving_kind([FIRST, best, better], 4 * GB) == "b"
