@@ -84,6 +84,8 @@ class Appliance:
         self._management: asyncio.Task[tuple[Management, ASGIApp]] | None = None
         self.on_managed: Callable[[], None] = _nothing
         """Called once what manages the box is there."""
+        self.on_migrating: Callable[[], None] = _nothing
+        """Called where a start has more to do with the state folder than to read it: a new one, or an older one."""
         self.asgi = self._outermost()
 
     def running(self) -> ServingBox:
@@ -93,6 +95,10 @@ class Appliance:
 
     def is_ready(self) -> bool:
         return self._ready
+
+    def is_stuck(self) -> bool:
+        """Whether a run holds a worker long after it should have ended."""
+        return self.box is not None and self.box.engine.is_stuck()
 
     def _outermost(self) -> Gateway:
         http = self.settings.http
@@ -174,6 +180,7 @@ class Appliance:
         keeper = Keeper(clock, members, ChildProbe(folder.path / "scratch"), passed)
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
+            self.on_migrating()
             beginning = await (await asyncio.to_thread(_management)).mended(folder, clock)
         stack.push_async_callback(self._close_management)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)

@@ -23,8 +23,11 @@ from appliance.api.protocol import BoxProtocol
 from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
 from appliance.settings import Settings
+from appliance.systemd import Systemd
 
 _TICKS_PER_LOOK = 10
+_MIGRATION_S = 600
+"""How long what an older version left may take to become today's before systemd gives the start up."""
 _OTHER_FILES = 256
 """Open files that are no connections: the database, models, libraries, pipes to children and guards."""
 
@@ -39,6 +42,7 @@ class Server(uvicorn.Server):
         connections: Connections[Counted],
         handshake_s: float,
         on_listen: Callable[[str], None],
+        systemd: Systemd,
         unix_socket: UnixSocket | None = None,
     ) -> None:
         super().__init__(config)
@@ -47,6 +51,7 @@ class Server(uvicorn.Server):
         self._connections = connections
         self._handshake_s = handshake_s
         self._on_listen = on_listen
+        self._systemd = systemd
 
     async def startup(self, sockets: Any = None) -> None:
         context, plain = self.config.ssl, self.config.http_protocol_class
@@ -69,7 +74,13 @@ class Server(uvicorn.Server):
             self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second; every tenth time the connections are looked at."""
+        """Ten times a second; every tenth time the connections are looked at.
+
+        systemd hears of a box only while its event loop turns and no run has got stuck: one that serves on with a
+        processor less for ever is better begun anew.
+        """
+        if not self._appliance.is_stuck():
+            self._systemd.alive(self._appliance.clock.now_ns())
         if counter % _TICKS_PER_LOOK == 0:
             now_s = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
@@ -78,6 +89,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: Any = None) -> None:
+        self._systemd.stopping()
         self._appliance.begin_drain()
         await super().shutdown(sockets)
         # A signal that was obeyed is no failure: not raised again, so that the clean-up runs and the status is 0.
@@ -92,7 +104,9 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     """
     os.umask(0o077)  # whatever is written from here on is for the box alone
     log.configure(settings.log.level, settings.log.format)
+    systemd = Systemd.of(os.environ)
     appliance = Appliance(settings)
+    appliance.on_migrating = partial(systemd.extend, _MIGRATION_S, "the state folder is made as this version has it")
     appliance.take_thread()
     # What a start makes stays for good: a collection that looked at it would hold the event loop for 20 to 100 ms.
     appliance.on_managed = gc.freeze
@@ -106,6 +120,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         address.write_text(url + "\n")
         stack.callback(address.unlink, missing_ok=True)
         on_listen(url)
+        systemd.ready(f"listens at {url}")
 
     cert, key = _certificate(settings)
     other_files = _OTHER_FILES + (files_max(http.shared_memory_regions_max) if http.shared_memory else 0)
@@ -140,7 +155,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
     with stack:  # a box that could not start leaves the address of the one that runs here alone
         try:
-            Server(config, appliance, connections, http.head_s, listening, unix_socket).run()
+            Server(config, appliance, connections, http.head_s, listening, systemd, unix_socket).run()
         except SystemExit:
             if appliance.failure is not None:
                 raise appliance.failure from None

@@ -59,6 +59,7 @@ _OVERRUNS_MAX = 3
 _OVERRUN_REST_NS = 30 * NS_PER_S
 """... for so long; on a machine that others keep busy every build has some."""
 
+_STUCK_NS = 60 * NS_PER_S
 _AFTER_NS = NS_PER_US
 """The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
@@ -218,6 +219,12 @@ class Engine:
         runs = self._inline_runs + sum(worker.runs for worker in self.workers)
         busy_ns = self._inline_ns + sum(worker.busy_ns for worker in self.workers)
         return runs, busy_ns / NS_PER_MS
+
+    def is_stuck(self) -> bool:
+        """Whether a run holds its worker a minute after its deadline, and after it should have ended: runs are stopped
+        at their deadline, so that one will never end. Those that take no worker hold the event loop, and nobody asks.
+        """
+        return self._queue.overdue_ns(self._clock.now_ns()) > _STUCK_NS
 
     def status(self) -> dict[str, Any]:
         """For `/v1/system`: what waits and runs."""

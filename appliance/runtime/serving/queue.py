@@ -265,6 +265,17 @@ class Queue:
         )
         return [rest_ns for rest_ns in known if rest_ns > 0]
 
+    def overdue_ns(self, now_ns: int) -> int:
+        """How long ago the run under way should have ended that is most behind, by its deadline and by what was
+        expected of it; of runs in the service, for others end with their process. 0: none is behind.
+        """
+        ends = (
+            max(job.request.deadline_ns or 0, job.started_ns + job.holds_ns)
+            for job in self._running
+            if not job.servable.is_guarded
+        )
+        return max([0, *(now_ns - end_ns for end_ns in ends)])
+
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
         self._running.pop(job, None)

@@ -1,11 +1,12 @@
 """A worker: one run at a time, every job answered, its time counted."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from appliance.clock import LoopClock
+from appliance.clock import NS_PER_S, LoopClock
 from appliance.domain.errors import NoRoomToRun, RunFailed, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
@@ -135,6 +136,30 @@ def test_stopped_worker_answers_its_job() -> None:
             await each.answer
         with pytest.raises(asyncio.CancelledError):
             await work
+
+    run_virtual(story)
+
+
+def test_a_run_that_does_not_end_is_overdue() -> None:
+    """From when it should have ended, by its deadline and by what is expected of a run that nobody knows; never one in
+    a guard, which ends with it.
+    """
+
+    async def story() -> None:
+        bench = WorkerBench()
+        bench.processor.costs["b"].run_ms = 100_000
+        each = bench.put()
+        each.request.deadline_ns = bench.clock.now_ns() + 2 * NS_PER_S
+        work = asyncio.create_task(bench.worker.work())
+        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 1 * NS_PER_S)
+        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 62 * NS_PER_S)
+        assert bench.queue.overdue_ns(bench.clock.now_ns()) == pytest.approx(61 * NS_PER_S, abs=1000)
+        each.servable = replace(each.servable, is_guarded=True)
+        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        await each.answer
+        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        work.cancel()
 
     run_virtual(story)
 
