@@ -6,6 +6,7 @@ import os
 import socket
 from pathlib import Path
 
+import psutil
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -51,10 +52,19 @@ def _end_of(cert_file: Path) -> datetime.datetime:
 
 
 def _names(host: str) -> list[x509.GeneralName]:
+    """What the box may be called: on every interface it has all addresses of the machine, as they are now."""
     names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.DNSName(socket.gethostname())]
-    for address in {"127.0.0.1", "::1", host}:
+    hosts = _addresses() if host in ("0.0.0.0", "::") else [host]
+    for address in dict.fromkeys(("127.0.0.1", "::1", *hosts)):
         try:
             names.append(x509.IPAddress(ipaddress.ip_address(address)))
         except ValueError:
             names.append(x509.DNSName(address))
     return names
+
+
+def _addresses() -> list[str]:
+    """Of this machine, without the zones of link-local ones."""
+    families = (socket.AF_INET, socket.AF_INET6)
+    found = (one for each in psutil.net_if_addrs().values() for one in each if one.family in families)
+    return sorted(one.address.partition("%")[0] for one in found)
