@@ -1,0 +1,141 @@
+"""Installing, upgrading and taking away, in a container that systemd has booted."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.service.machine import Machine, booted, missing
+
+ROOT = Path(__file__).parents[2]
+READY = "curl --silent --insecure --fail --max-time 1 https://127.0.0.1:8443/v2/health/ready"
+UNIT = "edge-appliance"
+SOURCES = ("appliance", "locks", "scripts", "systemd", "docs", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(missing() is not None, reason=missing() or ""),
+]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Not below /tmp: the container has one of its own."""
+    path = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="appliance-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def checkout(folder: Path) -> Path:
+    """A copy that a test may spoil."""
+    path = folder / "checkout"
+    path.mkdir()
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, path / name)
+    return path
+
+
+@pytest.fixture(scope="module")
+def machine(folder: Path, checkout: Path) -> Iterator[Machine]:
+    """With a box in it."""
+    model = toys.tiny_add(folder / "add.onnx")
+    assert model.exists()
+    with booted(folder) as machine:
+        said = machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+        assert "the box answers at https://" in said
+        yield machine
+
+
+def call(machine: Machine, path: str, options: str = "") -> str:
+    key = '"Authorization: Bearer $(cat /var/lib/edge-appliance/admin.key)"'
+    return machine.run(f"curl --silent --insecure --fail-with-body -H {key} {options} https://127.0.0.1:8443{path}")
+
+
+def running(machine: Machine) -> str:
+    return machine.run("basename $(readlink /opt/edge-appliance/current)")
+
+
+def test_a_model_is_imported_under_the_unit(machine: Machine, folder: Path) -> None:
+    """Confined: what the unit forbids would have turned that off without a word."""
+    assert '"files":true' in call(machine, "/v1/system").replace(" ", "")
+    call(machine, "/v1/models", f"-F name=add -F task=tensor -F file=@{folder}/add.onnx")
+    machine.until(f'{_asked("/v1/models/add")} | grep -q \'"state": *"ready"\'', 120)
+
+
+def _asked(path: str) -> str:
+    key = '"Authorization: Bearer $(cat /var/lib/edge-appliance/admin.key)"'
+    return f"curl --silent --insecure --fail -H {key} https://127.0.0.1:8443{path}"
+
+
+def test_what_hangs_or_dies_is_begun_anew(machine: Machine) -> None:
+    """By the watchdog, shortened here, and by `Restart=`."""
+    machine.run(
+        f"mkdir -p /run/systemd/system/{UNIT}.service.d && "
+        f"printf '[Service]\\nWatchdogSec=10\\n' > /run/systemd/system/{UNIT}.service.d/20-test.conf && "
+        f"systemctl daemon-reload && systemctl restart {UNIT}"
+    )
+    machine.until(READY, 60)
+    machine.run(f"kill -STOP $(systemctl show -p MainPID --value {UNIT})")
+    assert machine.until(READY, 60) < 40
+    machine.run(f"systemctl reset-failed {UNIT}; kill -KILL $(systemctl show -p MainPID --value {UNIT})")
+    machine.until(READY, 60)
+    assert "add" in call(machine, "/v1/models")
+    assert machine.run(f"systemctl show -p NRestarts --value {UNIT}") != "0"
+
+
+def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -> None:
+    """A release that cannot start leaves the one before in place, with its database; one that can serves; and there is
+    a way back.
+    """
+    machine.run("echo '# mine' >> /etc/edge-appliance/box.toml")
+    first = running(machine)
+    server = checkout / "appliance" / "server.py"
+    sound = server.read_text()
+
+    server.write_text(sound + "\nraise RuntimeError('a bad release')\n")
+    said = machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    assert f"{first} runs again" in said
+    machine.until(READY, 60)
+    assert running(machine) == first
+
+    server.write_text(sound + "\n# another release\n")
+    machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+    second = running(machine)
+    assert second != first
+    assert "add" in call(machine, "/v1/models")
+    assert machine.run("tail -n 1 /etc/edge-appliance/box.toml") == "# mine"
+
+    machine.run("/opt/edge-appliance/current/scripts/install --rollback")
+    assert running(machine) == first
+    assert "add" in call(machine, "/v1/models")
+
+
+def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) -> None:
+    """It answers at first and ends after some seconds, again and again: systemd gives it up, and the old one serves."""
+    first = running(machine)
+    server = checkout / "appliance" / "server.py"
+    sound = server.read_text()
+    server.write_text(sound + "\nimport threading\n\nthreading.Timer(8, lambda: os._exit(1)).start()\n")
+    machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+    assert running(machine) != first
+    machine.until(f"test $(basename $(readlink /opt/edge-appliance/current)) = {first} && {READY}", 240)
+    server.write_text(sound)
+    assert "add" in call(machine, "/v1/models")
+
+
+def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path) -> None:
+    machine.run(f"{checkout}/scripts/uninstall")
+    assert machine.run(f"systemctl is-active {UNIT} || true") == "inactive"
+    assert machine.run("ls /opt /etc/systemd/system | grep edge-appliance || true") == ""
+    assert "admin.key" in machine.run("ls /var/lib/edge-appliance")
+    machine.run(f"{checkout}/scripts/uninstall --purge")
+    assert machine.run("ls -d /etc/edge-appliance /var/lib/edge-appliance 2>/dev/null || true") == ""

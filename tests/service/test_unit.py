@@ -1,0 +1,47 @@
+"""The unit file, as systemd itself reads it; and what the scripts say to anybody."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPOSURE_MAX = 2.0
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", ["edge-appliance.service", "edge-appliance-rollback.service"])
+def test_systemd_understands_every_line(name: str, tmp_path: Path) -> None:
+    """It says so of an unknown word without failing: so it must say nothing. The program is one that is there."""
+    text = (ROOT / "systemd" / name).read_text()
+    unit = tmp_path / name
+    unit.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", text))
+    for other in (ROOT / "systemd").glob("*.service"):
+        if other.name != name:
+            (tmp_path / other.name).write_text("[Service]\nExecStart=/bin/true\n")
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if name in line]
+    assert said == []
+
+
+@needs_systemd
+def test_little_is_exposed() -> None:
+    """By systemd's own count, in which 10 is a service that may do anything."""
+    order = ["systemd-analyze", "security", "--offline=yes", str(ROOT / "systemd" / "edge-appliance.service")]
+    said = subprocess.run(order, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"exposure level for \S+: (\d+\.\d)", said)
+    assert found is not None
+    assert float(found[1]) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("script", ["install", "uninstall"])
+def test_scripts_explain_themselves(script: str) -> None:
+    """To any user, and refuse what they do not know."""
+    path = str(ROOT / "scripts" / script)
+    asked = subprocess.run([path, "--help"], capture_output=True, text=True, check=True, user=65534)
+    assert f"scripts/{script}" in asked.stdout
+    assert "Exit status" in asked.stdout
+    assert subprocess.run([path, "--nonsense"], capture_output=True, check=False, user=65534).returncode == 2
