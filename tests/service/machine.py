@@ -56,8 +56,8 @@ class Machine:
 
 
 @contextmanager
-def booted(folder: Path) -> Iterator[Machine]:
-    """`folder` is for mount points and is empty again at the end."""
+def booted(folder: Path, *, network: bool = True) -> Iterator[Machine]:
+    """`folder` is for mount points. Without a `network` it has a loopback of its own, and nothing else."""
     root = folder / "root"
     root.mkdir()
     subprocess.run(["mount", "--bind", "/", str(root)], check=True)
@@ -71,6 +71,7 @@ def booted(folder: Path) -> Iterator[Machine]:
         "--link-journal=no",
         f"--machine={_NAME}-{os.getpid()}",
         f"--system-call-filter={_LANDLOCK}",
+        *([] if network else ["--private-network"]),
     ]
     log = (folder / "console.log").open("w")
     nspawn = subprocess.Popen(order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

@@ -1,6 +1,7 @@
 """Installing, upgrading and taking away, in a container that systemd has booted."""
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,3 +140,17 @@ def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path)
     assert "admin.key" in machine.run("ls /var/lib/edge-appliance")
     machine.run(f"{checkout}/scripts/uninstall --purge")
     assert machine.run("ls -d /etc/edge-appliance /var/lib/edge-appliance 2>/dev/null || true") == ""
+
+
+def test_a_bundle_installs_without_a_network(folder: Path, checkout: Path) -> None:
+    """Its packages are in it, and the pip that Debian's Python lacks."""
+    place = folder / "offline"
+    place.mkdir()
+    bundle = place / "box.tar"
+    subprocess.run([ROOT / "scripts" / "bundle", bundle], check=True, timeout=600)
+    with booted(place, network=False) as machine:
+        machine.run(f"mkdir -p /var/tmp/there && tar -xf {bundle} -C /var/tmp/there")
+        said = machine.run("/var/tmp/there/*/scripts/install", timeout_s=1200)
+        assert "the box answers at https://" in said
+        assert "could not be made" not in said
+        assert machine.until(READY, 10) < 10
