@@ -6,9 +6,9 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
 from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.isolation import Isolation
+from appliance.domain.sensors import Sensed
+from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
@@ -45,22 +47,28 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors import PROCESSORS, check_cores, check_processors, check_runtime
+from appliance.runtime.processors import KINDS, PROCESSORS, check_cores, check_processors, check_runtime
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.processors.member import Member
 from appliance.runtime.processors.probe import ChildProbe
+from appliance.runtime.sensors.jtop import JtopSensors
+from appliance.runtime.sensors.nvml import NvmlSensors
+from appliance.runtime.sensors.sensors import Sensors
+from appliance.runtime.sensors.source import Source
+from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import HttpSettings, Settings
+from appliance.settings import HttpSettings, SensorSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
     from appliance.modelstore.store.models import Models
 
+Statuses = Callable[[], tuple[ProcessorStatus, ...]]
 _MANAGEMENT_AFTER_S = 1.0
 """After a start, the processors are for those who want an answer."""
 _MEMORY_DOMAIN = "host"
@@ -212,9 +220,7 @@ class Appliance:
         keeper.begin()
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
-        confinement = available()
-        tell = self.logger.info if confinement.is_whole else self.logger.warning
-        tell("confinement of children and guards", **asdict(confinement))
+        confinement = self._confinement()
         queues = settings.queues
         media = MediaPool(
             clock,
@@ -230,6 +236,7 @@ class Appliance:
         core.profiles.restore(beginning.seen)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
         await self._run_in_background(stack, core, keeper, beginning.residents)
+        sensors, statuses = self._sense(stack, group, core, telemetry)
         box = ServingBox(
             clock=clock,
             logger=self.logger,
@@ -258,7 +265,8 @@ class Appliance:
             ),
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=descriptions,
-            processor_statuses=partial(_statuses, group, core),
+            processor_statuses=statuses,
+            sensors=sensors,
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
             form_bytes_max=settings.http.form_bytes_max,
@@ -296,6 +304,24 @@ class Appliance:
             await asyncio.gather(*tasks, return_exceptions=True)
 
         stack.push_async_callback(stop)
+
+    def _confinement(self) -> Confinement:
+        """Of children and guards on this machine, as the log tells it."""
+        found = available()
+        tell = self.logger.info if found.is_whole else self.logger.warning
+        tell("confinement of children and guards", **asdict(found))
+        return found
+
+    def _sense(
+        self, stack: AsyncExitStack, group: ProcessorGroup, core: RuntimeParts, telemetry: Telemetry
+    ) -> tuple[Sensors, Statuses]:
+        """Sensors, which are read from now on, and what each processor does, as they and the parts see it."""
+        sensors = _sensors(self.settings.sensors, self.clock)
+        statuses = partial(_statuses, group, core, sensors)
+        sensors.on_throttled = partial(_tell_throttled, asyncio.get_running_loop(), statuses, telemetry)
+        stack.callback(sensors.close)
+        sensors.start()
+        return sensors, statuses
 
     # -- what manages the box ------------------------------------------------------------------------------------------
 
@@ -425,9 +451,45 @@ def _follow_kinds(group: ProcessorGroup, core: RuntimeParts, builds: Builds) -> 
             core.memory.dismiss(build_id)
 
 
-def _statuses(group: ProcessorGroup, core: RuntimeParts) -> tuple[ProcessorStatus, ...]:
+def _statuses(group: ProcessorGroup, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
     """What each kind of processor does now, the first one first."""
-    return group.statuses(*core.engine.ran())
+    sensed = sensors.now()
+    return tuple(_slowed(one, sensed) for one in group.statuses(*core.engine.ran()))
+
+
+def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:
+    """As sensors see one that serves."""
+    kind = KINDS.get(status.description.kind)
+    why = None if kind is None else sensed.throttled.get(kind.device)
+    if why is None or status.state is not ProcessorState.SERVING:
+        return status
+    return replace(status, state=ProcessorState.THROTTLED, reason=why)
+
+
+def _sensors(settings: SensorSettings, clock: Clock) -> Sensors:
+    sources: list[Source] = [SysfsSensors(clock), NvmlSensors()]
+    if settings.jtop:
+        sources.append(JtopSensors())
+    return Sensors(clock, sources, settings.interval_s)
+
+
+def _tell_throttled(
+    loop: asyncio.AbstractEventLoop,
+    statuses: Statuses,
+    telemetry: Telemetry,
+    throttled: Mapping[str, str],
+) -> None:
+    """Other devices are throttled than before; called by the thread of the sensors."""
+
+    def tell() -> None:
+        for status in statuses():
+            if status.state in (ProcessorState.SERVING, ProcessorState.THROTTLED):
+                one = status.description
+                facts = {"processor": one.name, "kind": one.kind, "reason": status.reason}
+                telemetry.emit(f"processor {status.state.value}", **facts)
+
+    with suppress(RuntimeError):  # the loop has closed meanwhile
+        loop.call_soon_threadsafe(tell)
 
 
 def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member]]:

@@ -257,6 +257,13 @@ class SecuritySettings(Section):
     """Whether `/metrics` answers without a key; else an admin key sees all of it and a tenant's key its own part."""
 
 
+class SensorSettings(Section):
+    interval_s: float = Field(2.0, ge=0, le=60)
+    """Seconds between two rounds of reading the machine's sensors; 0 = never."""
+    jtop: bool = False
+    """Whether the service of jetson-stats is asked, too, on a Jetson with the extra `jetson`."""
+
+
 class LogSettings(Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$")
     """Lowest level written."""
@@ -289,6 +296,7 @@ class Settings(BaseSettings):
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
     security: SecuritySettings = SecuritySettings()
+    sensors: SensorSettings = SensorSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

@@ -17,6 +17,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.shares import Shares
+from appliance.runtime.sensors.sensors import Sensors
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.media import MediaPool
@@ -59,6 +60,7 @@ class ServingBox:
     processors: tuple[ProcessorDescription, ...]
     processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
     """What each of them does now."""
+    sensors: Sensors
     state_dir: Path
     body_bytes_max: int
     form_bytes_max: int

@@ -1,12 +1,14 @@
 """`appliance system`: the box and the machine that it runs on."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
-    from appliance.wire.box import ProcessorShape, SystemShape
+    from appliance.wire.box import ProcessorShape, SensorsShape, SystemShape
 
 
 @connected
@@ -15,12 +17,19 @@ def system(box: Connection) -> None:
 
     [dim]$[/dim] appliance system
     """
+    from appliance.domain.errors import Forbidden
+
+    sensors = None
     with box.client() as client:
         now, processors = client.system(), client.processors()
+        with suppress(Forbidden):  # a tenant's key
+            sensors = client.sensors()
     if box.as_json:
         screen.show_json(now)
     else:
         _print(now, processors)
+        for line in () if sensors is None else _sensed(sensors):
+            print(f"  sensors       {line}")
 
 
 def _print(now: "SystemShape", processors: "list[ProcessorShape]") -> None:
@@ -44,6 +53,22 @@ def _in_words(one: "ProcessorShape") -> str:
     if one.workers is not None and one.runs is not None:
         told += f"   ({screen.count(one.workers, 'worker')}, {screen.count(one.runs, 'run')})"
     return told
+
+
+def _sensed(sensors: "SensorsShape") -> Iterator[str]:
+    """What is throttled, then a line for each device: its hottest place, and all the rest that is known of it."""
+    for one in sensors.throttled:
+        yield f"{one.device} throttled: {one.reason}"
+    for device in sorted({one.device for one in sensors.readings}, key=lambda name: (name == "", name)):
+        known = [one for one in sensors.readings if one.device == device and one.value is not None]
+        heat = [one.value for one in known if one.quantity == "celsius" and one.value is not None]
+        words = [f"{max(heat):.0f} °C"] if heat else []
+        words += [f"{one.name} {one.value:.1f} W" for one in known if one.quantity == "watts"]
+        clocks = [one.value for one in known if one.quantity == "megahertz" and one.value is not None]
+        words += [f"{max(clocks):,.0f} MHz"] if clocks else []
+        words += [f"{one.name} {one.value:.0f} rpm" for one in known if one.quantity == "rpm"]
+        if words:
+            yield f"{device or 'machine'}: {', '.join(words)}"
 
 
 def _mb(count: int) -> str:

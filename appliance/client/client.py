@@ -18,7 +18,7 @@ from appliance.client.pieces import pieces
 from appliance.client.sse import ServerEvent, events
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
-from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
 from appliance.wire.catalogue import (
     ApplicationChange,
     ApplicationOrder,
@@ -322,6 +322,10 @@ class Client:
     def processors(self) -> list[ProcessorShape]:
         """What computes."""
         return [ProcessorShape.model_validate(one) for one in self._send("GET", "/v1/processors").json()]
+
+    def sensors(self) -> SensorsShape:
+        """Heat, watts and clocks; for an admin key."""
+        return self._get("/v1/sensors", SensorsShape)
 
     def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:
         """What was decided, newest first; of one kind, or those that concerned an application (name, or id

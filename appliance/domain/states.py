@@ -85,7 +85,9 @@ class ProcessorState(StrEnum):
     SERVING = "serving"
     """It takes runs."""
     THROTTLED = "throttled"
-    """Too hot, or short of power: it takes none until that has passed. Nothing reads sensors yet, so none is."""
+    """It serves, but more slowly than it could: too hot, or short of power, as sensors say. To whoever drives it, it is
+    `SERVING` all the same.
+    """
     LOST = "lost"
     """It, or what drives it, no longer answers: it takes none, and is probed until it is back."""
     UNFIT = "unfit"

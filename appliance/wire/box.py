@@ -50,10 +50,11 @@ class ProcessorShape(Shape):
     kind: str = Field(examples=["cpu"])
     state: Literal["serving", "lost", "throttled", "unfit", "not-run"] = "serving"
     """`serving` takes runs. `not-run`: its probe, a tiny network, has not ended on this machine yet; `unfit`: that
-    failed, or ran elsewhere. `lost`: it no longer answers, and is probed until it is back; `throttled`: it rests.
+    failed, or ran elsewhere. `lost`: it no longer answers, and is probed until it is back. `throttled` takes runs, too,
+    but is too hot, or short of power, for its full speed.
     """
     reason: str | None = None
-    """Why it takes no runs, empty where it does. This and all below are shown to an operator only."""
+    """Why it takes no runs, or is throttled; else empty. This and all below are shown to an operator only."""
     workers: int | None = None
     threads_per_run: int | None = None
     memory_domain: str | None = None
@@ -65,6 +66,39 @@ class ProcessorShape(Shape):
     """Since the start of the box."""
     busy_ms: float | None = None
     """What these runs have taken."""
+
+
+class ReadingShape(Shape):
+    """One sensor."""
+
+    source: Literal["thermal", "hwmon", "cpufreq", "devfreq", "rapl", "nvml", "jtop"]
+    name: str = Field(examples=["x86_pkg_temp"])
+    """As the source calls it."""
+    device: str = Field(examples=["cpu"])
+    """`cpu`, `gpu` or `dla` where it is that device's; empty: the machine's, or not known."""
+    quantity: Literal["celsius", "watts", "megahertz", "rpm", "percent", "bytes"]
+    value: float | None = Field(examples=[51.0])
+    """null = unknown: it does not answer, or says what cannot be."""
+    limit: float | None
+    """The highest that it may become, where that is known."""
+
+
+class ThrottledShape(Shape):
+    """A device that computes more slowly than it could."""
+
+    device: str = Field(examples=["gpu"])
+    reason: str = Field(examples=["it is too hot"])
+
+
+class SensorsShape(Shape):
+    """The machine's sensors as they were read last."""
+
+    at: datetime.datetime | None
+    """null = nothing was read yet."""
+    interval_s: float
+    """Between two rounds; 0 = they are not read."""
+    readings: list[ReadingShape]
+    throttled: list[ThrottledShape]
 
 
 class EventShape(Shape):

@@ -160,6 +160,7 @@ async def test_device_keys_manage_nothing(stand: Stand) -> None:
         ("GET", "/v1/system"),
         ("GET", "/v1/memory"),
         ("GET", "/v1/processors"),
+        ("GET", "/v1/sensors"),
     ):
         answer = await probe.request(method, path)
         assert answer.status_code == 403, (method, path)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.cli.system import _in_words
-from appliance.wire.box import ProcessorShape
+from appliance.cli.system import _in_words, _sensed
+from appliance.wire.box import ProcessorShape, SensorsShape
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,40 @@ from appliance.wire.box import ProcessorShape
 def test_a_line_each(facts: dict[str, object], words: str) -> None:
     """What a tenant's key is not shown is left out."""
     assert _in_words(ProcessorShape.model_validate({"name": "npu", "kind": "npu"} | facts)) == words
+
+
+def test_sensors_by_device() -> None:
+    """The hottest place and the highest clock of each device, every rail and fan, what is unknown left out."""
+
+    def reading(name: str, device: str, quantity: str, value: float | None) -> dict[str, object]:
+        return {
+            "source": "hwmon",
+            "name": name,
+            "device": device,
+            "quantity": quantity,
+            "value": value,
+            "limit": None,
+        }
+
+    sensors = SensorsShape.model_validate(
+        {
+            "at": None,
+            "interval_s": 2,
+            "readings": [
+                reading("board", "", "celsius", 31.0),
+                reading("core 0", "cpu", "celsius", 61.4),
+                reading("core 1", "cpu", "celsius", 58.0),
+                reading("core 2", "cpu", "celsius", None),
+                reading("cpu0", "cpu", "megahertz", 2400.0),
+                reading("rail", "gpu", "watts", 5.09),
+                reading("dla0", "dla", "celsius", None),
+            ],
+            "throttled": [{"device": "cpu", "reason": "it is too hot"}],
+        }
+    )
+    assert list(_sensed(sensors)) == [
+        "cpu throttled: it is too hot",
+        "cpu: 61 °C, 2,400 MHz",
+        "gpu: rail 5.1 W",
+        "machine: 31 °C",
+    ]

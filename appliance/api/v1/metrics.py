@@ -13,6 +13,8 @@ from prometheus_client.utils import floatToGoString
 from appliance.api.box import RunningBox
 from appliance.api.http.steps import Steps
 from appliance.clock import NS_PER_S
+from appliance.domain.sensors import Quantity
+from appliance.domain.states import ProcessorState
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,6 +23,16 @@ LINES = 64
 _number: Callable[[float], str] = floatToGoString
 _BOUNDS = tuple(_number(bound) for bound in (*BUCKETS_S, float("inf")))
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+_SENSED: Mapping[Quantity, tuple[str, str, float]] = {
+    Quantity.CELSIUS: ("celsius", "Temperatures.", 1),
+    Quantity.WATTS: ("watts", "Power.", 1),
+    Quantity.MEGAHERTZ: ("hertz", "Clocks.", 1e6),
+    Quantity.RPM: ("rpm", "Turns of fans in a minute.", 1),
+    Quantity.PERCENT: ("ratio", "Load of devices, and speed of fans, as a share.", 0.01),
+    Quantity.BYTES: ("bytes", "Memory of devices that is taken.", 1),
+}
+"""What a sensor measures → the unit of its family, what it says, and what one is in that unit."""
 
 _Figures = Mapping[tuple[str, str, str], Statistics]
 """(tenant, application, variant) → figures."""
@@ -52,6 +64,7 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
         yield from _memory(box)
         yield from _run_times(box)
         yield from _engine(box)
+        yield from _sensors(box)
 
 
 # -- the format --------------------------------------------------------------------------------------------------------
@@ -217,3 +230,19 @@ def _engine(box: RunningBox) -> Iterator[str]:
     dropped = "Decisions that were not stored: they came too fast, or the disk was full."
     yield from _counter("appliance_decisions_dropped", dropped, _one(box.decisions.dropped))
     yield from _gauge("appliance_ready", "Whether the box answers inference requests.", _one(int(box.is_ready())))
+
+
+def _sensors(box: RunningBox) -> Iterator[str]:
+    """What is unknown has no sample."""
+    readings = box.sensors.now().readings
+    for quantity, (unit, text, factor) in _SENSED.items():
+        samples = [
+            (_labels(device=one.device, name=one.name, source=one.source), one.value * factor)
+            for one in readings
+            if one.quantity is quantity and one.value is not None
+        ]
+        if samples:
+            yield from _gauge(f"appliance_sensor_{unit}", text, samples)
+    statuses = box.processor_statuses()
+    throttled = ((_labels(processor=s.description.name), int(s.state is ProcessorState.THROTTLED)) for s in statuses)
+    yield from _gauge("appliance_processor_throttled", "Whether it is too hot, or short of power.", throttled)

@@ -1,6 +1,7 @@
 """What the box is, what it does and what it holds."""
 
 import asyncio
+import datetime
 import os
 import platform
 import shutil
@@ -19,12 +20,21 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.steps import Steps
-from appliance.api.v1.deps import Member, TheBox, caller, member
+from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
 from appliance.domain.hardware import ProcessorStatus
-from appliance.wire.box import BuildShape, ExpectationShape, MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.box import (
+    BuildShape,
+    ExpectationShape,
+    MemoryShape,
+    ProcessorShape,
+    ReadingShape,
+    SensorsShape,
+    SystemShape,
+    ThrottledShape,
+)
 from appliance.wire.shape import Shape
 
 ShapeT = TypeVar("ShapeT", bound=Shape)
@@ -103,7 +113,8 @@ async def memory(box: TheBox, principal: Member) -> Response:
 async def processors(box: TheBox, principal: Member) -> list[ProcessorShape]:
     """Every kind of processor and whether it takes runs; where it takes none, the first one serves what it would.
 
-    An admin key sees why not, the workers, the fingerprint that prepared forms are made for, runs and busy time, too.
+    An admin key sees why not, or why it is throttled, the workers, the fingerprint that prepared forms are made for,
+    runs and busy time, too.
     """
     return [_processor(status, is_admin=principal.is_admin) for status in box.processor_statuses()]
 
@@ -114,6 +125,21 @@ def _processor(status: ProcessorStatus, *, is_admin: bool) -> ProcessorShape:
         return ProcessorShape(name=described.name, kind=described.kind, state=state)
     return ProcessorShape.model_validate(
         {**asdict(described), "state": state, "reason": status.reason, "runs": status.runs, "busy_ms": status.busy_ms}
+    )
+
+
+@router.get("/v1/sensors", summary="Heat, watts and clocks", responses=problems(Forbidden))
+async def sensors(box: TheBox, _: Admin) -> SensorsShape:
+    """What the machine's sensors said last, and which devices are throttled; for an admin key. What is not there is
+    left out, what does not answer is null.
+    """
+    sensed = box.sensors.now()
+    age = datetime.timedelta(seconds=(box.clock.now_ns() - sensed.at_ns) / NS_PER_S)
+    return SensorsShape(
+        at=box.clock.wall_now() - age if sensed.at_ns else None,
+        interval_s=box.sensors.interval_s,
+        readings=[ReadingShape.model_validate(asdict(one)) for one in sensed.readings],
+        throttled=[ThrottledShape(device=one, reason=why) for one, why in sorted(sensed.throttled.items())],
     )
 
 

@@ -19,3 +19,5 @@ class Kind:
     """What must be installed for it beside the appliance; empty: nothing."""
     pins: bool = False
     """Whether its runs can be pinned to cores."""
+    device: str = "cpu"
+    """What it computes on, as sensors call it: `cpu`, `gpu` or `dla`."""

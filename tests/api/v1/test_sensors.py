@@ -1,0 +1,95 @@
+"""Sensors as a running box shows them, and processors that they say are throttled."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import app
+from appliance.clock import Clock, pause_s
+from appliance.runtime.sensors import sensors as sensors_module
+from appliance.runtime.sensors.sensors import Sensors
+from appliance.runtime.sensors.sysfs import SysfsSensors
+from appliance.settings import SensorSettings
+from tests.api.stand import Stand, running
+from tests.runtime.sensors.trees import LAPTOP, tree
+
+COOLING = "class/thermal/cooling_device0/cur_state"
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the box finds its sensors."""
+    root = tree(tmp_path / "root", LAPTOP)
+
+    def sensors(settings: SensorSettings, clock: Clock) -> Sensors:
+        return Sensors(clock, [SysfsSensors(clock, root)], settings.interval_s)
+
+    monkeypatch.setattr(app, "_sensors", sensors)
+    monkeypatch.setattr(sensors_module, "HELD_S", 0.05)
+    return root
+
+
+async def until(stand: Stand, state: str) -> dict[str, Any]:
+    """The first processor, once it is in a state."""
+    async with asyncio.timeout(60):
+        while True:
+            found: dict[str, Any] = (await stand.client().get("/v1/processors")).json()[0]
+            if found["state"] == state:
+                return found
+            await asyncio.to_thread(pause_s, 0.02)
+
+
+async def test_shown(root: Path, tmp_path: Path) -> None:
+    """Readings and throttling for an admin key, in `/metrics` as well; a throttled processor is shown with the reason,
+    told as an event, and goes on serving.
+    """
+    state = tmp_path / "state"
+    async with running(state, sensors={"interval_s": 0.05}) as appliance:
+        stand = Stand(appliance, state, {"admin": (state / "admin.key").read_text().strip()})
+        admin = stand.client()
+        await until(stand, "serving")
+        tree(root, {COOLING: "2"})
+        found = await until(stand, "throttled")
+        assert found["reason"] == "the kernel holds it back (Processor)"
+        assert not appliance.running().processor_statuses()[0].description.cores
+        shown = (await admin.get("/v1/sensors")).json()
+        assert shown["throttled"] == [{"device": "cpu", "reason": "the kernel holds it back (Processor)"}]
+        assert shown["at"]
+        readings = {one["name"]: one for one in shown["readings"]}
+        assert readings["x86_pkg_temp"] == {
+            "source": "thermal",
+            "name": "x86_pkg_temp",
+            "device": "cpu",
+            "quantity": "celsius",
+            "value": 54.0,
+            "limit": 105.0,
+        }
+        text = (await admin.get("/metrics")).text
+        assert 'appliance_sensor_celsius{device="cpu",name="x86_pkg_temp",source="thermal"} 54.0\n' in text
+        assert 'appliance_sensor_hertz{device="cpu",name="cpu0",source="cpufreq"} 2.4e+09\n' in text
+        assert 'appliance_processor_throttled{processor="cpu"} 1.0\n' in text
+        await admin.post("/v1/tenants", json={"name": "harbour"})
+        key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
+        harbour = Stand(appliance, state, {"harbour": key}).client("harbour")
+        assert (await harbour.get("/v1/sensors")).status_code == 403
+        assert "appliance_sensor" not in (await harbour.get("/metrics")).text
+        (own,) = (await harbour.get("/v1/processors")).json()
+        assert (own["state"], own["reason"]) == ("throttled", None)
+        tree(root, {COOLING: "0"})
+        await until(stand, "serving")
+        events = [one.event for one in appliance.running().telemetry.recent()]
+        assert events[-2:] == ["processor throttled", "processor serving"]
+        await harbour.aclose()
+        await stand.close()
+
+
+async def test_switched_off(root: Path, tmp_path: Path) -> None:
+    """Nothing is read, which is said."""
+    async with running(tmp_path, sensors={"interval_s": 0}) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        shown = (await stand.client().get("/v1/sensors")).json()
+        assert shown == {"at": None, "interval_s": 0.0, "readings": [], "throttled": []}
+        await stand.close()

@@ -1,0 +1,113 @@
+"""Sensors that the kernel shows as files, on trees as machines have them."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.sensors import Quantity, Reading
+from appliance.runtime.sensors.sysfs import SysfsSensors, device_of
+from tests.fakes.hand_clock import HandClock
+from tests.runtime.sensors.trees import JETSON, LAPTOP, tree
+
+
+def sensors(root: Path, clock: HandClock | None = None) -> SysfsSensors:
+    made = SysfsSensors(clock or HandClock(), root)
+    made.look_round()
+    return made
+
+
+def by_name(readings: list[Reading]) -> dict[str, Reading]:
+    return {f"{one.source} {one.name}": one for one in readings}
+
+
+def test_a_laptop(tmp_path: Path) -> None:
+    """Everything in its unit, with the device that it is of and what it may become; two disks have names apart."""
+    found = by_name(sensors(tree(tmp_path, LAPTOP)).read())
+    assert found["thermal x86_pkg_temp"] == Reading("thermal", "x86_pkg_temp", Quantity.CELSIUS, 54.0, "cpu", 105.0)
+    assert found["hwmon coretemp Package id 0"] == Reading(
+        "hwmon", "coretemp Package id 0", Quantity.CELSIUS, 52.0, "cpu", 100.0
+    )
+    assert (found["hwmon nvme temp1"].value, found["hwmon nvme temp1 (2)"].value) == (38.85, 41.85)
+    assert found["hwmon nvme temp1"].device == ""
+    assert found["hwmon thinkpad fan1"] == Reading("hwmon", "thinkpad fan1", Quantity.RPM, 0.0)
+    assert found["cpufreq cpu0"] == Reading("cpufreq", "cpu0", Quantity.MEGAHERTZ, 2400.0, "cpu", 4700.0)
+
+
+def test_a_jetson(tmp_path: Path) -> None:
+    """Watts are volts times amperes; what is switched off (-256 °C) is unknown; a current without a voltage is none."""
+    made = sensors(tree(tmp_path, JETSON))
+    found = by_name(made.read())
+    assert found["hwmon ina3221 VDD_GPU_SOC"] == Reading(
+        "hwmon", "ina3221 VDD_GPU_SOC", Quantity.WATTS, pytest.approx(5.087, abs=1e-3), "gpu"
+    )
+    assert found["thermal gpu-thermal"].value is None
+    assert (found["thermal cv0-thermal"].value, found["thermal cv0-thermal"].device) == (49.0, "dla")
+    assert found["devfreq 17000000.gpu"] == Reading("devfreq", "17000000.gpu", Quantity.MEGAHERTZ, 306.0, "gpu", 1300.5)
+    assert found["devfreq 17000000.gpu load"].value == 47.0
+    assert sum(one.quantity is Quantity.WATTS for one in found.values()) == 1
+    assert made.throttled() == {"gpu": "the kernel holds it back (gpu-throttle-alert)"}
+
+
+def test_watts_of_a_counter(tmp_path: Path) -> None:
+    """Unknown at first; then what it grew by over the time, also across the end of its range."""
+    clock = HandClock()
+    made = sensors(tree(tmp_path, LAPTOP), clock)
+    assert by_name(made.read())["rapl package-0"].value is None
+    clock.pass_s(2)
+    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").write_text("29671150")
+    assert by_name(made.read())["rapl package-0"].value == pytest.approx(15.0)
+    made.look_round()  # it goes on from where it was
+    clock.pass_s(1)
+    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").write_text("39671150")
+    assert by_name(made.read())["rapl package-0"].value == pytest.approx(10.0)
+
+
+def test_throttled_by_its_counter(tmp_path: Path) -> None:
+    """Events before the box started are no throttling now, and neither are fans, settings and idle clamps."""
+    made = sensors(tree(tmp_path, LAPTOP))
+    made.read()
+    assert made.throttled() == {}
+    (tmp_path / "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count").write_text("13")
+    made.read()
+    assert made.throttled() == {"cpu": "it is too hot (core throttled)"}
+    made.read()
+    assert made.throttled() == {}
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    """A machine without sensors has no readings, and nothing is throttled."""
+    made = sensors(tmp_path)
+    assert (made.read(), made.throttled()) == ([], {})
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "0", "nan", "inf", "999999999999", "-256000"])
+def test_absent_and_absurd_are_unknown(tmp_path: Path, text: str) -> None:
+    """Never 0, and no reason to leave the others out."""
+    made = sensors(tree(tmp_path, {**LAPTOP, "class/thermal/thermal_zone0/temp": text}))
+    found = by_name(made.read())
+    assert found["thermal x86_pkg_temp"].value is None
+    assert found["cpufreq cpu0"].value == 2400.0
+
+
+def test_a_file_that_goes(tmp_path: Path) -> None:
+    """A driver that is unloaded between two looks leaves unknown values."""
+    made = sensors(tree(tmp_path, LAPTOP))
+    (tmp_path / "sys/class/thermal/thermal_zone0/temp").unlink()
+    assert by_name(made.read())["thermal x86_pkg_temp"].value is None
+    made.look_round()
+    assert "thermal x86_pkg_temp" in by_name(made.read())
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("k10temp Tctl", "cpu"), ("GPU-therm", "gpu"), ("amdgpu edge", "gpu"), ("acpitz", ""), ("DLA0", "dla")],
+)
+def test_whose_it_is(name: str, device: str) -> None:
+    assert device_of(name) == device
+
+
+def test_this_machine() -> None:
+    """Whatever it has: no reading is absurd."""
+    made = sensors(Path("/"))
+    for one in made.read():
+        assert one.value is None or one.value == one.value
