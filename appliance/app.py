@@ -47,7 +47,7 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors import KINDS, PROCESSORS, check_cores, check_processors, check_runtime
+from appliance.runtime.processors import KINDS, PROCESSORS, check_cores, check_memory, check_processors, check_runtime
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -429,6 +429,8 @@ def _watch(
     """Kinds beside the first one may come and go: from now on the parts follow."""
     for member in members:
         member.on_lost = core.memory.lost
+        if member.device_memory is not None:
+            member.device_memory.unload = core.memory.unload
         member.on_change = partial(_follow, member, group, core, builds, telemetry)
     _follow_kinds(group, core, builds)
 
@@ -499,6 +501,7 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
     wanted = settings.processors
     check_processors([(one.kind, one.name or one.kind) for one in wanted])
     check_cores([(one.kind, one.cores) for one in wanted], ours)
+    check_memory([(one.kind, one.memory_bytes) for one in wanted])
     first, *others = [
         PROCESSORS[one.kind](
             name=one.name or one.kind,
@@ -506,6 +509,7 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
             threads_per_run=one.threads_per_run,
             loads_parallel_max=settings.memory.loads_parallel_max,
             **({"cores": one.cores} if one.cores else {}),
+            **({"memory_bytes": one.memory_bytes} if one.memory_bytes else {}),
         )
         for one in wanted
     ]

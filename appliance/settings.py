@@ -115,6 +115,11 @@ class ProcessorSettings(Section):
     `openvino` places its threads itself.
     """
 
+    memory_bytes: int | None = Field(None, ge=MIB)
+    """Bytes that builds may take of the memory of a device that has its own (`cuda`, `tensorrt` on a card); empty: what
+    the device has, without half a gigabyte.
+    """
+
 
 class QueueSettings(Section):
     len_max: int = Field(1024, ge=1)

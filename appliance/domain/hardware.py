@@ -32,6 +32,10 @@ class ProcessorStatus:
     reason: str = ""
     runs: int = 0
     busy_ms: float = 0.0
+    memory_used_bytes: int | None = None
+    """What builds take of the device's own memory; None where it has none."""
+    memory_budget_bytes: int | None = None
+    """What they may take there; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True)

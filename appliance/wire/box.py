@@ -66,6 +66,10 @@ class ProcessorShape(Shape):
     """Since the start of the box."""
     busy_ms: float | None = None
     """What these runs have taken."""
+    memory_used_bytes: int | None = None
+    """What builds take of the memory of a device that has its own (`memory_domain` is not `host`)."""
+    memory_budget_bytes: int | None = None
+    """What they may take there."""
 
 
 class ReadingShape(Shape):

@@ -1,6 +1,7 @@
 """Every kind of processor in the registry keeps the port's contract, on a real model, in the service and in a guard."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ def tenant(home: str) -> str | None:
 
 
 @pytest.fixture
-def form(tmp_path: Path, tenant: str | None) -> PreparedForm:
-    path = toys.tiny_add(tmp_path / "add.onnx")
-    return PreparedForm("add", str(path), path.stat().st_size, optimised=False, guarded_for=tenant)
+def form(tmp_path: Path, as_form: Callable[[Path], PreparedForm]) -> PreparedForm:
+    return as_form(toys.tiny_add(tmp_path / "add.onnx"))
 
 
 def numbers(value: float) -> dict[str, np.ndarray]:

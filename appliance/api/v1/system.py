@@ -123,9 +123,8 @@ def _processor(status: ProcessorStatus, *, is_admin: bool) -> ProcessorShape:
     described, state = status.description, status.state.value
     if not is_admin:
         return ProcessorShape(name=described.name, kind=described.kind, state=state)
-    return ProcessorShape.model_validate(
-        {**asdict(described), "state": state, "reason": status.reason, "runs": status.runs, "busy_ms": status.busy_ms}
-    )
+    figures = {name: value for name, value in asdict(status).items() if name != "description"}
+    return ProcessorShape.model_validate({**asdict(described), **figures})
 
 
 @router.get("/v1/sensors", summary="Heat, watts and clocks", responses=problems(Forbidden))

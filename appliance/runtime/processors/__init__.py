@@ -1,18 +1,26 @@
 """Registry of processor kinds. Only the composition root imports this."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 from appliance.runtime.processors.cpu.kind import CPU
+from appliance.runtime.processors.dla.kind import DLA
 from appliance.runtime.processors.kind import Kind
 from appliance.runtime.processors.openvino.kind import OPENVINO
+from appliance.runtime.processors.providers.cuda import CUDA
+from appliance.runtime.processors.providers.tensorrt import TENSORRT
+from appliance.runtime.processors.providers.xnnpack import XNNPACK
+from appliance.runtime.processors.versions import version_of
 
 FIRST = "cpu"
 """The kind that every box has: what is not measured on another, or must be in a guard, runs on it."""
 KINDS: Mapping[str, Kind] = {
     FIRST: CPU,
     "openvino": OPENVINO,
+    "cuda": CUDA,
+    "tensorrt": TENSORRT,
+    "dla": DLA,
+    "xnnpack": XNNPACK,
 }
 PROCESSORS: Mapping[str, Callable[..., Any]] = {name: kind.processor for name, kind in KINDS.items()}
 
@@ -33,7 +41,7 @@ def check_processors(named: Sequence[tuple[str, str]]) -> None:
         if name in [other for _kind, other in named[:index]]:
             raise RuntimeError(f"{key}.name: {name!r} is there twice")
         needed = KINDS[kind].distribution
-        if needed and not _is_installed(needed):
+        if needed and not version_of(needed):
             raise RuntimeError(f"{key}.kind: {kind!r} is not installed; take it out, or install the extra {kind!r}")
 
 
@@ -54,22 +62,25 @@ def check_cores(wanted: Sequence[tuple[str, Sequence[int]]], ours: Collection[in
             raise RuntimeError(f"{key}: a core is there twice")
 
 
+def check_memory(wanted: Sequence[tuple[str, int | None]]) -> None:
+    """Kind and `memory_bytes` of each, as the settings have them.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
+    for index, (kind, memory_bytes) in enumerate(wanted):
+        if memory_bytes is not None and not KINDS[kind].has_memory:
+            key = f"processors[{index}].memory_bytes"
+            raise RuntimeError(f"{key}: {kind!r} computes in the machine's memory; see memory.budget_bytes")
+
+
 def check_runtime() -> None:
     """Exactly one ONNX Runtime distribution may be installed: two overwrite each other's files in silence.
 
     Raises: RuntimeError naming them.
     """
-    clashing = [name for name in _RUNTIMES if _is_installed(name)]
+    clashing = [name for name in _RUNTIMES if version_of(name)]
     if len(clashing) > 1:
         raise RuntimeError(f"{' and '.join(clashing)} are both installed and overwrite each other; keep one of them")
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 _RUNTIMES = ("onnxruntime", "onnxruntime-directml", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-silicon")

@@ -21,3 +21,9 @@ class Kind:
     """Whether its runs can be pinned to cores."""
     device: str = "cpu"
     """What it computes on, as sensors call it: `cpu`, `gpu` or `dla`."""
+    nodes: tuple[str, ...] = ()
+    """Device nodes that a process which computes there reads and writes."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that such a process reads beside what every process does."""
+    has_memory: bool = False
+    """Whether its device may have memory of its own, so that it takes `memory_bytes`: what of that is for builds."""

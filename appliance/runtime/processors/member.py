@@ -8,7 +8,7 @@ that all of it is done again on another kind, and no worker waits for what may n
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
 from appliance.domain.states import PROCESSOR_MOVES, ProcessorState, move
+from appliance.runtime.processors.device_memory import DeviceMemory
 from appliance.runtime.processors.group import InService
 
 T = TypeVar("T")
@@ -82,7 +83,16 @@ class Member:
         return not self._calls and not self._burials
 
     def status(self) -> ProcessorStatus:
-        return ProcessorStatus(self.described, self.state, self.reason, self._runs, self._busy_ns / NS_PER_MS)
+        status = ProcessorStatus(self.described, self.state, self.reason, self._runs, self._busy_ns / NS_PER_MS)
+        if self.device_memory is None:
+            return status
+        used, budget = self.device_memory.held_bytes, self.device_memory.budget_bytes
+        return replace(status, memory_used_bytes=used, memory_budget_bytes=budget)
+
+    @property
+    def device_memory(self) -> DeviceMemory | None:
+        """Of a device that has its own."""
+        return getattr(self._inner, "device_memory", None)
 
     def serve(self) -> None:
         """From here on it takes runs."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 
 from appliance import app
@@ -70,11 +71,31 @@ async def test_it_has_passed_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.skipif("XnnpackExecutionProvider" in onnxruntime.get_available_providers(), reason="XNNPACK is here")
+async def test_a_provider_that_the_runtime_has_not(tmp_path: Path) -> None:
+    """Shown as unfit, with the reason, by its own probe in a child; everything is served by the first kind."""
+    async with running(tmp_path, processors=[{"kind": "cpu"}, {"kind": "xnnpack"}]) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        while (await shown(stand))["state"] == "not-run":
+            await asyncio.to_thread(pause_s, 0.05)
+        found = await shown(stand)
+        assert (found["state"], found["reason"]) == (
+            "unfit",
+            "this ONNX Runtime has no XnnpackExecutionProvider",
+        )
+        await stand.close()
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ([{"kind": "rake"}], r"processors\[0\].kind: 'rake' is not one of: cpu, openvino, abacus"),
+        ([{"kind": "rake"}], r"processors\[0\].kind: 'rake' is not one of: cpu, openvino, .*, abacus"),
         ([{"kind": "cpu"}, {"kind": "abacus", "name": "cpu"}], r"processors\[1\].name: 'cpu' is there twice"),
+        (
+            [{"kind": "cpu", "memory_bytes": 1 << 30}],
+            r"processors\[0\].memory_bytes: 'cpu' computes in the machine's memory",
+        ),
         ([{"kind": "cpu", "cores": [4096]}], r"processors\[0\].cores: 4096 is none of the cores"),
         ([{"kind": "cpu"}, {"kind": "abacus", "cores": [0]}], r"processors\[1\].cores: 'abacus' places its threads"),
     ],

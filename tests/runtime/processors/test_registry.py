@@ -11,7 +11,7 @@ from appliance.runtime.processors import PROCESSORS, check_cores, check_processo
 def test_kinds_describe_themselves() -> None:
     """What is registered under a kind says that it is of this kind."""
     for kind, make in PROCESSORS.items():
-        if kind != "cpu" and find_spec(kind) is None:
+        if kind == "openvino" and find_spec(kind) is None:
             continue
         processor = make(name="p", workers=1, threads_per_run=1, loads_parallel_max=1)
         assert processor.describe().kind == kind
@@ -38,7 +38,14 @@ def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         ([("openvino", "o")], "processors[0].kind: 'cpu' must be the first one"),
         ([("cpu", "c"), ("cpu", "d")], "processors[1].kind: 'cpu' must be the first one, and there once"),
-        ([("cpu", "c"), ("abacus", "a")], "processors[1].kind: 'abacus' is not one of: cpu, openvino"),
+        (
+            [("cpu", "c"), ("abacus", "a")],
+            "processors[1].kind: 'abacus' is not one of: cpu, openvino, cuda, tensorrt, dla, xnnpack",
+        ),
+        (
+            [("cpu", "c"), ("cuda", "g")],
+            "processors[1].kind: 'cuda' is not installed; take it out, or install the extra",
+        ),
         ([("cpu", "c"), ("openvino", "c")], "processors[1].name: 'c' is there twice"),
     ],
 )

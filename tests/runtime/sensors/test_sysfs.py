@@ -37,9 +37,9 @@ def test_a_jetson(tmp_path: Path) -> None:
     """Watts are volts times amperes; what is switched off (-256 °C) is unknown; a current without a voltage is none."""
     made = sensors(tree(tmp_path, JETSON))
     found = by_name(made.read())
-    assert found["hwmon ina3221 VDD_GPU_SOC"] == Reading(
-        "hwmon", "ina3221 VDD_GPU_SOC", Quantity.WATTS, pytest.approx(5.087, abs=1e-3), "gpu"
-    )
+    rail = found["hwmon ina3221 VDD_GPU_SOC"]
+    assert (rail.quantity, rail.device) == (Quantity.WATTS, "gpu")
+    assert rail.value == pytest.approx(5.087, abs=1e-3)
     assert found["thermal gpu-thermal"].value is None
     assert (found["thermal cv0-thermal"].value, found["thermal cv0-thermal"].device) == (49.0, "dla")
     assert found["devfreq 17000000.gpu"] == Reading("devfreq", "17000000.gpu", Quantity.MEGAHERTZ, 306.0, "gpu", 1300.5)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
@@ -53,6 +54,7 @@ _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
 """Of each thread where several runs are under way at once."""
 _AT_ONCE_MS_MIN = 0.5
 """Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
+_ADDRESSES_BYTES = 1 << 46
 _CLOCK = SystemClock()
 
 
@@ -181,7 +183,7 @@ def main() -> None:
     order = json.loads(sys.stdin.read())
     die_with_parent()
     pin(order["cores"])
-    limits = ChildLimits(**order["limits"])
+    limits = _limits(order)
     enter(limits, order["parent"])
     is_confined = confine(*_files(order))
     is_confined = converting.enter() and is_confined
@@ -202,9 +204,16 @@ def main() -> None:
     print(json.dumps(answer), flush=True)
 
 
+def _limits(order: Mapping[str, Any]) -> ChildLimits:
+    """Drivers of devices reserve address space by the hundred gigabytes: there it says nothing of what is taken."""
+    limits = ChildLimits(**order["limits"])
+    return replace(limits, memory_bytes=_ADDRESSES_BYTES) if KINDS[order["kind"]].nodes else limits
+
+
 def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What the child reads, and what it writes."""
-    readable, writable = [*runtime(), *OWN_PROCESS], [CLEAR_REFS]
+    kind = KINDS[order["kind"]]
+    readable, writable = [*runtime(), *OWN_PROCESS, *kind.reads], [CLEAR_REFS, *kind.nodes]
     if order["do"] == "prepare":
         return [*readable, order["source"]], [*writable, order["target_dir"]]
     forms = [(Path(order["path"]), order["optimised"])]

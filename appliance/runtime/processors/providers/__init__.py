@@ -1,0 +1,1 @@
+"""Execution providers of ONNX Runtime beside the CPU's: CUDA, TensorRT, XNNPACK."""

@@ -1,0 +1,115 @@
+"""ONNX Runtime as it is on a machine with other providers: sessions compute on the CPU, and say what such a machine's
+would say. What it imitates was read in the sources of version 1.31 and its documents; nothing of it ran on a GPU.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnxruntime as real
+
+CPU = "CPUExecutionProvider"
+TENSORRT = "TensorrtExecutionProvider"
+GPU = (TENSORRT, "CUDAExecutionProvider", "XnnpackExecutionProvider")
+
+
+class FakeOnnxRuntime:
+    """Stands for the module; what is not here is the real one's."""
+
+    def __init__(self) -> None:
+        self.providers: tuple[str, ...] = GPU
+        """That this build of the runtime has."""
+        self.has_driver = True
+        """Without one every session falls back to the CPU in silence."""
+        self.on_cpu: frozenset[str] = frozenset()
+        """Operators that no other provider knows."""
+        self.computes_elsewhere = False
+        """Nodes are placed on the device, but run on the CPU."""
+        self.tells_placement = True
+        """False: a version that cannot."""
+        self.compiled: list[str] = []
+        """Graphs that TensorRT has compiled, each time anew."""
+        self.sessions: list[FakeSession] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(real, name)
+
+    def get_available_providers(self) -> list[str]:
+        return [*self.providers, CPU]
+
+    def InferenceSession(
+        self, path: str, options: Any, providers: Sequence[tuple[str, dict[str, str]]]
+    ) -> "FakeSession":
+        session = FakeSession(self, path, options, providers)
+        self.sessions.append(session)
+        return session
+
+
+class FakeSession:
+    """One on the CPU that says it were elsewhere."""
+
+    def __init__(
+        self, runtime: FakeOnnxRuntime, path: str, options: Any, providers: Sequence[tuple[str, dict[str, str]]]
+    ) -> None:
+        self._runtime = runtime
+        self._session = real.InferenceSession(path, options, providers=[CPU])
+        self.wanted = list(providers)
+        self.path = path
+        self._is_profiled = options.enable_profiling
+        if runtime.tells_placement:
+            self.get_provider_graph_assignment_info = self._placement
+        if runtime.has_driver and self.wanted[0][0] == TENSORRT:
+            self._compile(dict(self.wanted[0][1]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "get_provider_graph_assignment_info":  # of a version that cannot tell
+            raise AttributeError(name)
+        return getattr(self._session, name)
+
+    def get_providers(self) -> list[str]:
+        return [*(name for name, _ in self.wanted), CPU] if self._runtime.has_driver else [CPU]
+
+    def _placement(self) -> list[Any]:
+        device = self.wanted[0][0] if self._runtime.has_driver else CPU
+        nodes = [node for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()]
+        return [
+            SimpleNamespace(
+                ep_name=CPU if node.op_type in self._runtime.on_cpu else device, get_nodes=lambda node=node: [node]
+            )
+            for node in nodes
+        ]
+
+    def run(self, names: Any, inputs: Any, options: Any = None) -> Any:
+        """An engine that meets another length than it was compiled for is compiled anew, whatever that takes."""
+        most = dict(self.wanted[0][1]).get("trt_profile_max_shapes", "")
+        for one in filter(None, most.split(",")):
+            name, _, shape = one.rpartition(":")
+            if name in inputs and inputs[name].shape[0] > int(shape.partition("x")[0]):
+                self._runtime.compiled.append(self.path)
+        return self._session.run(names, inputs, options)
+
+    def end_profiling(self) -> str:
+        path = Path(self._session.end_profiling())
+        events = json.loads(path.read_text())
+        if self._runtime.has_driver and not self._runtime.computes_elsewhere:
+            for event in events:
+                if event.get("cat") == "Node" and event["args"].get("op_name") not in self._runtime.on_cpu:
+                    event["args"]["provider"] = self.wanted[0][0]
+        path.write_text(json.dumps(events))
+        return str(path)
+
+    def _compile(self, options: dict[str, str]) -> None:
+        """Its cache is found by the name of the file and the graph, wherever the folder is."""
+        graph = [node.name for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()]
+        text = f"{Path(self.path).name}{graph}{options.get('trt_profile_max_shapes')}{options.get('trt_int8_enable')}"
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        engine = Path(options["trt_engine_cache_path"]) / f"TensorrtExecutionProvider_{digest}_sm90.engine"
+        if options.get("trt_engine_cache_enable") != "1" or not engine.exists():
+            self._runtime.compiled.append(self.path)
+            engine.write_bytes(b"engine")
+        if options.get("trt_timing_cache_enable") == "1":  # written at each session, so its size changes
+            with (engine.parent / "TensorrtExecutionProvider_cache_sm90.timing").open("ab") as file:
+                file.write(b"timing")

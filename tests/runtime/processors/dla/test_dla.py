@@ -1,0 +1,122 @@
+"""DLA cores, by fakes of TensorRT and CUDA: compiled at import, one engine a core, rows one by one."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.dla.kind import DLA
+from appliance.runtime.processors.dla.session import LOADABLES_MAX, DlaSessions
+from appliance.runtime.processors.probe import check
+from tests.fakes import devices
+from tests.fakes.tensorrt import FakeCuda, FakeTensorRt
+
+Fakes = tuple[FakeTensorRt, FakeCuda]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
+    _, tensorrt, cuda = devices.install(monkeypatch)
+    return tensorrt, cuda
+
+
+def prepared(tmp_path: Path) -> PreparedForm:
+    folder = tmp_path / "form"
+    folder.mkdir(exist_ok=True)
+    name = DlaSessions(2).prepare(toys.tiny_add(tmp_path / "add.onnx"), folder)
+    assert name is not None
+    return PreparedForm("add@dla", str(folder / name), 1, True, kind="dla")
+
+
+def inputs(rows: int) -> dict[str, np.ndarray]:
+    return {name: np.arange(rows * 4, dtype=np.float32).reshape(rows, 4) for name in ("A", "B")}
+
+
+def test_a_probe_passes(fakes: Fakes, tmp_path: Path) -> None:
+    """Half precision is allowed: a DLA knows no other, but eight bits."""
+    assert check(DlaSessions(2), tmp_path) == ""
+    assert set(fakes[0].flags) == {"fp16"}
+
+
+def test_rows_of_a_batch(fakes: Fakes, tmp_path: Path) -> None:
+    """Each by itself, in order; the arrays are the caller's."""
+    sessions = DlaSessions(2)
+    loaded = sessions.load(prepared(tmp_path))
+    found = sessions.run(loaded, inputs(5), ["SUM"])["SUM"]
+    again = sessions.run(loaded, inputs(1), None)["SUM"]
+    np.testing.assert_array_equal(found, 2 * inputs(5)["A"])
+    np.testing.assert_array_equal(again, 2 * inputs(1)["A"])
+    assert len(fakes[0].runs) == 6
+
+
+def test_both_cores(fakes: Fakes, tmp_path: Path) -> None:
+    """An engine is read for each core, and runs go to whichever is free; nothing stays on the device."""
+
+    async def story() -> None:
+        processor = DLA.processor(name="dla", workers=16, threads_per_run=1, loads_parallel_max=1)
+        assert processor.describe().workers == 2
+        loaded = await processor.load(prepared(tmp_path))
+        await asyncio.gather(*(processor.run(loaded, inputs(1), None) for _ in range(8)))
+        assert set(fakes[0].runs) == {0, 1}
+        await processor.unload(loaded)
+        processor.close()
+
+    asyncio.run(story())
+    assert fakes[1].held == {}
+
+
+def test_what_a_dla_cannot_compute(fakes: Fakes, tmp_path: Path) -> None:
+    """Layers that it has not, and free sizes, have no form; what is not compiled is not loaded."""
+    (tmp_path / "form").mkdir()
+    net = toys.conv_net(tmp_path / "net.onnx", 1.0)
+    sessions = DlaSessions(2)
+    assert sessions.prepare(net, tmp_path / "form") is None
+    assert list((tmp_path / "form").iterdir()) == []
+    with pytest.raises(LoadFailed, match="not compiled"):
+        sessions.load(PreparedForm("net@dla", str(net), 1, False, kind="dla"))
+
+
+def test_no_more_networks_than_a_core_holds(fakes: Fakes, tmp_path: Path) -> None:
+    sessions, form = DlaSessions(2), prepared(tmp_path)
+    loaded = [sessions.load(form) for _ in range(LOADABLES_MAX)]
+    with pytest.raises(LoadFailed, match=f"no more than {LOADABLES_MAX}"):
+        sessions.load(form)
+    sessions.unload(loaded[0])
+    assert sessions.load(form)
+
+
+def test_another_version(fakes: Fakes, tmp_path: Path) -> None:
+    """A plan that TensorRT cannot read leaves nothing on the device."""
+    (tmp_path / "model.plan").write_bytes(b"of another version")
+    with pytest.raises(LoadFailed, match="another version"):
+        DlaSessions(2).load(PreparedForm("net@dla", str(tmp_path / "model.plan"), 1, True, kind="dla"))
+    assert fakes[1].held == {}
+
+
+def test_errors_of_the_device(fakes: Fakes, tmp_path: Path) -> None:
+    """Told, and the core is free again; a run that may not go on ends between two rows."""
+    sessions = DlaSessions(1)
+    loaded = sessions.load(prepared(tmp_path))
+    fakes[1].fails = True
+    with pytest.raises(RunRefused, match="CUDA error 700"):
+        sessions.run(loaded, inputs(1), None)
+    fakes[1].fails = False
+    for wrong in ({"A": inputs(1)["A"]}, {**inputs(2), "B": np.ones((2, 3), np.float32)}):
+        with pytest.raises(RunRefused):
+            sessions.run(loaded, wrong, None)
+    stop = sessions.stop()
+    stop.terminate = True
+    with pytest.raises(RunStopped):
+        sessions.run(loaded, inputs(2), None, stop)
+    assert sessions.run(loaded, inputs(2), None)
+
+
+def test_a_machine_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """TensorRT is there, and no core."""
+    tensorrt = devices.install(monkeypatch)[1]
+    tensorrt.cores = 0
+    assert check(DlaSessions(2), tmp_path) == "this machine has no DLA"

@@ -1,0 +1,125 @@
+"""TensorRT's engines, by a fake of the runtime: compiled by `prepare`, never by a load or a run."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.providers.engines import PROVIDER, ROWS_MAX, TensorRtSessions
+from tests.fakes import devices
+from tests.fakes.onnxruntime import FakeOnnxRuntime
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeOnnxRuntime:
+    return devices.install(monkeypatch)[0]
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    return toys.tiny_add(tmp_path / "add.onnx")
+
+
+def inputs(rows: int) -> dict[str, np.ndarray]:
+    return {name: np.arange(rows * 4, dtype=np.float32).reshape(rows, 4) for name in ("A", "B")}
+
+
+def prepared(net: Path, folder: Path) -> PreparedForm:
+    folder.mkdir()
+    name = TensorRtSessions().prepare(net, folder)
+    assert name is not None
+    return PreparedForm("add@tensorrt", str(folder / name), 1, True, kind="tensorrt")
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in folder.iterdir()}
+
+
+def test_compiled_once(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """A load elsewhere, with another process's sessions, finds the engine; no file of the form changes by that."""
+    prepared(net, tmp_path / "made")
+    assert len(runtime.compiled) == 1
+    kept = (tmp_path / "made").rename(tmp_path / "kept")
+    before = sizes(kept)
+    assert any(name.endswith(".engine") for name in before)
+    sessions = TensorRtSessions()
+    form = PreparedForm("add@tensorrt", str(kept / "model.onnx"), 1, True, kind="tensorrt")
+    loaded = [sessions.load(form), TensorRtSessions().load(form)]
+    for rows in (1, 3, ROWS_MAX):
+        np.testing.assert_array_equal(sessions.run(loaded[0], inputs(rows), None)["SUM"], 2 * inputs(rows)["A"])
+    assert len(runtime.compiled) == 1
+    assert sizes(kept) == before
+
+
+def test_longer_than_its_engine(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """Computed by the CUDA provider: TensorRT would compile anew, while somebody waits. It goes with the build."""
+    sessions = TensorRtSessions()
+    loaded = sessions.load(prepared(net, tmp_path / "form"))
+    before = len(runtime.sessions)
+    for _ in range(2):
+        found = sessions.run(loaded, inputs(ROWS_MAX + 1), None)
+        np.testing.assert_array_equal(found["SUM"], 2 * inputs(ROWS_MAX + 1)["A"])
+    assert len(runtime.compiled) == 1
+    assert [session.wanted[0][0] for session in runtime.sessions[before:]] == ["CUDAExecutionProvider"]
+    sessions.unload(loaded)
+    assert loaded.beyond == {}
+
+
+def test_a_plain_form_compiles_nothing(runtime: FakeOnnxRuntime, net: Path) -> None:
+    """As it serves where a prepared one was damaged."""
+    sessions = TensorRtSessions()
+    loaded = sessions.load(PreparedForm("add@tensorrt", str(net), 1, False, kind="tensorrt"))
+    assert sessions.run(loaded, inputs(2), None)
+    assert runtime.compiled == []
+    assert sessions.fell_back_to(loaded) == "CUDAExecutionProvider"
+
+
+def test_sizes_that_are_free(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
+    """An engine is for known sizes: such a network serves elsewhere, and nothing of it stays on disk."""
+    target = tmp_path / "form"
+    target.mkdir()
+    assert TensorRtSessions().prepare(toys.conv_net(tmp_path / "net.onnx", 1.0), target) is None
+    assert list(target.iterdir()) == []
+    assert runtime.compiled == []
+
+
+def test_where_it_takes_nothing(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """What is wholly left to the CPU has no form."""
+    runtime.on_cpu = frozenset({"Add"})
+    (tmp_path / "form").mkdir()
+    assert TensorRtSessions().prepare(net, tmp_path / "form") is None
+
+
+def test_a_damaged_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    form = prepared(net, tmp_path / "form")
+    (tmp_path / "form" / "compiled.json").write_text("{")
+    with pytest.raises(LoadFailed, match="its form is not whole"):
+        TensorRtSessions().load(form)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_precision_is_the_networks(runtime: FakeOnnxRuntime, half: bool, tmp_path: Path) -> None:
+    """Half precision is allowed to what is in half precision; batches of what takes one only are not compiled for."""
+    kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
+    value = helper.make_tensor_value_info("x", kind, [1, 2])
+    weight = helper.make_tensor("w", kind, [2], [1.0, 2.0])
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "w"], ["y"], "mul")],
+        "net",
+        [value],
+        [helper.make_tensor_value_info("y", kind, [1, 2])],
+        [weight],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    sessions = TensorRtSessions()
+    loaded = sessions.load(prepared(path, tmp_path / "form"))
+    name, options = loaded.providers[0]
+    assert name == PROVIDER
+    assert (options["trt_fp16_enable"], options["trt_int8_enable"]) == (str(int(half)), "0")
+    assert "trt_profile_max_shapes" not in options

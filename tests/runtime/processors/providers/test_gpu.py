@@ -1,0 +1,37 @@
+"""What files of the driver tell of a GPU."""
+
+from pathlib import Path
+
+from appliance.runtime.processors.providers.gpu import card, device_memory, is_unified, memory_domain
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def test_a_card(tmp_path: Path) -> None:
+    """Driver and model make the fingerprint; its memory is its own, of unknown size without NVML."""
+    write(tmp_path, "proc/driver/nvidia/version", "NVRM version: NVIDIA  580.95\nGCC version: gcc 12\n")
+    write(tmp_path, "proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA L4\nIRQ: 47\n")
+    assert card(tmp_path) == "NVRM version: NVIDIA 580.95|Model: NVIDIA L4"
+    assert memory_domain(tmp_path) == "gpu"
+    memory = device_memory(1 << 30, tmp_path)
+    assert memory is not None
+    assert memory.budget_bytes == 1 << 30
+
+
+def test_a_jetson(tmp_path: Path) -> None:
+    """It computes in the machine's memory."""
+    name = "sys/firmware/devicetree/base/compatible"
+    write(tmp_path, name, "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
+    assert is_unified(tmp_path)
+    assert (memory_domain(tmp_path), device_memory(None, tmp_path)) == ("host", None)
+    assert "tegra234" in card(tmp_path)
+
+
+def test_none(tmp_path: Path) -> None:
+    assert card(tmp_path) == ""
+    memory = device_memory(None, tmp_path)
+    assert memory is not None
+    assert memory.budget_bytes is None

@@ -1,0 +1,138 @@
+"""Execution providers, by a fake of the runtime that has them: who computes is looked at, who falls back is told."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import LoadFailed, RunStopped
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.probe import check
+from appliance.runtime.processors.providers import cuda
+from appliance.runtime.processors.providers.placement import HEAVY, misplaced, placed
+from appliance.runtime.processors.providers.sessions import ProviderSessions
+from appliance.runtime.processors.sessions import sessions_of
+from tests.fakes import devices
+from tests.fakes.onnxruntime import FakeOnnxRuntime
+
+KINDS = ("cuda", "tensorrt", "xnnpack")
+IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeOnnxRuntime:
+    return devices.install(monkeypatch)[0]
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toys.conv_net(tmp_path_factory.mktemp("net") / "net.onnx", 1.0)
+
+
+def plain(path: Path) -> PreparedForm:
+    return PreparedForm("net@cuda", str(path), path.stat().st_size, optimised=False, kind="cuda")
+
+
+def on_cuda() -> ProviderSessions:
+    return ProviderSessions(cuda.PROVIDER, cuda.OPTIONS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_probe_passes(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
+    assert check(sessions_of(kind, 1, 1), tmp_path) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_driver(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
+    """The runtime lists the provider, and computes on the CPU in silence."""
+    runtime.has_driver = False
+    assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_build_of_the_runtime(kind: str, tmp_path: Path) -> None:
+    """The real one here has none of them, and says nothing: the session would be the CPU's."""
+    assert "this ONNX Runtime has no " in check(sessions_of(kind, 1, 1), tmp_path)
+
+
+@pytest.mark.parametrize("tells_placement", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_that_run_elsewhere(runtime: FakeOnnxRuntime, kind: str, tells_placement: bool, tmp_path: Path) -> None:
+    """The session names the provider first, and the profile of a run shows the CPU."""
+    runtime.computes_elsewhere, runtime.tells_placement = True, tells_placement
+    assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
+
+
+def test_an_operator_that_it_does_not_know(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
+    runtime.on_cpu = frozenset({"Add"})
+    assert check(sessions_of("cuda", 1, 1), tmp_path) == "none of it runs on CUDAExecutionProvider"
+
+
+def test_the_work_may_not_be_left_to_the_cpu(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """Convolutions on the CPU would take cores that are others': no form, and no session. Trifles may stay there."""
+    runtime.on_cpu = frozenset({"Conv"})
+    assert on_cuda().prepare(net, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
+        on_cuda().load(plain(net))
+    runtime.on_cpu = frozenset({"Softmax", "Shape"})
+    assert on_cuda().load(plain(net))
+
+
+def test_it_computes_the_same_from_its_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """Also where the folder was moved to."""
+    (tmp_path / "made").mkdir()
+    name = on_cuda().prepare(net, tmp_path / "made")
+    assert name is not None
+    form = PreparedForm("net@cuda", str((tmp_path / "made").rename(tmp_path / "kept") / name), 1, True, kind="cuda")
+    sessions, own = on_cuda(), OnnxSessions(1)
+    found = sessions.run(sessions.load(form), IMAGE, None)
+    expected = own.run(own.load(PreparedForm("net", str(net), 1, False)), IMAGE, None)
+    for key, array in expected.items():
+        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_is_stopped(runtime: FakeOnnxRuntime, net: Path) -> None:
+    sessions = on_cuda()
+    loaded, stop = sessions.load(plain(net)), sessions.stop()
+    stop.terminate = True
+    with pytest.raises(RunStopped):
+        sessions.run(loaded, IMAGE, None, stop)
+    assert sessions.run(loaded, IMAGE, None)
+
+
+def test_placement_as_the_real_runtime_tells_it(net: Path) -> None:
+    """By operator types, without a run; all of it is the CPU's here."""
+    import onnxruntime
+
+    sessions = on_cuda()
+    options = sessions.session_options(optimised=False)
+    found = placed(onnxruntime.InferenceSession(str(net), options, providers=["CPUExecutionProvider"]))
+    assert found is not None
+    assert found.keys() == {"CPUExecutionProvider"}
+    assert "Conv" in found["CPUExecutionProvider"] & HEAVY
+    assert misplaced({cuda.PROVIDER: frozenset({"Conv"})}, [cuda.PROVIDER]) == ""
+    assert misplaced(found, [cuda.PROVIDER]) == f"none of it runs on {cuda.PROVIDER}"
+    assert misplaced(None, [cuda.PROVIDER]) == ""
+
+
+def test_its_port(runtime: FakeOnnxRuntime, net: Path) -> None:
+    """Runs beside one another on its own threads, with a deadline and in rows of several requests."""
+
+    async def story() -> None:
+        processor = cuda.CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)
+        assert processor.describe().memory_domain == "gpu"
+        loaded = await processor.load(plain(net))
+        runs = [processor.run(loaded, IMAGE, None, deadline_ns=1 << 62) for _ in range(4)]
+        one, *others = await asyncio.gather(*runs)
+        assert all(np.array_equal(each["probabilities"], one["probabilities"]) for each in others)
+        first, second = await processor.run_rows(loaded, [IMAGE, IMAGE], [1, 1], None)
+        np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=1e-6)
+        await processor.unload(loaded)
+        assert processor.device_memory.held_bytes == 0
+        processor.close()
+
+    asyncio.run(story())

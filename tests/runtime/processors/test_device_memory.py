@@ -1,0 +1,114 @@
+"""The memory of a device that has its own: who was used longest ago leaves for who is wanted."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.device_memory import ASSUMED, CONTEXT_BYTES, DeviceMemory
+
+MB = 1 << 20
+
+
+class Device:
+    """Builds take what is written here, in megabytes."""
+
+    def __init__(self, budget_mb: int | None, takes: dict[str, int], total_mb: int | None = 1000) -> None:
+        self.takes = takes
+        self.used_bytes = 300 * MB
+        self.loaded: dict[str, list[str]] = {}
+        self.unloaded: list[str] = []
+        self.memory = DeviceMemory(
+            lambda: None if total_mb is None else total_mb * MB,
+            lambda: None if total_mb is None else self.used_bytes,
+            None if budget_mb is None else budget_mb * MB,
+        )
+        self.memory.unload = self.unload
+
+    async def load(self, name: str, size_mb: int = 1) -> list[str]:
+        async def begin() -> list[str]:
+            self.used_bytes += self.takes[name] * MB
+            return [name]
+
+        handle: list[str] = await self.memory.load(PreparedForm(name, "", size_mb * MB, True), begin)
+        self.loaded[name] = handle
+        return handle
+
+    async def unload(self, name: str) -> None:
+        self.unloaded.append(name)
+        if name in self.loaded:
+            self.used_bytes -= self.takes[name] * MB
+            self.memory.left(self.loaded.pop(name))
+
+
+def test_the_longest_unused_leaves() -> None:
+    """By what a build was seen to take, at a first load by its file."""
+
+    async def story() -> None:
+        device = Device(100, {"a": 40, "b": 40, "c": 40})
+        first = await device.load("a", 30)
+        await device.load("b", 30)
+        assert device.memory.held_bytes == 80 * MB
+        device.memory.used(first)
+        await device.load("c", 30)
+        assert device.unloaded == ["b"]
+        await device.load("b", 1)  # known to take 40
+        assert device.unloaded == ["b", "a"]
+        assert device.memory.held_bytes == 80 * MB
+
+    asyncio.run(story())
+
+
+def test_what_never_fits() -> None:
+    """It says so, and nobody leaves for it."""
+
+    async def story() -> None:
+        device = Device(100, {"a": 40, "b": 200})
+        await device.load("a")
+        with pytest.raises(LoadFailed, match="of the device's memory, of which builds may take 104857600"):
+            await device.load("b", 100)
+        assert device.unloaded == []
+
+    asyncio.run(story())
+
+
+def test_who_does_not_leave_is_asked_once() -> None:
+    """A ledger that does not know the build leaves it there: the load fails, and does not turn for ever."""
+
+    async def story() -> None:
+        device = Device(100, {"a": 80, "b": 80})
+        await device.load("a", 70)
+        device.loaded.clear()
+        with pytest.raises(LoadFailed):
+            await device.load("b", 70)
+        assert device.unloaded == ["a"]
+
+    asyncio.run(story())
+
+
+def test_a_load_that_fails_holds_nothing() -> None:
+    async def story() -> None:
+        device = Device(100, {"a": 10})
+        with pytest.raises(KeyError):
+            await device.load("b")
+        await device.load("a")
+        assert device.memory.held_bytes == 10 * MB
+
+    asyncio.run(story())
+
+
+def test_budgets() -> None:
+    """What was set, else the device's without its driver's share; without either there is no limit, and a build counts
+    by its file.
+    """
+
+    async def story() -> None:
+        assert Device(100, {}).memory.budget_bytes == 100 * MB
+        assert Device(None, {}, 2000).memory.budget_bytes == 2000 * MB - CONTEXT_BYTES
+        unknown = Device(None, {"a": 5}, None)
+        assert unknown.memory.budget_bytes is None
+        await unknown.load("a", 10)
+        assert unknown.memory.held_bytes == int(ASSUMED * 10 * MB)
+
+    asyncio.run(story())

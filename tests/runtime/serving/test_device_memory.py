@@ -1,0 +1,73 @@
+"""A card whose memory does not hold all that serves there: all is answered, and who was used longest ago leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from appliance.domain.catalogue import Latency
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.device_memory import DeviceMemory
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+NAMES = ("a", "b", "c")
+
+
+def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemory]:
+    """Three models that serve on a card, where each takes as much; the machine's own memory has room for all."""
+    bench = EngineBench(budget=10_000, workers=2, other_kind="card")
+    used: dict[str, int] = {}
+    memory = DeviceMemory(lambda: None, lambda: sum(used.values()), budget)
+    load, unload = bench.other.load, bench.other.unload
+
+    async def loaded(form: PreparedForm) -> Any:
+        async def begin() -> Any:
+            handle = await load(form)
+            used[form.build_id] = takes
+            return handle
+
+        return await memory.load(form, begin)
+
+    async def unloaded(handle: Any) -> None:
+        await unload(handle)
+        used.pop(handle.build_id)
+        memory.left(handle)
+
+    patches: dict[str, Callable[..., Awaitable[Any]] | DeviceMemory] = {
+        "load": loaded,
+        "unload": unloaded,
+        "device_memory": memory,
+    }
+    for name, value in patches.items():
+        setattr(bench.other, name, value)
+    for name in NAMES:
+        bench.add({name: Cost(run_ms=20, load_ms=5)}, name=name)
+        model = bench.catalogue.entry(f"t/{name}").model
+        (variant,) = model.variants
+        assert variant.profile is not None
+        there = replace(variant.profile, processor="card", kind="card", latencies=(Latency(1, 5, 5),))
+        bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
+        bench.other.costs[bench.build(name, f"t/{name}")] = Cost(run_ms=5, load_ms=5)
+    bench.follow_kinds()
+    assert bench.member.device_memory is memory
+    memory.unload = bench.memory.unload
+    bench.member.serve()
+    return bench, memory
+
+
+@story
+async def test_all_are_answered() -> None:
+    """One after the other and all at once, though the card holds two: whoever leaves does so after its last run."""
+    bench, memory = bench_with_a_card(budget=100, takes=40)
+    async with bench.working():
+        for name in NAMES:
+            await bench.infer(1.0, f"t/{name}")
+        assert memory.held_bytes == 80
+        status = bench.member.status()
+        assert (status.memory_used_bytes, status.memory_budget_bytes) == (80, 100)
+        assert bench.other.unloads[bench.build("a", "t/a")] == 1
+        await asyncio.gather(*(bench.infer(1.0, f"t/{name}") for _ in range(5) for name in NAMES))
+    assert memory.held_bytes <= 100
+    assert len(bench.other.ran) == 18
