@@ -13,7 +13,9 @@ import onnxruntime as real
 
 CPU = "CPUExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
-GPU = (TENSORRT, "CUDAExecutionProvider", "XnnpackExecutionProvider")
+XNNPACK = "XnnpackExecutionProvider"
+GPU = (TENSORRT, "CUDAExecutionProvider", XNNPACK)
+_STRICT = "session.disable_cpu_ep_fallback"
 
 
 class FakeOnnxRuntime:
@@ -33,9 +35,14 @@ class FakeOnnxRuntime:
         self.compiled: list[str] = []
         """Graphs that TensorRT has compiled, each time anew."""
         self.sessions: list[FakeSession] = []
+        self.has_libraries = False
+        """CUDA's are no longer where the system looks: `preload_dlls` finds them."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(real, name)
+
+    def preload_dlls(self) -> None:
+        self.has_libraries = True
 
     def get_available_providers(self) -> list[str]:
         return [*self.providers, CPU]
@@ -55,13 +62,21 @@ class FakeSession:
         self, runtime: FakeOnnxRuntime, path: str, options: Any, providers: Sequence[tuple[str, dict[str, str]]]
     ) -> None:
         self._runtime = runtime
+        is_strict = _has(options, _STRICT)
+        if is_strict:
+            options.add_session_config_entry(_STRICT, "0")  # it is the CPU that computes here
         self._session = real.InferenceSession(path, options, providers=[CPU])
         self.wanted = list(providers)
         self.path = path
-        self._is_profiled = options.enable_profiling
+        self._is_there = runtime.has_driver and (runtime.has_libraries or self.wanted[0][0] == XNNPACK)
+        left = {
+            node.op_type for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()
+        }
+        if is_strict and (not self._is_there or left & runtime.on_cpu):
+            raise RuntimeError("This session contains graph nodes that are assigned to the default CPU EP")
         if runtime.tells_placement:
             self.get_provider_graph_assignment_info = self._placement
-        if runtime.has_driver and self.wanted[0][0] == TENSORRT:
+        if self._is_there and self.wanted[0][0] == TENSORRT:
             self._compile(dict(self.wanted[0][1]))
 
     def __getattr__(self, name: str) -> Any:
@@ -70,10 +85,10 @@ class FakeSession:
         return getattr(self._session, name)
 
     def get_providers(self) -> list[str]:
-        return [*(name for name, _ in self.wanted), CPU] if self._runtime.has_driver else [CPU]
+        return [*(name for name, _ in self.wanted), CPU] if self._is_there else [CPU]
 
     def _placement(self) -> list[Any]:
-        device = self.wanted[0][0] if self._runtime.has_driver else CPU
+        device = self.wanted[0][0] if self._is_there else CPU
         nodes = [node for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()]
         return [
             SimpleNamespace(
@@ -94,7 +109,7 @@ class FakeSession:
     def end_profiling(self) -> str:
         path = Path(self._session.end_profiling())
         events = json.loads(path.read_text())
-        if self._runtime.has_driver and not self._runtime.computes_elsewhere:
+        if self._is_there and not self._runtime.computes_elsewhere:
             for event in events:
                 if event.get("cat") == "Node" and event["args"].get("op_name") not in self._runtime.on_cpu:
                     event["args"]["provider"] = self.wanted[0][0]
@@ -106,10 +121,20 @@ class FakeSession:
         graph = [node.name for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()]
         text = f"{Path(self.path).name}{graph}{options.get('trt_profile_max_shapes')}{options.get('trt_int8_enable')}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if options.get("trt_engine_cache_enable") != "1":
+            self._runtime.compiled.append(self.path)
+            return
         engine = Path(options["trt_engine_cache_path"]) / f"TensorrtExecutionProvider_{digest}_sm90.engine"
-        if options.get("trt_engine_cache_enable") != "1" or not engine.exists():
+        if not engine.exists():
             self._runtime.compiled.append(self.path)
             engine.write_bytes(b"engine")
         if options.get("trt_timing_cache_enable") == "1":  # written at each session, so its size changes
             with (engine.parent / "TensorrtExecutionProvider_cache_sm90.timing").open("ab") as file:
                 file.write(b"timing")
+
+
+def _has(options: Any, key: str) -> bool:
+    try:
+        return bool(options.get_session_config_entry(key) == "1")
+    except Exception:  # it was not set
+        return False

@@ -38,6 +38,8 @@ class DeviceMemory:
         self._total_bytes = total_bytes
         self._used_bytes = used_bytes
         self._set_bytes = budget_bytes
+        self._device_bytes: int | None = None
+        """Asked once: it stays what it is."""
         self._held: dict[int, _Held] = {}
         """By identity of the handle, the one used longest ago first."""
         self._seen: dict[str, int] = {}
@@ -51,8 +53,9 @@ class DeviceMemory:
         """What builds may take together."""
         if self._set_bytes is not None:
             return self._set_bytes
-        total = self._total_bytes()
-        return None if total is None else max(0, total - CONTEXT_BYTES)
+        if self._device_bytes is None:
+            self._device_bytes = self._total_bytes()
+        return None if self._device_bytes is None else max(0, self._device_bytes - CONTEXT_BYTES)
 
     @property
     def held_bytes(self) -> int:

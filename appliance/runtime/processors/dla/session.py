@@ -174,6 +174,14 @@ class DlaSessions:
         """Nothing does: engines are compiled without leave to."""
         return ""
 
+    def supports(self, network: Path) -> bool:
+        """Whether a core computes all of it."""
+        try:
+            self._compile(network)
+        except Exception:  # a layer that it does not know ...
+            return False
+        return True
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Compile into an empty folder: seconds to minutes. None where a DLA cannot compute it."""
         try:

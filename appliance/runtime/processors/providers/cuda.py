@@ -6,22 +6,15 @@ from appliance.runtime.processors.kind import Kind
 from appliance.runtime.processors.providers import gpu
 
 if TYPE_CHECKING:
-    from appliance.runtime.processors.providers.sessions import ProviderSessions
+    from appliance.runtime.processors.providers.cuda_session import CudaSessions
 
 KIND = "cuda"
-PROVIDER = "CUDAExecutionProvider"
-OPTIONS = {
-    "device_id": "0",
-    "arena_extend_strategy": "kSameAsRequested",  # else it takes twice of what it needs, and keeps it
-    "cudnn_conv_algo_search": "HEURISTIC",  # an exhaustive search takes seconds at the first run of each shape
-    "do_copy_in_default_stream": "1",
-}
 
 
-def _sessions(workers: int, threads_per_run: int) -> "ProviderSessions":
-    from appliance.runtime.processors.providers.sessions import ProviderSessions
+def _sessions(workers: int, threads_per_run: int) -> "CudaSessions":
+    from appliance.runtime.processors.providers.cuda_session import CudaSessions
 
-    return ProviderSessions(PROVIDER, OPTIONS)
+    return CudaSessions()
 
 
 def _processor(

@@ -8,13 +8,14 @@ by the CUDA provider, which compiles nothing: a request never waits for a compil
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
-from appliance.runtime.processors.providers import cuda
-from appliance.runtime.processors.providers.sessions import OPTIMISED, Loaded, Providers, ProviderSessions
+from appliance.runtime.processors.providers import cuda_session as cuda
+from appliance.runtime.processors.providers.sessions import OPTIMISED, Loaded, Providers, ProviderSessions, preload_cuda
 from appliance.runtime.processors.providers.symmetric import make_symmetric
 
 PROVIDER = "TensorrtExecutionProvider"
@@ -26,7 +27,6 @@ _COMPILED_FOR = "compiled.json"
 _WEIGHTS = "model.bin"
 _OPTIONS: Mapping[str, str] = {
     "device_id": "0",
-    "trt_engine_cache_enable": "1",
     "trt_context_memory_sharing_enable": "1",
 }
 
@@ -43,7 +43,14 @@ class TensorRtSessions(ProviderSessions):
             return [on_cuda]
         folder = Path(form.path).parent
         compiled = json.loads((folder / _COMPILED_FOR).read_text())
-        return [(PROVIDER, {**_OPTIONS, "trt_engine_cache_path": str(folder), **compiled["options"]}), on_cuda]
+        cache = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
+        return [(PROVIDER, {**_OPTIONS, **cache, **compiled["options"]}), on_cuda]
+
+    def find_libraries(self) -> None:
+        """TensorRT's package has its libraries in the process once it is imported; a system's are found without."""
+        preload_cuda()
+        with suppress(Exception):
+            import tensorrt  # noqa: F401
 
     def session_options(self, *, optimised: bool) -> Any:
         """Engines are found again by the graph, so it is optimised the same way each time."""

@@ -26,7 +26,15 @@ NODES = (
     "/dev/nvhost-tsg-gpu",
 )
 """What a process that computes there reads and writes, of discrete cards and of Jetsons: those of them that exist."""
-READS = ("/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/bus/pci", "/sys/devices", "/sys/module", "/opt")
+READS = (
+    "/proc/driver/nvidia",
+    "/proc/devices",
+    "/proc/modules",
+    "/sys/bus/pci",
+    "/sys/devices",
+    "/sys/module",
+    "/opt/nvidia",
+)
 """What its libraries read besides."""
 _TEGRA = ("etc/nv_tegra_release", "sys/firmware/devicetree/base/compatible")
 

@@ -46,6 +46,7 @@ class ProviderSessions:
         self.provider = provider
         self._options = options
         self._threads = threads_per_run
+        self._has_libraries = False
 
     def stop(self) -> Any:
         """What ends a run that is given it, before its next node; a network that is one node ends by itself only."""
@@ -84,6 +85,9 @@ class ProviderSessions:
         """A session all of whose work is done by these providers. Raises: LoadFailed."""
         if self.provider not in ort.get_available_providers():
             raise LoadFailed(build_id=build_id, reason=f"this ONNX Runtime has no {self.provider}")
+        if not self._has_libraries:
+            self.find_libraries()
+            self._has_libraries = True
         try:
             session = ort.InferenceSession(path, options, providers=list(providers))
         except Exception as error:
@@ -94,6 +98,19 @@ class ProviderSessions:
         if why := misplaced(placed(session), [name for name, _ in providers]):
             raise LoadFailed(build_id=build_id, reason=why)
         return session
+
+    def find_libraries(self) -> None:
+        """Have those that the provider is linked with in the process, where they are not where the system looks."""
+
+    def supports(self, network: Path) -> bool:
+        """Whether the provider itself computes all of it."""
+        options = self.session_options(optimised=False)
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        try:
+            self.make(str(network), "supported", [(self.provider, self._options)], options)
+        except LoadFailed:
+            return False
+        return True
 
     def run(self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]:
         """One inference; the arrays are the caller's. Raises: RunRefused with the runtime's own words; RunStopped."""
@@ -150,6 +167,13 @@ class ProviderSessions:
                 file.unlink()
             return None
         return OPTIMISED
+
+
+def preload_cuda() -> None:
+    """CUDA and cuDNN as they were installed beside ONNX Runtime: its wheel does not know where they are."""
+    preload = getattr(ort, "preload_dlls", None)
+    if preload is not None:
+        preload()
 
 
 def _ones(one: Any) -> Any:

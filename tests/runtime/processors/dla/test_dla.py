@@ -80,6 +80,12 @@ def test_what_a_dla_cannot_compute(fakes: Fakes, tmp_path: Path) -> None:
         sessions.load(PreparedForm("net@dla", str(net), 1, False, kind="dla"))
 
 
+def test_what_it_supports(fakes: Fakes, tmp_path: Path) -> None:
+    sessions = DlaSessions(2)
+    assert sessions.supports(toys.tiny_add(tmp_path / "add.onnx"))
+    assert not sessions.supports(toys.conv_net(tmp_path / "net.onnx", 1.0))
+
+
 def test_no_more_networks_than_a_core_holds(fakes: Fakes, tmp_path: Path) -> None:
     sessions, form = DlaSessions(2), prepared(tmp_path)
     loaded = [sessions.load(form) for _ in range(LOADABLES_MAX)]

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from appliance.domain.errors import LoadFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.probe import check
-from appliance.runtime.processors.providers import cuda
+from appliance.runtime.processors.providers import cuda_session as cuda
+from appliance.runtime.processors.providers.cuda import CUDA
+from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.providers.placement import HEAVY, misplaced, placed
-from appliance.runtime.processors.providers.sessions import ProviderSessions
 from appliance.runtime.processors.sessions import sessions_of
 from tests.fakes import devices
 from tests.fakes.onnxruntime import FakeOnnxRuntime
@@ -36,8 +38,8 @@ def plain(path: Path) -> PreparedForm:
     return PreparedForm("net@cuda", str(path), path.stat().st_size, optimised=False, kind="cuda")
 
 
-def on_cuda() -> ProviderSessions:
-    return ProviderSessions(cuda.PROVIDER, cuda.OPTIONS)
+def on_cuda() -> CudaSessions:
+    return CudaSessions()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,11 +121,23 @@ def test_placement_as_the_real_runtime_tells_it(net: Path) -> None:
     assert misplaced(None, [cuda.PROVIDER]) == ""
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_it_supports(runtime: FakeOnnxRuntime, kind: str, net: Path, tmp_path: Path) -> None:
+    """All of a network, or not: trifles count, too."""
+    sessions: Any = sessions_of(kind, 1, 1)
+    assert sessions.supports(net)
+    runtime.on_cpu = frozenset({"Softmax"})
+    assert not sessions.supports(net)
+    runtime.on_cpu, runtime.has_driver = frozenset(), False
+    assert not sessions.supports(net)
+    assert not sessions.supports(tmp_path / "missing.onnx")
+
+
 def test_its_port(runtime: FakeOnnxRuntime, net: Path) -> None:
     """Runs beside one another on its own threads, with a deadline and in rows of several requests."""
 
     async def story() -> None:
-        processor = cuda.CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)
+        processor = CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)
         assert processor.describe().memory_domain == "gpu"
         loaded = await processor.load(plain(net))
         runs = [processor.run(loaded, IMAGE, None, deadline_ns=1 << 62) for _ in range(4)]
