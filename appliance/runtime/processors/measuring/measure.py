@@ -31,7 +31,7 @@ from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
-from appliance.runtime.processors import KINDS
+from appliance.runtime import processors
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
@@ -207,12 +207,12 @@ def main() -> None:
 def _limits(order: Mapping[str, Any]) -> ChildLimits:
     """Drivers of devices reserve address space by the hundred gigabytes: there it says nothing of what is taken."""
     limits = ChildLimits(**order["limits"])
-    return replace(limits, memory_bytes=_ADDRESSES_BYTES) if KINDS[order["kind"]].nodes else limits
+    return replace(limits, memory_bytes=_ADDRESSES_BYTES) if processors.KINDS[order["kind"]].nodes else limits
 
 
 def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What the child reads, and what it writes."""
-    kind = KINDS[order["kind"]]
+    kind = processors.KINDS[order["kind"]]
     readable, writable = [*runtime(), *OWN_PROCESS, *kind.reads], [CLEAR_REFS, *kind.nodes]
     if order["do"] == "prepare":
         return [*readable, order["source"]], [*writable, order["target_dir"]]
@@ -233,7 +233,8 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
     resident, peak, asleep, wake_ns = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
     can_sleep = is_worth_sleeping(resident, resident - asleep)
     loaded = sessions.load(form)
-    latencies = [_latency(sessions, loaded, batch, inputs) for batch, inputs in cases]
+    on_device = processors.KINDS[order["kind"]].device != "cpu"
+    latencies = [_latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
     if order["reference"] is None:
         assert isinstance(sessions, OnnxSessions), "what a build may do to the box is found out on the first kind"
         grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
@@ -242,7 +243,7 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
     inputs_of = [inputs for _batch, inputs in cases]
     at_once = (
-        _latency_at_once(sessions, loaded, alone, inputs, order["workers"])
+        _latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
         for alone, inputs in zip(latencies, inputs_of, strict=True)
     )
     return {
@@ -315,9 +316,12 @@ def _timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
     return elapsed_ms
 
 
-def _latency(sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _latency(
+    sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
+) -> dict[str, Any]:
     """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
-    and were not measured in the same minute. The first run takes the page faults and is not counted.
+    and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
+    `on_device` leaves the processor idle meanwhile, so that all counts that passes.
     """
     sessions.run(loaded, inputs, None)
     times_ms: list[float] = []
@@ -325,19 +329,24 @@ def _latency(sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, n
     while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
         watch = Stopwatch()
         sessions.run(loaded, inputs, None)
-        times_ms.append(watch.ms())
+        times_ms.append(watch.elapsed_ms() if on_device else watch.ms())
     p50, p99 = np.percentile(times_ms, [50, 99])
     return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
 
 
 def _latency_at_once(
-    sessions: Sessions, loaded: Any, alone: Mapping[str, Any], inputs: Mapping[str, np.ndarray], count: int
+    sessions: Sessions,
+    loaded: Any,
+    alone: Mapping[str, Any],
+    inputs: Mapping[str, np.ndarray],
+    count: int,
+    on_device: bool,
 ) -> dict[str, Any] | None:
     """As `_latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
     short to tell, or so many do not fit into the memory of a child.
 
     Threads of the runtime may compute for several runs, so that one run's processor time is not known: all are scaled
-    by the share of the processor that this process had.
+    by the share of the processor that this process had, but where they do not compute on it.
     """
     if count < 2 or alone["p50_ms"] < _AT_ONCE_MS_MIN:
         return None
@@ -361,7 +370,7 @@ def _latency_at_once(
             times_ms = [ms for future in futures for ms in future.result()]
     except (RunFailed, RuntimeError):  # also where no more threads can be made
         return None
-    share = min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * count))
+    share = 1.0 if on_device else min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * count))
     p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
     p50_ms = max(round(p50, 4), alone["p50_ms"])
     p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)

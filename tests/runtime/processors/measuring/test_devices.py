@@ -1,0 +1,88 @@
+"""Builds on devices that this machine has not, measured as the child does it, over fakes of their libraries."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.clock import pause_s
+from appliance.confinement.limits import ChildLimits
+from appliance.demo.zoo import toys
+from appliance.domain.hardware import PreparedForm, Reference
+from appliance.domain.request import Tensors
+from appliance.runtime.processors import KINDS
+from appliance.runtime.processors.measuring import measure
+from appliance.runtime.processors.providers.cuda_session import CudaSessions
+from appliance.runtime.processors.sessions import sessions_of
+from tests.contracts.conftest import FAKED
+from tests.fakes import devices
+
+PAUSE_S = 0.004
+
+
+class Waiting(CudaSessions):
+    """The processor idles while the device computes."""
+
+    def run(self, loaded: Any, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]:
+        pause_s(PAUSE_S)
+        return super().run(loaded, inputs, outputs, stop)
+
+
+def order(kind: str, form: PreparedForm, plain: Path, folder: Path) -> dict[str, Any]:
+    """What the service would send for a form that is compared with the CPU."""
+    inputs = {"A": np.ones((2, 4), np.float32), "B": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    own = PreparedForm("add@cpu", str(plain), 1, optimised=False)
+    return {
+        "kind": kind,
+        "build_id": form.build_id,
+        "path": form.path,
+        "optimised": True,
+        "workers": 2,
+        "reference": asdict(Reference(own, 1e-3)),
+        "cases": [{"batch": 2, "file": measure._save(folder / "0.npz", inputs)}],
+    }
+
+
+def prepared(kind: str, plain: Path, folder: Path) -> PreparedForm:
+    (folder / "form").mkdir()
+    name = sessions_of(kind, 2, 1).prepare(plain, folder / "form")
+    assert name is not None
+    return PreparedForm(f"add@{kind}", str(folder / "form" / name), 1, optimised=True, kind=kind)
+
+
+@pytest.mark.parametrize("kind", FAKED)
+def test_each_kind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It computes what the CPU computes, and its rows may share runs as far as was shown."""
+    devices.install(monkeypatch)
+    plain = toys.tiny_add(tmp_path / "add.onnx")
+    sessions = sessions_of(kind, 2, 1)
+    found = measure._profile(sessions, order(kind, prepared(kind, plain, tmp_path), plain, tmp_path))
+    assert found["latencies"][0]["batch"] == 2
+    assert found["asleep_bytes"] is None
+    assert found["shared_rows_max"] == 2
+
+
+def test_waiting_for_a_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone and at once: what the processor did meanwhile is next to nothing, and says nothing."""
+    devices.install(monkeypatch)
+    plain = toys.tiny_add(tmp_path / "add.onnx")
+    form = prepared("cuda", plain, tmp_path)
+    found = measure._profile(Waiting(), order("cuda", form, plain, tmp_path))
+    assert [row.get("concurrency", 1) for row in found["latencies"]] == [1, 2]
+    assert all(row["p50_ms"] >= PAUSE_S * 1000 for row in found["latencies"])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_what_its_process_may_touch(kind: str) -> None:
+    """A device's nodes where it computes on one, whose driver reserves addresses without end; else nothing more."""
+    wanted = {"do": "prepare", "kind": kind, "source": "/source", "target_dir": "/target"}
+    readable, writable = measure._files(wanted)
+    limits = measure._limits({**wanted, "limits": asdict(ChildLimits(memory_bytes=1 << 30))})
+    is_on_device = KINDS[kind].device != "cpu"
+    assert ("/dev/nvidiactl" in writable) is ("/proc/driver/nvidia" in readable) is is_on_device
+    assert (limits.memory_bytes > 1 << 40) is is_on_device
+    assert "/target" in writable
+    assert "/source" not in writable
