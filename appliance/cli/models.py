@@ -121,6 +121,9 @@ def _explain(model: "ModelShape") -> None:
             first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
             times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
             print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
+        for one in variant.awaited:
+            told = "waits to be measured" if one.state == "waiting" else f"{one.state} now"
+            print(f"  {variant.name}: {told} for {one.kind}; until then it serves on {variant.serves_on}")
     measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

@@ -42,6 +42,16 @@ class ImportRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """A kind of processor that a content is to be measured on yet. `state`: `waiting` until nothing is imported, then
+    `compiling` and `measuring`.
+    """
+
+    kind: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """One import job. `percent` is 0..100 over all stages and never falls."""
 

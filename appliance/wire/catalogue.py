@@ -108,6 +108,14 @@ class ProfileShape(Shape):
     """Rows of several requests that may share a run: so many were shown not to influence one another; 1: none may."""
 
 
+class AwaitedShape(Shape):
+    """A kind of processor that a variant is to be measured on yet."""
+
+    kind: str = Field(examples=["openvino"])
+    state: Literal["waiting", "compiling", "measuring"]
+    """waiting: until nothing is imported; compiling: it is prepared for that kind, which takes minutes for some."""
+
+
 class VariantShape(Shape):
     """One concrete build of a model: precision × input size."""
 
@@ -137,6 +145,8 @@ class VariantShape(Shape):
     """What runs took since, where it serves now; of a build that others have too, theirs included."""
     serves_on: str | None = Field(None, examples=["cpu"])
     """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
+    awaited: list[AwaitedShape] = Field([])
+    """Kinds of processors that it is to be measured on yet: it may serve there then."""
     loss: float | None = Field(None, examples=[0.001])
     """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
     residency: str = "absent"

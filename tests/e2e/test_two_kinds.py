@@ -44,6 +44,7 @@ def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
             assert variant.profile is not None
             assert variant.profile.latencies == [row for row in first.latencies if row.concurrency == 1]
             assert variant.serves_on in ("cpu", "openvino")
+            assert variant.awaited == []
             assert variant.serving_profile is not None
             assert all(row.p50_ms > 0 for profile in variant.profiles for row in profile.latencies)
             answered = _asked(server, variant.name)

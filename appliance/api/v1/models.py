@@ -141,7 +141,9 @@ async def list_models(box: TheBox, principal: Member, cursor: Cursor = "", limit
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
 async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
     """Its task and its variants with size, accuracy, measured cost and where they are in memory."""
-    return model_shape(box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue)
+    return model_shape(
+        box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue, box.importer.awaited
+    )
 
 
 @router.delete("/{model}", summary="Delete a model", responses=problems(Forbidden, UnknownModel, InUse))
@@ -161,7 +163,10 @@ async def list_variants(
 ) -> Page[VariantShape]:
     """By name, with what was measured of each."""
     found = box.catalogue.resolve_model(principal.tenant, model)
-    variants = sorted(variant_shapes(found, box.memory.snapshot(), box.catalogue), key=lambda variant: variant.name)
+    variants = sorted(
+        variant_shapes(found, box.memory.snapshot(), box.catalogue, box.importer.awaited),
+        key=lambda variant: variant.name,
+    )
     return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: v)
 
 
@@ -201,7 +206,7 @@ async def show_variant(model: ModelName, variant: VariantName, box: TheBox, prin
     found = box.catalogue.resolve_model(principal.tenant, model)
     for one in found.variants:
         if one.name == variant:
-            return variant_shape(found, one, box.memory.snapshot(), box.catalogue)
+            return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer.awaited)
     raise UnknownVariant(name=variant)
 
 
@@ -234,7 +239,7 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
             raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:
             released = await box.store.models.set_variant_state(one.id, VariantState.READY)
-            return variant_shape(found, released, box.memory.snapshot(), box.catalogue)
+            return variant_shape(found, released, box.memory.snapshot(), box.catalogue, box.importer.awaited)
     raise UnknownVariant(name=variant)
 
 

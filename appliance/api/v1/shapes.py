@@ -1,6 +1,6 @@
 """Domain values as the shapes of `/v1`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +8,20 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import share
 from appliance.domain.catalogue import Model, Profile, Variant
 from appliance.domain.confidence import losses
+from appliance.domain.jobs import Awaited
 from appliance.domain.names import content_of
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
 from appliance.runtime.catalogue import Catalogue
-from appliance.wire.catalogue import ModelShape, ModelSummary, ProfileShape, SeenShape, TaskShape, VariantShape
+from appliance.wire.catalogue import (
+    AwaitedShape,
+    ModelShape,
+    ModelSummary,
+    ProfileShape,
+    SeenShape,
+    TaskShape,
+    VariantShape,
+)
 
 
 def model_state(model: Model) -> str:
@@ -38,7 +47,11 @@ def model_summary(model: Model) -> ModelSummary:
     )
 
 
-def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue) -> ModelShape:
+Awaiting = Callable[[str], Sequence[Awaited]]
+"""Content → the kinds of processors that it is to be measured on yet."""
+
+
+def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting) -> ModelShape:
     """A model with its variants; `memory` is the manager's snapshot."""
     return ModelShape(
         name=model.name,
@@ -46,11 +59,13 @@ def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue) -
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=variant_shapes(model, memory, catalogue),
+        variants=variant_shapes(model, memory, catalogue, awaited),
     )
 
 
-def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue) -> list[VariantShape]:
+def variant_shapes(
+    model: Model, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting
+) -> list[VariantShape]:
     """The variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
     memory.
     """
@@ -62,6 +77,7 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
                 "serves_on": catalogue.kind_of(variant, model) if _serves(variant) else None,
+                "awaited": _awaited(variant, awaited),
                 "seen": [row for one in catalogue.seen_of(variant, model) for row in _seen(one)],
             }
         )
@@ -69,10 +85,17 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue
     ]
 
 
-def variant_shape(model: Model, variant: Variant, memory: Mapping[str, Any], catalogue: Catalogue) -> VariantShape:
+def variant_shape(
+    model: Model, variant: Variant, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting
+) -> VariantShape:
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
-    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue)[0]
+    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, awaited)[0]
+
+
+def _awaited(variant: Variant, awaited: Awaiting) -> list[AwaitedShape]:
+    """Of one that was measured: before, its import tells how far it is."""
+    return [AwaitedShape.model_validate(one) for one in awaited(variant.content_sha256)] if variant.profile else []
 
 
 def _serves(variant: Variant) -> bool:

@@ -17,7 +17,7 @@ from appliance.domain.catalogue import Profile, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput, NotConfined
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
-from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.jobs import Awaited, ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
@@ -63,6 +63,10 @@ class Importer:
         """Jobs that wait or run."""
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
+        self._given_up: set[str] = set()
+        """Builds, and whatever else is looked after when nothing is imported, that were tried: once a start."""
+        self._measured_now: tuple[str, str] = ("", "")
+        """A build, and what is done with it."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -103,6 +107,15 @@ class Importer:
             await asyncio.to_thread(remove, self._scratch / id)
             await self._withdraw(id, "the model was deleted", JobState.CANCELLED)
             self._forget(id)
+
+    def awaited(self, content_sha256: str) -> list[Awaited]:
+        """Kinds of processors that a content is yet to be measured on, and how far that is."""
+        now, doing = self._measured_now
+        return [
+            Awaited(build.processor.kind, doing if build.id == now else "waiting")
+            for build in self._tools.builds.untried(content_sha256)
+            if build.id == now or build.id not in self._given_up
+        ]
 
     async def run(self) -> None:
         """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
@@ -203,10 +216,9 @@ class Importer:
         if self._missing_confinement:
             log.warning("nothing is measured again", missing=", ".join(self._missing_confinement))
             return
-        given_up: set[str] = set()
         while True:
             await self._idle.wait()
-            builds = [build for build in self._tools.builds.unmeasured() if build.id not in given_up]
+            builds = [build for build in self._tools.builds.unmeasured() if build.id not in self._given_up]
             if not builds:
                 await self._tools.builds.wait_unmeasured()
                 continue
@@ -218,18 +230,28 @@ class Importer:
                     await self._measure_elsewhere(build)
             except Exception as error:  # upkeep must never take the imports down with it
                 log.warning("not measured again", build_id=build.id, reason=f"{type(error).__name__}: {error}")
-            given_up.add(build.id)  # whatever came of it: tried once a start
+            self._given_up.add(build.id)  # whatever came of it
+            self._measured_now = "", ""
 
     async def _measure_elsewhere(self, build: Build) -> None:
         """Prepared form and profile of every variant of a content on another kind of processor."""
         path = await asyncio.to_thread(self._store.blobs.path, build.content_sha256)
         variants = await self._store.models.variants_of(build.content_sha256)
         measured = [one for one in variants if one[0].profile is not None]
-        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path) if measured else ():
+        if not measured:
+            return
+
+        def on_stage(doing: str) -> None:
+            self._measured_now = build.id, doing
+
+        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path, on_stage):
             await self._store.models.put_variant(variant)
             self._tools.builds.put(variant)
             kinds = [profile.kind for profile in variant.profiles]
             log.info("variant measured elsewhere", variant_id=variant.id, kinds=kinds)
+            tenant, kind = variant.model_id.partition("/")[0], build.processor.kind
+            facts = {"model_id": variant.model_id, "variant": variant.name, "kind": kind, "runs_there": kind in kinds}
+            self._events.emit("variant measured", tenant=tenant, **facts)
 
     async def _measure_again(self, content_sha256: str) -> None:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""

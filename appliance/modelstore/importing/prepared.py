@@ -144,6 +144,11 @@ class Builds:
             if (not build.is_tried or build.unreviewed) and build.processor.kind not in self._away
         ]
 
+    def untried(self, content_sha256: str) -> list[Build]:
+        """Builds of a content whose prepared form has not been tried, of kinds that take runs now."""
+        builds = (self._builds.get(build_id(content_sha256, kind)) for kind in self._kinds if kind not in self._away)
+        return [build for build in builds if build is not None and not build.is_tried]
+
     def leave_out(self, kinds: frozenset[str]) -> None:
         """These kinds of processors take no runs now, all others do."""
         self._away = kinds

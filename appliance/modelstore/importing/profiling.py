@@ -6,7 +6,7 @@ could meet it.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,19 +70,26 @@ def _batch_of(variant: Variant, axes: Axes, largest: Shapes) -> int | None:
 
 
 async def profiled_elsewhere(
-    tools: Tools, processor: ProcessorDescription, measured: Sequence[tuple[Variant, TaskSpec, Axes]], source: Path
+    tools: Tools,
+    processor: ProcessorDescription,
+    measured: Sequence[tuple[Variant, TaskSpec, Axes]],
+    source: Path,
+    on_stage: Callable[[str], None],
 ) -> list[Variant]:
-    """Prepare a content that was profiled for another kind of processor, and profile each of its variants there.
+    """Prepare a content that was profiled for another kind of processor, and profile each of its variants there;
+    `on_stage` is told `compiling`, which takes minutes for some, and then `measuring`.
 
     Returns them with what was found: nothing of any where one cannot be run there, or computes something else; the
     form is given up then. Raises: StorageFull.
     """
     variants = [variant for variant, _task, _axes in measured]
     content = variants[0].content_sha256
+    on_stage("compiling")
     form = await tools.builds.prepare(tools.measure, content, source, processor)
     try:
         if not form.optimised:  # it would be compiled at each load
             raise LoadFailed(build_id=form.build_id, reason=f"{processor.kind} cannot compile it")
+        on_stage("measuring")
         reference = await tools.builds.open_build(build_id(content, tools.processors[0].kind))
         found = [
             await _profile_elsewhere(tools, processor, variant, axes, task, form, reference)

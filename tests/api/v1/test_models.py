@@ -45,7 +45,7 @@ def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
     profile = Profile("cpu", 1000, 2000, 1.0, 2.0, rows)
     variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), profile=profile)
     model = Model("t/m", "t", "m", TaskSpec(), (variant,))
-    (shown,) = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()))
+    (shown,) = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), lambda content: [])
     assert shown.profile is not None
     assert [(row.batch, row.concurrency) for row in shown.profile.latencies] == [(1, 1), (4, 1)]
     assert [(row.batch, row.concurrency) for row in shown.profiles[0].latencies] == [(1, 1), (4, 1), (1, 2)]

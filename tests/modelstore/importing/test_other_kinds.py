@@ -1,10 +1,11 @@
 """Models are measured on every kind of processor: on the first before they serve, on the others afterwards."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.domain.catalogue import Model, Precision
-from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.catalogue import Model, Precision, Profile
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
 from appliance.domain.names import build_id
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import Parts, parts
@@ -78,5 +79,93 @@ def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> No
             variant = variants[0]
             assert (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
             assert not (await box.builds.open_build(build_id(variant.content_sha256, "openvino"))).optimised
+
+    asyncio.run(story())
+
+
+class Slow(FakeMeasure):
+    """What concerns another kind waits to be let on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_compile, self.may_measure = asyncio.Event(), asyncio.Event()
+
+    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        if processor != "cpu":
+            await self.may_compile.wait()
+        return await super().prepare(source, target_dir, processor)
+
+    async def profile(
+        self,
+        form: PreparedForm,
+        processor: str,
+        cases: Sequence[MeasureCase],
+        growth: Growth = Growth(),  # noqa: B008
+        reference: Reference | None = None,
+    ) -> Profile:
+        if processor != "cpu":
+            await self.may_measure.wait()
+        return await super().profile(form, processor, cases, growth, reference)
+
+
+def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
+    """Of every content: what waits, what is compiled and what is measured; then, by an event, what came of it."""
+
+    async def story() -> None:
+        measure = Slow()
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path), precisions=(Precision.INT8,))))
+            contents = {one.content_sha256 for one in (await box.store.models.get("default/net")).variants}
+            assert len(contents) == 2  # rungs share theirs
+
+            def told() -> list[str]:
+                return sorted(each.state for content in contents for each in box.importer.awaited(content))
+
+            async def until(states: list[str]) -> None:
+                async def is_so() -> bool:
+                    return told() == states
+
+                async with asyncio.timeout(30):
+                    await box.settled(is_so)
+
+            await until(["compiling", "waiting"])
+            assert {each.kind for content in contents for each in box.importer.awaited(content)} == {"openvino"}
+            measure.may_compile.set()
+            await until(["measuring", "waiting"])
+            measure.may_measure.set()
+            await until([])
+            await measured(box)
+            facts = box.events.of("variant measured")
+            assert {"fp32", "int8"} <= {each["variant"] for each in facts}
+            assert facts[0] == {
+                "tenant": "default",
+                "model_id": "default/net",
+                "variant": facts[0]["variant"],
+                "kind": "openvino",
+                "runs_there": True,
+            }
+            box.builds.leave_out(frozenset({"openvino"}))
+            assert told() == []
+
+    asyncio.run(story())
+
+
+def test_what_was_tried_in_vain_is_not_awaited(tmp_path: Path) -> None:
+    """It does not wait for ever to be measured."""
+
+    async def story() -> None:
+        measure = FakeMeasure()
+        measure.differs = True
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+
+            async def is_told() -> bool:
+                return bool(box.events.of("variant measured"))
+
+            async with asyncio.timeout(30):
+                await box.settled(is_told)
+            assert box.events.of("variant measured")[0]["runs_there"] is False
+            variant = (await box.store.models.get("default/net")).variants[0]
+            assert box.importer.awaited(variant.content_sha256) == []
 
     asyncio.run(story())
