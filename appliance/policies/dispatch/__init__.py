@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from appliance.policies.dispatch.affinity import Affinity
 from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.policies.dispatch.earliest_finish import EarliestFinish
 from appliance.policies.dispatch.fifo import Fifo
@@ -10,6 +11,7 @@ from appliance.policies.dispatch.least_slack import LeastSlack
 from appliance.policies.dispatch.round_robin import RoundRobin
 
 DISPATCH_POLICIES: Mapping[str, Callable[[], DispatchPolicy]] = {
+    "affinity": Affinity,
     "earliest-finish": EarliestFinish,
     "fifo": Fifo,
     "fixed": Fixed,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, Job
 from appliance.policies.dispatch.partition import Subgraph
-from appliance.policies.dispatch.search import Run, Search, Way, place_of, search
+from appliance.policies.dispatch.search import Idle, Run, Search, Way, place_of, search
 
 ROUNDING_MS = 1e-9
 
@@ -54,6 +54,10 @@ class Group:
         """The same, and how it begins."""
         way = self._way()
         return Expected(way.finish_ms, way.first.subgraph, self._outlook.names[way.first.processor], way.start_ms)
+
+    def ways(self) -> tuple[Idle, ...]:
+        """The best way that begins on each processor, were all idle."""
+        return self._search.ways(self._done, self._place)
 
     def after(self, subgraph: Subgraph, processor: str) -> Expected:
         """When a job is done if it goes on with that run."""

@@ -155,6 +155,10 @@ class Search:
             return Way(FOREVER, start_ms, run)
         return Way(self.quickest(run.after, run.processor, end_ms, free_ms).finish_ms, start_ms, run)
 
+    def ways(self, done: int, place: int) -> tuple[Idle, ...]:
+        """The best way on idle processors that begins on each of them."""
+        return self._begins[done, place]
+
     def _idle_ways(self, done: int, place: int) -> tuple[Idle, ...]:
         best: dict[int, tuple[float, float, Run]] = {}
         for run in self._runs.get(done, ()):

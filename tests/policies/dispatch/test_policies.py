@@ -126,6 +126,29 @@ def test_earliest_finish_begins_with_the_longest() -> None:
     assert decide("fifo", problem).job == "a"
 
 
+def test_affinity_leaves_to_the_quick_what_they_run_best() -> None:
+    """One takes 100 ms on the CPU and 10 on the NPU, the other 30 on either: while the NPU is busy for 95 ms the CPU
+    takes a short one. The longest first, where it ends first, would begin a long one there.
+    """
+    long, short = whole_only("long", {"CPU": 100, "NPU": 10}), whole_only("short", {"CPU": 30, "NPU": 30})
+    jobs = tuple(Job(f"{net.name}{number}", net, 0) for number in range(10) for net in (long, short))
+    busy = DispatchInput(0, (CPU, replace(NPU, busy_until_ms=95)), jobs)
+
+    decision = decide("affinity", busy)
+
+    assert (decision.job, decision.processor) == ("short0", "CPU")
+    assert decide("earliest-finish", busy).job == "long0"
+
+
+def test_affinity_leaves_a_slow_processor_idle_at_the_end() -> None:
+    """The last job would end later there than after a wait for the quick one."""
+    last = (Job("last", whole_only("long", {"CPU": 100, "NPU": 10}), 0),)
+
+    decision = decide("affinity", DispatchInput(0, (CPU, replace(NPU, busy_until_ms=50)), last))
+
+    assert (decision.processor, decision.start_ms, decision.expected_latency_ms) == ("NPU", 50, 60)
+
+
 def test_round_robin_takes_turns() -> None:
     """The longest in the queue goes to whichever processor is free for longest, and its rest to the tail."""
     net = chain("net", {"CPU": 5, "GPU": 50}, {"CPU": 5})
