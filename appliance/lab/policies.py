@@ -6,6 +6,7 @@ from typing import Any
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.lab.problems.base import Malformed, known
 from appliance.policies.batching import BATCHING_POLICIES
+from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.residency.steps import in_steps
@@ -13,12 +14,13 @@ from appliance.policies.selection import SELECTION_POLICIES
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "batching": BATCHING_POLICIES,
+    "dispatch": DISPATCH_POLICIES,
     "eviction": EVICTION_POLICIES,
     "forecast": FORECASTERS,
     "selection": SELECTION_POLICIES,
 }
-"""Family → the registry that the engine of today uses for it."""
-PLANNED = ("dispatch", "adaptation", "offload", "pipeline")
+"""Family → the registry that the box uses for it."""
+PLANNED = ("adaptation", "offload", "pipeline")
 """Families of the format that the engine does not ask yet."""
 
 
@@ -75,6 +77,11 @@ class _Timed:
         self._policy = policy
         self._spent_ns = spent_ns
         self._clock = clock
+
+    @property
+    def requeues_at_head(self) -> bool:
+        """Of a dispatch policy."""
+        return bool(self._policy.requeues_at_head)
 
     def plan(self, problem: Any) -> Any:
         start_ns = self._clock.now_ns()

@@ -8,16 +8,18 @@ name.
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field, StringConstraints
 
-from appliance.lab.faults import Fault, check_faults
+from appliance.lab.faults import PROCESSOR_LOST, SLOW_DOWN, Fault, check_faults
 from appliance.lab.policies import check_policies
 from appliance.lab.problems.base import Malformed, Name, NotNegative, Positive, Shape, known, refuse_duplicates, shaped
+from appliance.lab.problems.dispatch import OPERATORS_MAX, OperatorShape
 from appliance.lab.workload import Arrivals, check_arrivals
+from appliance.policies.dispatch.partition import Operator, Uncuttable, partition
 
 LatencyKey = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}(x[1-9][0-9]{0,2})?$")]
 """A batch size, `4`, or batch × concurrency, `4x2`."""
@@ -39,6 +41,15 @@ class BoxProcessor(Shape):
     """None: the name is the kind."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 1
     memory_mb: Positive | None = None
+    group: Name | None = None
+    """Processors that share cores."""
+
+
+class ProcessorGroupShape(Shape):
+    """Never more runs at once than cores."""
+
+    name: Name
+    cores: Annotated[int, Field(ge=1, le=1024)]
 
 
 class Residency(Shape):
@@ -55,10 +66,13 @@ class Residency(Shape):
 
 
 class Box(Shape):
-    """The keys below `processors` are the running box's settings of the same names, with its defaults."""
+    """The keys below `transfer_ms` are the running box's settings of the same names, with its defaults."""
 
     memory_mb: Positive | None = None
     processors: Annotated[list[BoxProcessor], Field(min_length=1, max_length=64)]
+    groups: Annotated[list[ProcessorGroupShape], Field(max_length=64)] = Field([])
+    transfer_ms: NotNegative = 0.0
+    """To go on with a request on another processor."""
     queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 1024
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
     queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
@@ -68,6 +82,13 @@ class Box(Shape):
     asleep_share: Annotated[float, Field(ge=0, le=0.9)] = 0.25
     loads_parallel_max: Annotated[int, Field(ge=1, le=16)] = 2
     residency: Residency = Field(Residency())
+
+
+class UnitGraph(Shape):
+    """A network's operators, as `appliance plan` reads them; latencies by processor (or its kind) and operator."""
+
+    ops: Annotated[list[OperatorShape], Field(min_length=1, max_length=OPERATORS_MAX)]
+    latency_ms: dict[Name, dict[Name, NotNegative]]
 
 
 class VariantShape(Shape):
@@ -85,7 +106,9 @@ class VariantShape(Shape):
     input_bytes: NotNegative = 0
     together_max: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Rows of several requests that may share a run; None: as many as the largest batch of `latency_ms`."""
-    latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]]
+    latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]] = Field({})
+    units: Annotated[int, Field(ge=1, le=64)] | UnitGraph = 1
+    """The operators; or how many pieces, which changes nothing, as neighbours with the same processors are one unit."""
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
     """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of
     `latency_ms`.
@@ -148,14 +171,24 @@ class Scenario(Shape):
 
     @property
     def processor(self) -> BoxProcessor:
-        """The one processor that an engine drives today."""
+        """The first one; that of an engine."""
         return self.box.processors[0]
 
     @property
+    def needs_dispatch(self) -> bool:
+        """Whether there is a choice of processors, or a network is in units."""
+        in_units = any(isinstance(variant.units, UnitGraph) for model in self.models for variant in model.variants)
+        return len(self.box.processors) > 1 or in_units
+
+    @property
     def memory_bytes(self) -> int:
-        """The budget: the processor's own memory where it has some, else the shared domain."""
-        size_mb = self.processor.memory_mb or self.box.memory_mb
-        assert size_mb is not None, "checked when it was read"
+        """The budget: the processor's own memory where it has some, else the shared domain. Of several processors the
+        shared domain, where there is one.
+        """
+        own_mb = sum(processor.memory_mb or 0.0 for processor in self.box.processors)
+        alone = len(self.box.processors) == 1
+        size_mb = (own_mb or self.box.memory_mb) if alone else (self.box.memory_mb or own_mb)
+        assert size_mb, "checked when it was read"
         return megabytes(size_mb)
 
     def accuracies(self) -> dict[tuple[str, str], float]:
@@ -193,13 +226,23 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     check_arrivals(scenario.arrivals, names, scenario.duration_s)
     check_faults(scenario.faults, names, [p.name for p in scenario.box.processors])
     check_policies(scenario.policies)
+    if scenario.needs_dispatch:
+        _check_faults_of_several(scenario.faults)
     return scenario
 
 
+def _check_faults_of_several(faults: Sequence[Fault]) -> None:
+    for i, fault in enumerate(faults):
+        if fault.kind not in (PROCESSOR_LOST, SLOW_DOWN):
+            raise Malformed(f"faults[{i}].kind", f"{fault.kind!r} is not built yet with several processors")
+
+
 def _check_box(box: Box) -> None:
-    if len(box.processors) > 1:
-        raise Malformed("box.processors[1]", "more than one processor is not built yet")
-    if box.memory_mb is None and box.processors[0].memory_mb is None:
+    refuse_duplicates((p.name for p in box.processors), "box.processors")
+    refuse_duplicates((g.name for g in box.groups), "box.groups")
+    for i, group in enumerate(box.groups):
+        known(group.name, [p.group for p in box.processors if p.group is not None], f"box.groups[{i}].name")
+    if box.memory_mb is None and all(processor.memory_mb is None for processor in box.processors):
         raise Malformed("box.memory_mb", "is missing")
 
 
@@ -217,8 +260,33 @@ def _check_models(scenario: Scenario) -> None:
                 raise Malformed(f"{key}.wake_ms", "is of no use without asleep_mb")
             if variant.asleep and (variant.asleep_mb is None or variant.resident):
                 raise Malformed(f"{key}.asleep", "needs asleep_mb, and goes with no resident")
-            if latency_of(variant, scenario.processor) is None:
-                raise Malformed(f"{key}.latency_ms", f"has nothing for processor {scenario.processor.name!r}")
+            if isinstance(variant.units, UnitGraph):
+                _check_units(variant.units, scenario.box.processors, f"{key}.units")
+            elif all(latency_of(variant, processor) is None for processor in scenario.box.processors):
+                names = " or ".join(repr(processor.name) for processor in scenario.box.processors)
+                raise Malformed(f"{key}.latency_ms", f"has nothing for processor {names}")
+
+
+def _check_units(units: UnitGraph, processors: Sequence[BoxProcessor], key: str) -> None:
+    refuse_duplicates((op.name for op in units.ops), f"{key}.ops")
+    names = [op.name for op in units.ops]
+    bears = {p.name: {p.name, p.kind or p.name} for p in processors}
+    for i, op in enumerate(units.ops):
+        for j, needed in enumerate(op.inputs):
+            known(needed, names, f"{key}.ops[{i}].inputs[{j}]")
+        able = [name for name, marks in bears.items() if not marks.isdisjoint(op.processors)]
+        if not able:
+            raise Malformed(f"{key}.ops[{i}].processors", "has none of the box's processors")
+        for name in able:
+            table = next(
+                (units.latency_ms[mark] for mark in (name, *sorted(bears[name])) if mark in units.latency_ms), {}
+            )
+            if op.name not in table:
+                raise Malformed(f"{key}.latency_ms.{name}", f"lacks operator {op.name!r}, which runs there")
+    try:
+        partition("", [Operator(op.name, frozenset(), tuple(op.inputs)) for op in units.ops], {})
+    except Uncuttable as error:
+        raise Malformed(f"{key}.ops", str(error)) from None
 
 
 def latency_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[int, int], float] | None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -13,13 +14,16 @@ from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReach
 from appliance.domain.names import application_id
 from appliance.domain.request import Request, Tensors
 from appliance.lab.composition import INPUT, LabBox, compose, resident_builds, sleeping_builds
+from appliance.lab.dispatching import dispatch
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
-from appliance.lab.loop import START_NS, run_virtual
+from appliance.lab.loop import START_NS, VirtualClock, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
+from appliance.lab.problems.base import Malformed
 from appliance.lab.processors import Broken
 from appliance.lab.scenario import Scenario
 from appliance.lab.workload import Arrival, draw, nanoseconds
+from appliance.runtime.telemetry import Telemetry
 
 _TENSORS: Tensors = {INPUT: np.zeros(1, np.float32)}
 
@@ -35,14 +39,25 @@ class Run:
 def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
     """Run a scenario to the last answer.
 
-    Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault.
+    Raises: Malformed (of a trace file, and of what several processors cannot do); Broken, Deadlock ... when the engine
+    is at fault.
     """
     arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
+    if scenario.needs_dispatch:
+        if keep_journal:
+            raise Malformed("--report", "is not built yet with several processors")
+        return run_virtual(partial(_dispatched, scenario, arrivals))
 
     async def story() -> Run:
         return await _Simulation(scenario, arrivals, keep_journal).run()
 
     return run_virtual(story)
+
+
+async def _dispatched(scenario: Scenario, arrivals: Sequence[Arrival]) -> Run:
+    """Its journal has nothing in it."""
+    clock = VirtualClock()
+    return Run(dispatch(scenario, arrivals), Journal(clock, Telemetry(clock)))
 
 
 class _Simulation:

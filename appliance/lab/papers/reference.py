@@ -30,6 +30,8 @@ def references(scenario: Scenario, colds: Sequence[float]) -> list[Reference]:
     Raises: ValueError for a scenario without requests, or with something that the clairvoyant does not know; Malformed
     (of a trace file).
     """
+    if scenario.needs_dispatch:
+        raise ValueError("several processors")
     schedule = Schedule.of(scenario)
     requests = len(schedule.asks)
     found = bounds(schedule, [cold * requests for cold in colds])

@@ -40,7 +40,9 @@ class _Processor(Shape):
     busy_until_ms: Moment = 0.0
 
 
-class _Operator(Shape):
+class OperatorShape(Shape):
+    """An operator of a network: who runs it, and whose results it takes."""
+
     name: Name
     processors: Annotated[list[Name], Field(min_length=1, max_length=PROCESSORS_MAX)]
     inputs: Annotated[list[Name], Field(max_length=OPERATORS_MAX)] = Field(default_factory=list)
@@ -48,7 +50,7 @@ class _Operator(Shape):
 
 class _Model(Shape):
     name: Name
-    ops: Annotated[list[_Operator], Field(min_length=1, max_length=OPERATORS_MAX)]
+    ops: Annotated[list[OperatorShape], Field(min_length=1, max_length=OPERATORS_MAX)]
     latency_ms: dict[Name, dict[Name, NotNegative]]
     fixed: Name | None = None
 

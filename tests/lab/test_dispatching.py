@@ -1,0 +1,298 @@
+"""Scenarios with several processors: who runs where, shared cores, units, losses, tenants, and what is refused."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from appliance.lab.papers.reference import references
+from appliance.lab.problems.base import Malformed
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import simulate
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from tests.lab.scenarios import document
+
+CPU, NPU = {"name": "cpu"}, {"name": "npu"}
+
+
+def _model(name: str, **variant: Any) -> dict[str, Any]:
+    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, **variant}
+    return {"name": name, "variants": [shape]}
+
+
+def _written(*processors: dict[str, Any], times_s: list[float] | None = None, **changes: Any) -> dict[str, Any]:
+    """`faces` takes 40 ms on the CPU and 10 on the NPU."""
+    return document(
+        **{
+            "box": {"memory_mb": 500, "processors": list(processors)},
+            "models": [_model("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}})],
+            "applications": [{"name": "door", "model": "faces", "latency_slo_ms": 100}],
+            "arrivals": [{"application": "door", "times_s": times_s or [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}],
+            "policies": {},
+            "duration_s": 10,
+            **changes,
+        }
+    )
+
+
+def figures(written: dict[str, Any]) -> dict[str, Any]:
+    found = simulate(parse_scenario(written)).outcome.document()
+    found.pop("decisions")
+    return found
+
+
+def test_requests_go_to_both() -> None:
+    """Of six at once the NPU has five in 50 ms, and the CPU one."""
+    found = figures(_written(CPU, NPU))
+
+    assert {name: use["batches"] for name, use in found["processors"].items()} == {"cpu": 1, "npu": 5}
+    assert (found["requests"], found["warm"], found["late"], found["slo_attainment"]) == (6, 6, 0, 1)
+    assert found["latency_ms"] == {"p50": 30, "p99": 50}
+    assert found["processors"]["npu"]["busy"] == pytest.approx(0.05 / 10)
+
+
+def test_processors_on_the_same_core_take_turns() -> None:
+    """With one core for both the CPU gets nothing that the NPU would do sooner."""
+    shared = [{**one, "group": "cores"} for one in (CPU, NPU)]
+    box = {"memory_mb": 500, "processors": shared, "groups": [{"name": "cores", "cores": 1}]}
+
+    found = figures(_written(box=box))
+
+    assert {name: use["batches"] for name, use in found["processors"].items()} == {"cpu": 0, "npu": 6}
+    assert found["latency_ms"] == {"p50": 30, "p99": 60}
+
+
+def test_workers_of_a_processor_run_side_by_side() -> None:
+    """Two runs at once take 15 ms each, and nothing is assumed of more."""
+    model = _model("faces", latency_ms={"npu": {"1": 10, "1x2": 15}})
+
+    found = figures(_written(CPU, {**NPU, "concurrency": 2}, models=[model]))
+
+    assert found["processors"]["npu"]["batches"] == 6
+    assert found["latency_ms"]["p99"] == 45
+
+
+def test_a_network_in_units_uses_what_its_operators_have() -> None:
+    """5 ms on the NPU, 1 to move, 4 on the CPU, 1 to move, 6 on the NPU; meanwhile others have the NPU."""
+    graph = {
+        "ops": [
+            {"name": "body", "processors": ["cpu", "npu"]},
+            {"name": "resize", "processors": ["cpu"], "inputs": ["body"]},
+            {"name": "head", "processors": ["cpu", "npu"], "inputs": ["resize"]},
+        ],
+        "latency_ms": {"cpu": {"body": 90, "resize": 4, "head": 90}, "npu": {"body": 5, "head": 6}},
+    }
+    box = {"memory_mb": 500, "processors": [CPU, NPU], "transfer_ms": 1}
+
+    one = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0]))
+    both = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0, 1.0]))
+
+    assert one["latency_ms"]["p99"] == 17
+    assert both["latency_ms"]["p99"] < 2 * 17
+    assert {name: use["batches"] for name, use in both["processors"].items()} == {"cpu": 2, "npu": 4}
+
+
+def test_a_number_of_units_changes_nothing() -> None:
+    """Pieces with the same processors are one unit."""
+    latency_ms = {"cpu": {"1": 40}, "npu": {"1": 10}}
+    pieces = _written(CPU, NPU, models=[_model("faces", latency_ms=latency_ms, units=4)])
+    assert figures(pieces) == figures(_written(CPU, NPU))
+
+
+def test_a_lost_processor_loses_no_request() -> None:
+    """Full load, the NPU away for 3 of 10 s: each request has its answer."""
+    lost = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 3}]
+    applications = [{"name": "door", "model": "faces", "late": "run", "latency_slo_ms": 100}]
+    arrivals = [{"application": "door", "poisson_rps": 80}]
+    changes: dict[str, Any] = {"applications": applications, "arrivals": arrivals, "duration_s": 10}
+
+    usual, found = figures(_written(CPU, NPU, **changes)), figures(_written(CPU, NPU, faults=lost, **changes))
+
+    assert found["warm"] == found["requests"] == usual["requests"]
+    assert found["processors"]["npu"]["busy"] < usual["processors"]["npu"]["busy"]
+    assert found["slo_attainment"] < usual["slo_attainment"]
+
+
+def test_a_processor_that_never_comes_back_fails_who_needs_it() -> None:
+    lost = [{"kind": "processor-lost", "target": "npu", "at_s": 0.5}]
+    model = _model("faces", latency_ms={"npu": {"1": 10}})
+
+    found = figures(_written(CPU, NPU, models=[model], faults=lost))
+
+    assert (found["failed"], found["warm"]) == (6, 0)
+
+
+def test_a_slower_processor_takes_longer() -> None:
+    slow = [{"kind": "slow-down", "target": "npu", "at_s": 0.5, "for_s": 1, "factor": 3}]
+
+    found = figures(_written(NPU, CPU, faults=slow, times_s=[1.0, 3.0]))
+
+    assert found["latency_ms"] == {"p50": 10, "p99": 30}
+
+
+def test_tenants_take_turns_by_weight() -> None:
+    """One floods; the other's requests do not wait behind all of it."""
+    applications = [
+        {"name": "flood", "model": "faces", "tenant": "loud", "late": "run"},
+        {"name": "door", "model": "faces", "tenant": "calm"},
+    ]
+    arrivals = [
+        {"application": "flood", "times_s": [1.0] * 100},
+        {"application": "door", "times_s": [1.02, 1.05, 1.08]},
+    ]
+
+    found = figures(_written(NPU, CPU, applications=applications, arrivals=arrivals))
+
+    assert found["applications"]["door"]["latency_ms"]["p99"] <= 60
+
+
+def test_more_than_the_queue_holds_is_dropped() -> None:
+    box = {"memory_mb": 500, "processors": [CPU, NPU], "queue_len_max": 4}
+    assert figures(_written(box=box))["dropped"] == 2
+
+
+def test_memory_of_their_own_counts_where_none_is_shared() -> None:
+    box = {"processors": [{**CPU, "memory_mb": 60}, {**NPU, "memory_mb": 50}]}
+    assert figures(_written(box=box))["warm"] == 6
+
+
+@pytest.mark.parametrize(("memory_mb", "accuracy"), [(200, 90), (120, 70)])
+def test_the_most_accurate_variants_that_have_room(memory_mb: float, accuracy: float) -> None:
+    model = _model("faces", latency_ms={"npu": {"1": 10}})
+    model["variants"][0] |= {"accuracy": 70}
+    model["variants"].append({**model["variants"][0], "name": "fp32", "size_mb": 180, "accuracy": 90})
+    box = {"memory_mb": memory_mb, "processors": [CPU, NPU]}
+
+    found = figures(_written(box=box, models=[model]))
+
+    assert (found["accuracy_mean"], found["memory_peak_mb"]) == (accuracy, 180 if accuracy == 90 else 100)
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    written = _written(CPU, NPU, arrivals=[{"application": "door", "poisson_rps": 80}])
+    assert figures(written) == figures(written)
+    assert figures(written) != figures({**written, "seed": 4})
+
+
+@pytest.mark.parametrize("policy", DISPATCH_POLICIES)
+def test_every_policy_answers_everybody(policy: str) -> None:
+    arrivals = [{"application": "door", "poisson_rps": 50}]
+    found = figures(_written(CPU, NPU, arrivals=arrivals, policies={"dispatch": policy}))
+    assert found["requests"] == found["warm"] + found["dropped"]
+
+
+GRAPH = {"ops": [{"name": "a", "processors": ["cpu"]}], "latency_ms": {"cpu": {"a": 1}}}
+WRONG = [
+    ({"box": {"memory_mb": 50, "processors": [CPU, NPU]}}, "box.memory_mb: with several processors all networks"),
+    ({"box": {"memory_mb": 50, "processors": [CPU, CPU]}}, "box.processors[1].name"),
+    (
+        {"box": {"memory_mb": 5, "processors": [CPU, NPU], "groups": [{"name": "x", "cores": 1}]}},
+        "box.groups[0].name: ",
+    ),
+    ({"faults": [{"kind": "load-fails", "at_s": 1, "application": "door"}]}, "faults[0].kind: "),
+    ({"policies": {"dispatch": "magic"}}, "policies.dispatch: "),
+    ({"models": [_model("faces", latency_ms={"gpu": {"1": 1}})]}, "models[0].variants[0].latency_ms: has nothing"),
+    (
+        {"models": [_model("faces", units={**GRAPH, "latency_ms": {}})]},
+        "models[0].variants[0].units.latency_ms.cpu: lacks operator 'a'",
+    ),
+    (
+        {"models": [_model("faces", units={**GRAPH, "ops": [{"name": "a", "processors": ["dsp"]}]})]},
+        "models[0].variants[0].units.ops[0].processors: has none",
+    ),
+    (
+        {"models": [_model("faces", units={**GRAPH, "ops": [{**GRAPH["ops"][0], "inputs": ["a"]}]})]},  # type: ignore[index]
+        "models[0].variants[0].units.ops: operator 'a' waits for itself",
+    ),
+    ({"applications": [{"name": "door", "model": "faces", "accuracy_min": 99}]}, "applications[0].accuracy_min: "),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG)
+def test_what_cannot_be_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        figures(_written(CPU, NPU, **changes))
+    assert str(caught.value).startswith(message)
+
+
+def test_the_clairvoyant_knows_one_processor_only() -> None:
+    with pytest.raises(ValueError, match="several processors"):
+        references(parse_scenario(_written(CPU, NPU)), [0.5])
+
+
+def test_with_one_processor_nothing_is_dispatched() -> None:
+    """A box's own scenario names all its policies."""
+    found = simulate(parse_scenario(document(policies={"dispatch": "fifo"}))).outcome.document()
+    assert "dispatch" not in found["decisions"]  # type: ignore[operator]
+
+
+def test_run_times_that_a_box_has_seen() -> None:
+    """One of them at random for each run, in place of the profile's."""
+    model = _model("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}}, served_ms={"npu": [9, 12]})
+
+    found = figures(_written(CPU, NPU, models=[model], times_s=[float(second) for second in range(1, 9)]))
+
+    assert found["latency_ms"] == {"p50": 9, "p99": 12}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_boxes_answer_each_request_once(seed: int) -> None:
+    """Processors in groups, with workers, that are lost and slowed down; graphs; tenants; queues that are full."""
+    random = Random(seed)
+    names = [f"p{n}" for n in range(random.randint(2, 5))]
+    processors: list[dict[str, Any]] = [
+        {"name": name, "kind": random.choice(("cpu", "npu")), "concurrency": random.randint(1, 2)} for name in names
+    ]
+    for shape in processors:
+        if random.random() < 0.5:
+            shape["group"] = "cores"
+    groups = [{"name": "cores", "cores": 1}] if any("group" in shape for shape in processors) else []
+
+    def graph() -> dict[str, Any]:
+        ops = [f"op{n}" for n in range(random.randint(1, 5))]
+        able = {op: [names[0], *random.sample(names[1:], random.randint(0, len(names) - 1))] for op in ops}
+        return {
+            "ops": [
+                {"name": op, "processors": able[op], "inputs": random.sample(ops[:n], random.randint(0, min(n, 2)))}
+                for n, op in enumerate(ops)
+            ],
+            "latency_ms": {name: {op: random.uniform(0, 20) for op in ops if name in able[op]} for name in names},
+        }
+
+    models = [
+        _model("faces", latency_ms={"cpu": {"1": 30}, "npu": {"1": 8, "1x2": 12}, names[0]: {"1": 20}}),
+        _model("words", units=graph()),
+    ]
+    applications: list[dict[str, Any]] = [
+        {"name": "door", "model": "faces", "latency_slo_ms": 60, "tenant": "a"},
+        {"name": "late", "model": "faces", "latency_slo_ms": 60, "late": "run", "tenant": "b"},
+        {"name": "text", "model": "words", "tenant": "b"},
+    ]
+    kinds = ({"kind": "processor-lost"}, {"kind": "slow-down", "factor": 2.5})
+    faults = [
+        {
+            **random.choice(kinds),
+            "target": random.choice(names),
+            "at_s": random.uniform(0, 4),
+            "for_s": random.uniform(0.1, 2),
+        }
+        for _ in range(4)
+    ]
+    written = _written(
+        box={"memory_mb": 500, "processors": processors, "groups": groups, "transfer_ms": 0.5, "queue_total_max": 50},
+        models=models,
+        applications=applications,
+        arrivals=[{"application": a["name"], "poisson_rps": random.uniform(5, 60)} for a in applications],
+        faults=faults,
+        policies={"dispatch": random.choice(sorted(DISPATCH_POLICIES))},
+        duration_s=5,
+        seed=seed,
+    )
+
+    found = figures(written)
+
+    assert found["requests"] == sum(found[kind] for kind in ("warm", "cold", "failed", "dropped"))
+    assert (found["failed"], found["cold"]) == (0, 0)
+    assert all(0 <= use["busy"] <= 1 for use in found["processors"].values())
+    assert sum(one["requests"] for one in found["applications"].values()) == found["requests"] > 0
+    assert figures(written) == found
