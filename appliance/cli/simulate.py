@@ -37,7 +37,9 @@ def simulate(
     ] = False,
     paper: Annotated[
         str | None,
-        typer.Option("--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; edge-multiai."),
+        typer.Option(
+            "--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; band, edge-multiai."
+        ),
     ] = None,
     repetitions: Annotated[
         int, typer.Option(help="Of each run of --reproduce; time grows with them, intervals shrink.")
@@ -52,6 +54,7 @@ def simulate(
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
     [dim]$[/dim] appliance simulate scenarios/small.toml --reference
     [dim]$[/dim] appliance simulate --reproduce edge-multiai --repetitions 2
+    [dim]$[/dim] appliance simulate --reproduce band --repetitions 2
     """
     if paper is not None:
         _reproduce(paper, repetitions, reference=reference, as_json=as_json)

@@ -1,0 +1,1 @@
+"""Band's experiments (MobiSys 2022, §6) on an emulated phone."""
