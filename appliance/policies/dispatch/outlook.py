@@ -4,11 +4,10 @@ Jobs of one network that have come equally far expect the same, so they are one 
 the exact time, which has to be worked out anew at each decision (BA-13), is asked for few.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, Job
-from appliance.policies.dispatch.partition import Subgraph
+from appliance.policies.dispatch.partition import Partition, Subgraph
 from appliance.policies.dispatch.search import Idle, Run, Search, Way, place_of, search
 
 ROUNDING_MS = 1e-9
@@ -27,19 +26,21 @@ class Expected:
 class Group:
     """Jobs of one network that have come equally far."""
 
-    __slots__ = ("_done", "_exact", "_outlook", "_place", "_search", "earliest_ms", "jobs", "surely_ms")
+    __slots__ = ("_done", "_exact", "_outlook", "_place", "_search", "due", "earliest_ms", "jobs", "surely_ms")
 
-    def __init__(self, outlook: "Outlook", job: Job) -> None:
-        self.jobs: list[Job] = []
+    def __init__(self, outlook: "Outlook", job: Job, found: Search) -> None:
+        self.jobs: list[Job] = [job]
+        self.due = job
+        """The one that is due first; of equal ones the earlier arrival, then the name."""
         self._outlook = outlook
-        self._search: Search = search(job.partition, outlook.names, outlook.transfer_ms)
+        self._search = found
         self._done, self._place = job.done, place_of(job.at, outlook.index)
         now_ms, free_ms = outlook.now_ms, outlook.free_ms
-        self.earliest_ms, good = self._search.bounds(self._done, self._place, now_ms, free_ms)
+        self.earliest_ms, good = found.bounds(self._done, self._place, now_ms, free_ms)
         """A job is not done before; infinite when the processors cannot do it, or nothing is left to do."""
-        self._exact: Way | None = None
-        self.surely_ms = good.finish_ms(now_ms, free_ms) if self.can_run else FOREVER
+        self.surely_ms = good.finish_ms(now_ms, free_ms) if self.earliest_ms < FOREVER else FOREVER
         """It can be done by then."""
+        self._exact: Way | None = None
 
     @property
     def can_run(self) -> bool:
@@ -66,12 +67,17 @@ class Group:
         way = self._search.after(run, self._place, outlook.now_ms, outlook.free_ms)
         return Expected(way.finish_ms, subgraph, processor, way.start_ms)
 
-    def is_late(self, job: Job) -> bool:
-        """Whether the best finish of one of its jobs is past its deadline. No job that cannot run has one."""
-        deadline_ms = job.deadline_ms + ROUNDING_MS
-        if self.surely_ms <= deadline_ms or not self.can_run:
-            return False
-        return deadline_ms < self.earliest_ms or deadline_ms < self.finish_ms
+    def late_before_ms(self) -> float:
+        """Jobs with an earlier deadline are late: their best finish is past it. No job that cannot run is."""
+        if not self.can_run:
+            return -FOREVER
+        earliest_ms, surely_ms = self.earliest_ms - ROUNDING_MS, self.surely_ms - ROUNDING_MS
+        if self.due.deadline_ms >= surely_ms:
+            return surely_ms  # none is
+        for job in self.jobs:
+            if earliest_ms <= job.deadline_ms < surely_ms:
+                return self.finish_ms - ROUNDING_MS
+        return surely_ms
 
     def _way(self) -> Way:
         if self._exact is None:
@@ -88,12 +94,30 @@ class Outlook:
         self.now_ms, self.transfer_ms = problem.now_ms, problem.transfer_ms
         self.names = tuple(processor.name for processor in processors)
         self.index = {name: index for index, name in enumerate(self.names)}
-        self.free_ms: Sequence[float] = [max(processor.busy_until_ms, problem.now_ms) for processor in processors]
-        groups: dict[tuple[object, int, str | None], Group] = {}
-        for job in problem.jobs:
+        self.free_ms = tuple([max(processor.busy_until_ms, problem.now_ms) for processor in processors])
+        groups: dict[tuple[Partition, int, str | None], Group] = {}
+        searches: dict[Partition, Search] = {}
+        self.has_priorities = False
+        priority = problem.jobs[0].priority if problem.jobs else 0
+        for job in problem.jobs:  # forty of them are most of what a decision takes
+            if job.priority != priority:
+                self.has_priorities = True
             key = job.partition, job.done, job.at
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = Group(self, job)
+            try:
+                group = groups[key]
+            except KeyError:
+                found = searches.get(job.partition)
+                if found is None:
+                    found = searches[job.partition] = search(job.partition, self.names, self.transfer_ms)
+                groups[key] = Group(self, job, found)
+                continue
             group.jobs.append(job)
+            due = group.due
+            if job.deadline_ms <= due.deadline_ms and due_first(job) < due_first(due):
+                group.due = job
         self.groups = tuple(groups.values())
+
+
+def due_first(job: Job) -> tuple[float, float, str]:
+    """The order in which jobs are due; of equal ones the earlier arrival, then the name."""
+    return job.deadline_ms, job.arrival_ms, job.name

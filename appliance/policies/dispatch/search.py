@@ -10,6 +10,7 @@ It is what a search on busy ones cannot beat, so ways that could not even then b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from appliance.policies.dispatch.base import FOREVER
 from appliance.policies.dispatch.partition import Partition, Subgraph
@@ -31,8 +32,7 @@ class Run:
     """What is done then, as bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """When the job is done, and how it begins: the first run, and when."""
 
     finish_ms: float
@@ -55,7 +55,8 @@ class Idle:
         """The same way on processors that are free from then on: whatever it waits for longest delays all of it."""
         delay_ms = 0.0
         for processor, begin_ms in self.begins_ms:
-            delay_ms = max(delay_ms, free_ms[processor] - begin_ms - now_ms)
+            late_ms = free_ms[processor] - begin_ms - now_ms
+            delay_ms = late_ms if late_ms > delay_ms else delay_ms
         return now_ms + self.took_ms + delay_ms
 
     def way(self, now_ms: float, free_ms: Sequence[float]) -> Way:
@@ -101,7 +102,8 @@ class Search:
         earliest_ms, best = FOREVER, self._idle[done, place]
         for way in self._begins[done, place]:
             assert way.first is not None
-            end_ms = way.took_ms + max(now_ms, free_ms[way.first.processor] - way.start_ms)
+            begin_ms = free_ms[way.first.processor] - way.start_ms
+            end_ms = way.took_ms + (begin_ms if begin_ms > now_ms else now_ms)
             if end_ms < earliest_ms:
                 earliest_ms, best = end_ms, way
         return earliest_ms, best
@@ -130,7 +132,7 @@ class Search:
                 if processor in ends and ends[processor][0] <= ready_ms:
                     ready_ms, start_ms, first = ends[processor]
                 begin_ms = free_ms[processor]
-                begin_ms = max(begin_ms, ready_ms)
+                begin_ms = ready_ms if ready_ms > begin_ms else begin_ms
                 end_ms = begin_ms + run.took_ms
                 if end_ms + idle[after, processor].took_ms >= limit_ms:
                     continue

@@ -37,20 +37,20 @@ def in_turn(problem: DispatchInput, outlook: Outlook) -> Turn:
     for group in outlook.groups:
         if not group.can_run:
             continue
-        surely_ms = group.surely_ms
-        if all(job.deadline_ms >= surely_ms for job in group.jobs):  # most of the time
+        late_before_ms = group.late_before_ms()
+        if group.due.deadline_ms >= late_before_ms:  # most of the time
             in_time[group] = group.jobs
             continue
-        for job in group.jobs:
-            (late if group.is_late(job) else in_time).setdefault(group, []).append(job)
+        late[group] = [job for job in group.jobs if job.deadline_ms < late_before_ms]
+        if len(late[group]) < len(group.jobs):
+            in_time[group] = [job for job in group.jobs if job.deadline_ms >= late_before_ms]
     candidates: Candidates = in_time or late
     if problem.tenants and candidates:
         had = {tenant.name: tenant.served_ms / tenant.weight for tenant in problem.tenants}
         _had_ms, turn = min((had.get(job.tenant, 0.0), job.tenant) for job in _jobs(candidates))
         candidates = _only(candidates, lambda job: job.tenant == turn)
-    priorities = {job.priority for job in _jobs(candidates)}
-    if len(priorities) > 1:
-        highest = max(priorities)
+    if outlook.has_priorities and candidates:
+        highest = max(job.priority for job in _jobs(candidates))
         candidates = _only(candidates, lambda job: job.priority == highest)
     return Turn(candidates, tuple(sorted(job.name for job in _jobs(late))))
 
