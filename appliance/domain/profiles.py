@@ -27,8 +27,9 @@ class SeenRuns:
 
     build_id: str
     shape: str
-    """Rung of the ladder (`height x width`, empty where there is none) and class of sizes (`~` and its number, absent
-    where inputs differ in the number of items only, or are as large as those of the import)."""
+    """Rung of the ladder (`height x width`, empty where there is none), class of sizes (`~` and its number, absent
+    where inputs differ in the number of items only, or are as large as those of the import) and, of a processor that
+    the import did not measure on, its name (`@` before it)."""
     fingerprint: str
     """Of the processor that they were seen on (`ProcessorDescription.fingerprint`)."""
     latencies: tuple[SeenLatency, ...]
@@ -36,13 +37,24 @@ class SeenRuns:
     @property
     def elements_max(self) -> int | None:
         """Of an item of the inputs; None where they are as large as those of the import."""
-        size = self.shape.partition("~")[2]
+        size = self.shape.partition("@")[0].partition("~")[2]
         return largest_of(int(size)) if size else None
 
+    @property
+    def processor(self) -> str:
+        """Empty where the import measured on it."""
+        return self.shape.partition("@")[2]
 
-def shape_of(rung: str, size: int) -> str:
-    """`SeenRuns.shape` of a rung of the ladder and a class of sizes."""
-    return f"{rung}~{size}"
+
+def shape_of(rung: str, size: int | None = None, processor: str = "") -> str:
+    """`SeenRuns.shape` of a rung of the ladder, a class of sizes and a processor."""
+    sized = rung if size is None else f"{rung}~{size}"
+    return f"{sized}@{processor}" if processor else sized
+
+
+def rung_in(shape: str) -> str:
+    """The rung of the ladder in `SeenRuns.shape`."""
+    return shape.partition("@")[0].partition("~")[0]
 
 
 def size_class(elements: int) -> int:

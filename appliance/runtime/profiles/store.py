@@ -1,4 +1,4 @@
-"""The profile store: it alone knows what a run takes, by build × class of shapes × batch × concurrency.
+"""The profile store: it alone knows what a run takes, by build × processor × class of shapes × batch × concurrency.
 
 Filled with what imports measure, corrected by every run that ends well, kept over restarts (`changed`, `restore`). A
 build is one content on one kind of processor, or that in the guard of one tenant; so what runs take in a guard is that
@@ -7,31 +7,52 @@ tenant's own, and others do not go by it. Event-loop thread only.
 
 import datetime
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.catalogue import Profile, Shapes
+from appliance.domain.catalogue import Latency, Profile, Shapes
 from appliance.domain.events import EventSink
 from appliance.domain.names import content_of, kind_of, owner_of
-from appliance.domain.profiles import SeenLatency, SeenRuns, shape_of, size_class
-from appliance.runtime.profiles.times import RunTimes
+from appliance.domain.profiles import SeenLatency, SeenRuns, rung_in, shape_of, size_class
+from appliance.runtime.profiles.times import Pace, RunTimes
 
 NOTICEABLE = 0.1
 """A median that has moved less since it was saved is not saved again."""
 
 
-class BuildTimes:
-    """A build at one rung of its ladder: a table for each class of sizes that its inputs may have."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A processor that runs are learnt of. `name`: empty where the import measured on it; `speed`: relative to that."""
 
-    def __init__(self, store: "ProfileStore", build_id: str, rung: str, profile: Profile, usual: int | None) -> None:
+    name: str = ""
+    speed: float = 1.0
+
+
+MEASURED = Where()
+
+
+class BuildTimes:
+    """A build at one rung of its ladder on a processor: a table for each class of sizes that its inputs may have."""
+
+    def __init__(
+        self,
+        store: "ProfileStore",
+        build_id: str,
+        rung: str,
+        profile: Profile,
+        usual: int | None,
+        where: Where = MEASURED,
+    ) -> None:
         """`usual`: the class of the inputs that the import measured; None where inputs differ in number only."""
         self._store = store
         self._build_id = build_id
         self._rung = rung
         self._usual = usual
+        self._where = where
         self._profile = profile
-        self.usual = store.table(build_id, rung, profile, is_measured=True)
+        self.usual = store.table(build_id, rung, profile, is_measured=True, where=where)
         self._others: dict[int, RunTimes] = {}
 
     def refer(self, profile: Profile) -> None:
@@ -39,7 +60,7 @@ class BuildTimes:
         if profile is not self._profile:
             self._profile = profile
             for table in (self.usual, *self._others.values()):
-                table.refer(profile.latencies)
+                table.refer(_at_speed(profile.latencies, self._where.speed))
 
     def of(self, inputs: Mapping[str, Any], items: int) -> RunTimes:
         """The table for these inputs, which hold so many items."""
@@ -48,8 +69,9 @@ class BuildTimes:
             return self.usual
         found = self._others.get(size)
         if found is None:
-            shape = shape_of(self._rung, size)
-            found = self._store.table(self._build_id, shape, self._profile, is_measured=False)
+            found = self._store.table(
+                self._build_id, self._rung, self._profile, size, is_measured=False, where=self._where
+            )
             self._others[size] = found
         return found
 
@@ -66,32 +88,56 @@ class ProfileStore:
         self._fingerprints = fingerprints
         self._alpha = alpha
         self._builds: dict[tuple[str, str], BuildTimes] = {}
+        """(build, rung and processor)."""
+        self._paces: dict[str, Pace] = {}
+        """By the name of a processor that no import measured on."""
         self._tables: dict[tuple[str, str], RunTimes] = {}
         """(build, shape) → its runs."""
         self._restored: dict[tuple[str, str], SeenRuns] = {}
         """What was seen before the restart of builds that nobody has asked for yet."""
         self.drifts = 0
 
-    def of(self, build_id: str, rung: str, profile: Profile, base: Shapes | None, batched: str | None) -> BuildTimes:
-        """The tables of a build at a rung.
+    def of(
+        self,
+        build_id: str,
+        rung: str,
+        profile: Profile,
+        base: Shapes | None,
+        batched: str | None,
+        where: Where = MEASURED,
+    ) -> BuildTimes:
+        """The tables of a build at a rung, on a processor.
 
         `base`: shapes of the inputs that the import measured, where requests may have others; `batched`: that of them
         whose first axis counts the items.
         """
-        found = self._builds.get((build_id, rung))
+        key = build_id, shape_of(rung, None, where.name)
+        found = self._builds.get(key)
         if found is None:
             usual = None if base is None else _size_of(base, batched)
-            found = self._builds[build_id, rung] = BuildTimes(self, build_id, rung, profile, usual)
+            found = self._builds[key] = BuildTimes(self, build_id, rung, profile, usual, where)
         found.refer(profile)
         return found
 
-    def table(self, build_id: str, shape: str, profile: Profile, *, is_measured: bool) -> RunTimes:
+    def table(
+        self,
+        build_id: str,
+        rung: str,
+        profile: Profile,
+        size: int | None = None,
+        *,
+        is_measured: bool,
+        where: Where = MEASURED,
+    ) -> RunTimes:
         """A new table, with what was seen before the restart."""
+        shape = shape_of(rung, size, where.name)
+        pace = self._paces.setdefault(where.name, Pace(self._alpha)) if where.name else None
 
         def on_drift(table: RunTimes) -> None:
             self._drifted(build_id, shape, table)
 
-        table = RunTimes(profile.latencies, self._alpha, on_drift, is_measured=is_measured)
+        rows = _at_speed(profile.latencies, where.speed)
+        table = RunTimes(rows, self._alpha, on_drift, is_measured=is_measured, pace=pace)
         seen = self._restored.pop((build_id, shape), None)
         if seen is not None:
             now_ns, wall_now = self._clock.now_ns(), self._clock.wall_now()
@@ -108,7 +154,7 @@ class ProfileStore:
         return [
             self._seen(key, table)
             for key, table in self._tables.items()
-            if key[0] == build_id and key[1].partition("~")[0] == rung and any(table.estimates())
+            if key[0] == build_id and rung_in(key[1]) == rung and any(table.estimates())
         ]
 
     def ballooned(self) -> Iterator[tuple[str, str, float]]:
@@ -171,6 +217,13 @@ class ProfileStore:
         _, tenant = owner_of(build_id)
         facts = {} if tenant is None else {"tenant": tenant}
         self._events.emit(event, build=build_id, shape=shape, factor=round(table.ballooning, 3), **facts)
+
+
+def _at_speed(rows: Sequence[Latency], speed: float) -> Sequence[Latency]:
+    """What the import measured, as if on another processor."""
+    if speed == 1.0:
+        return rows
+    return tuple(replace(row, p50_ms=row.p50_ms / speed, p99_ms=row.p99_ms / speed) for row in rows)
 
 
 def _size_of(shapes: Shapes, batched: str | None) -> int:

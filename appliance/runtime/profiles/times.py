@@ -31,17 +31,40 @@ _LEVELS = 1 << 16
 """More than there are runs at once."""
 
 
+class Pace:
+    """How much slower than its speed says a processor was of late, over all that it ran: what is expected there of what
+    has not run there yet.
+    """
+
+    __slots__ = ("_alpha", "factor")
+
+    def __init__(self, alpha: float) -> None:
+        self._alpha = alpha
+        self.factor = 1.0
+
+    def ran(self, factor: float) -> None:
+        """A run took so many times what was measured."""
+        self.factor += self._alpha * (min(factor, JUMP_MAX * self.factor) - self.factor)
+
+
 class RunTimes:
     """Runs with inputs of one class of shapes."""
 
     def __init__(
-        self, rows: Sequence[Latency], alpha: float, on_drift: "Callable[[RunTimes], None]", *, is_measured: bool = True
+        self,
+        rows: Sequence[Latency],
+        alpha: float,
+        on_drift: "Callable[[RunTimes], None]",
+        *,
+        is_measured: bool = True,
+        pace: Pace | None = None,
     ) -> None:
         """`rows` as in `Profile.latencies`; not `is_measured`: they are of inputs of another size, and only stand in
         until runs are seen. `alpha`: weight of a run. `on_drift` is told once when runs have become much slower or
-        quicker, and once when that is over.
+        quicker, and once when that is over. `pace`: of a processor that the import did not measure on.
         """
         self._alpha = alpha
+        self._pace = pace
         self._on_drift = on_drift
         self._is_measured = is_measured
         self._estimates: dict[int, Estimate] = {}
@@ -89,6 +112,8 @@ class RunTimes:
                 self._references[key] = reference_ns
         if estimate is not None:
             expected_ns, last_ns = estimate.p50_ns, estimate.last_ns
+        elif self._pace is not None and self._latest is None:
+            return int(reference_ns * self._pace.factor)
         else:
             expected_ns = reference_ns * self.ballooning
             last_ns = 0 if self._latest is None else self._latest.last_ns
@@ -159,6 +184,8 @@ class RunTimes:
         if estimate is None:
             if len(self._estimates) >= CELLS_MAX:  # else who asks for many sizes once would end the learning of all
                 del self._estimates[min(self._estimates, key=lambda known: self._estimates[known].last_ns)]
+            if self._pace is not None and self._latest is None:
+                self.ballooning = self._pace.factor
             estimate = self._estimates[key] = self._estimate(items, running, took_ns)
         if key == self._tried and took_ns < estimate.p50_ns:
             self._tried = self._try_at_ns = None
@@ -173,6 +200,8 @@ class RunTimes:
         if reference_ns >= BALLOONING_MIN_NS:
             ballooning = self.ballooning
             factor = took_ns / reference_ns
+            if self._pace is not None:
+                self._pace.ran(factor)
             most = JUMP_MAX * ballooning
             self.ballooning = ballooning = ballooning + self._alpha * ((factor if factor < most else most) - ballooning)
             if not self._least <= ballooning <= self._most:
