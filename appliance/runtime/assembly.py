@@ -11,6 +11,9 @@ from appliance.domain.catalogue import Application
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
 from appliance.policies.batching.base import BatchingPolicy
+from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.kinds import Kind
@@ -23,7 +26,7 @@ from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
-from appliance.runtime.ports import Background, DecisionSink, Processor, VariantSource, WindowSink
+from appliance.runtime.ports import Background, DecisionSink, Processor, RunGroup, VariantSource, WindowSink
 from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
@@ -97,6 +100,10 @@ class RuntimePorts:
     seed: int = 0
     given_forecasts: Iterable[str] = ()
     """Applications whose forecaster comes from outside and stays."""
+    groups: Sequence[RunGroup] = ()
+    """Who takes runs at the same time of what `processor` holds; empty: that alone."""
+    copies: Mapping[str, int] = field(default_factory=dict)
+    """Kind of processor → how often a build of it is in memory, where not once."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -107,12 +114,14 @@ class RuntimePorts:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """The policies asked; `eviction_name` is what decisions are recorded under."""
+    """The policies asked; `eviction_name` and `dispatch_name` are what decisions are recorded under."""
 
     selection: SelectionPolicy
     batching: BatchingPolicy
     eviction: EvictionPolicy
     eviction_name: str
+    dispatch: DispatchPolicy = field(default_factory=DISPATCH_POLICIES[DEFAULT_DISPATCH])
+    dispatch_name: str = DEFAULT_DISPATCH
 
 
 @dataclass(frozen=True)
@@ -141,18 +150,23 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     def on_choice(application: Application, problem: SelectionInput, plan: SelectionPlan, before: str) -> None:
         ports.decisions.record("selection", choice(application, problem, plan, before))
 
+    described = ports.processor.describe()
+    alone = RunGroup(described.name, described.workers, ports.processor, {described.kind: ""})
+    groups = tuple(ports.groups) or (alone,)
     profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight)
     catalogue = Catalogue(
         policies.selection,
-        ports.kinds or (ports.processor.describe().kind,),
+        ports.kinds or (described.kind,),
         config.isolation,
         points(config.loss_max),
         on_choice,
         config.budget_bytes,
         profiles,
+        groups,
+        ports.copies,
     )
-    groups = VariantGroups(catalogue)
-    shares = Shares(catalogue, groups, config.budget_bytes)
+    variant_groups = VariantGroups(catalogue)
+    shares = Shares(catalogue, variant_groups, config.budget_bytes)
     expectations = Expectations(
         ports.forecaster_of,
         alpha=config.alpha,
@@ -162,7 +176,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     patience_ns = None if config.patience_ms is None else int(config.patience_ms * NS_PER_MS)
     arbiter = EvictionArbiter(
-        groups, expectations, shares, policies.eviction, ports.decisions, policies.eviction_name, patience_ns
+        variant_groups, expectations, shares, policies.eviction, ports.decisions, policies.eviction_name, patience_ns
     )
     memory = MemoryManager(
         clock=clock,
@@ -178,7 +192,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     residency = ResidencyLoop(
         clock=clock,
-        groups=groups,
+        groups=variant_groups,
         expectations=expectations,
         arbiter=arbiter,
         shares=shares,
@@ -220,14 +234,14 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         clock,
         config.queue_len_max,
         config.queue_total_max,
-        workers=ports.processor.describe().workers,
+        workers=sum(group.workers for group in groups),
         wait_ns_max=int(config.queue_wait_ms_max * NS_PER_MS),
     )
     sequences = Sequences(clock, config.sequences_max, config.sequence_idle_s)
     refusals = Refusals(
         clock=clock,
         catalogue=catalogue,
-        groups=groups,
+        groups=variant_groups,
         expectations=expectations,
         shares=shares,
         memory=memory,
@@ -256,6 +270,9 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         telemetry=ports.telemetry,
         decisions=ports.decisions,
         batching=policies.batching,
+        dispatch=policies.dispatch,
+        dispatch_name=policies.dispatch_name,
+        groups=groups,
         inline_ns_max=int(config.quick_us_max * NS_PER_US),
         alone_ns_max=int(config.inline_ms_max * NS_PER_MS),
     )

@@ -6,6 +6,7 @@ reads; everything that can be computed once per change (candidates, tensor specs
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.policies.selection.kinds import KindOption, serving_kind
-from appliance.runtime.profiles.store import BuildTimes, ProfileStore
+from appliance.runtime.ports import RunGroup
+from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
 from appliance.runtime.profiles.times import RunTimes
 from appliance.tasks.datatypes import DTYPES
 
@@ -89,6 +91,10 @@ class Servable:
     """
     times: BuildTimes | None = field(default=None, compare=False)
     """What runs take, as far as is known by now; None until measured."""
+    places: Mapping[int, BuildTimes | None] = field(default_factory=dict, compare=False)
+    """Of several groups of processors those that it runs on, by index, and what runs take there, as `times`; empty
+    where there is one group.
+    """
     usual_times: RunTimes | None = field(default=None, compare=False)
     """The same of inputs that differ in the number of items only; None where others may come, and until measured."""
     loss: float | None = None
@@ -149,7 +155,20 @@ class Servable:
         """
         items = self.items_of(inputs)
         times = self.times_of(inputs, items)
-        return None if times is None else times.expected_ns(items, 1, now_ns)
+        if times is None:
+            return None
+        elsewhere = (there.expected_ns(items, 1, now_ns) for there in self.times_by_place(inputs, items).values())
+        return min(elsewhere, default=times.expected_ns(items, 1, now_ns))
+
+    def times_by_place(self, inputs: Mapping[str, Any], items: int) -> dict[int, RunTimes]:
+        """As `times_of`, on each group of processors that it runs on; empty where there is one group, and until
+        measured.
+        """
+        return {
+            place: times.of(inputs, items) if self.is_of_free_size else times.usual
+            for place, times in self.places.items()
+            if times is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +196,17 @@ class Catalogue:
         on_choice: OnChoice | None = None,
         memory_bytes: int = 1 << 40,
         profiles: ProfileStore | None = None,
+        groups: Sequence[RunGroup] = (),
+        copies: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
         application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
-        `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks.
+        `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks. `groups` of
+        processors, where there are several. `copies`: kind → how often a build of it is in memory, where not once.
         """
+        self._groups = tuple(groups)
+        self._copies = copies
         self._profiles = profiles
         self._on_choice = on_choice
         self._loss_points_max = loss_points_max
@@ -415,7 +439,7 @@ class Catalogue:
             for servable in self._entries[user].servables.values():
                 profile = servable.profile
                 if servable.build_id == build and profile is not None and profile.asleep_bytes is not None:
-                    return profile.asleep_bytes
+                    return profile.asleep_bytes * self._copies_of(profile.kind, is_guarded=servable.is_guarded)
         return None
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -468,6 +492,8 @@ class Catalogue:
         profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None]
         resident = max((p.resident_bytes for p in profiles), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in profiles), default=resident)
+        beside = resident * (self._copies_of(kind, is_guarded=guarded_for is not None) - 1)
+        resident, peak = resident + beside, peak + beside  # one is loaded after the other
         profile = self._profile(variant, kind)
         inputs = {t.name: _slot(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
@@ -499,14 +525,44 @@ class Catalogue:
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
+            places=self._places(variant, build, kind, profile, base, batched, is_guarded=guarded_for is not None),
         )
 
+    def _copies_of(self, kind: str, *, is_guarded: bool) -> int:
+        return 1 if is_guarded else self._copies.get(kind, 1)
+
+    def _places(
+        self,
+        variant: Variant,
+        build: str,
+        kind: str,
+        profile: Profile | None,
+        base: Shapes | None,
+        batched: str | None,
+        *,
+        is_guarded: bool,
+    ) -> dict[int, BuildTimes | None]:
+        """Guards are on the cores of the first group."""
+        if len(self._groups) < 2:
+            return {}
+        return {
+            index: self._times(variant, build, profile, base, batched, _where(group, kind))
+            for index, group in enumerate(self._groups[:1] if is_guarded else self._groups)
+            if kind in group.kinds
+        }
+
     def _times(
-        self, variant: Variant, build: str, profile: Profile | None, base: Shapes | None, batched: str | None
+        self,
+        variant: Variant,
+        build: str,
+        profile: Profile | None,
+        base: Shapes | None,
+        batched: str | None,
+        where: Where = MEASURED,
     ) -> BuildTimes | None:
         if self._profiles is None or profile is None or not profile.latencies:
             return None
-        return self._profiles.of(build, rung_of(variant), profile, base, batched)
+        return self._profiles.of(build, rung_of(variant), profile, base, batched, where)
 
     def _serving_kind(self, rungs: Sequence[Variant]) -> str:
         """Of those that take runs and on which all variants of a content were measured."""
@@ -536,6 +592,11 @@ class Catalogue:
             if application.shared:
                 shared[application.name] = application.id
         self._shared = shared
+
+
+def _where(group: RunGroup, kind: str) -> Where:
+    name = group.kinds[kind]
+    return Where(name, group.speed) if name else MEASURED
 
 
 def rung_of(variant: Variant) -> str:

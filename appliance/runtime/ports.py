@@ -1,11 +1,12 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor, TextReader), `runtime.serving.media` (MediaRunner), `modelstore`
+Implemented by `runtime.processors` (Processor, Runs, TextReader), `runtime.serving.media` (MediaRunner), `modelstore`
 (VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever emulates them. The port `Measure` is
 the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
@@ -15,23 +16,8 @@ from appliance.tasks.base import TokenOrder, TokenRows
 T = TypeVar("T")
 
 
-class Processor(Protocol):
-    """A compute device.
-
-    What takes time is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual
-    time.
-    """
-
-    def describe(self) -> ProcessorDescription:
-        """Name, kind, workers and fingerprint; constant over the object's life."""
-        ...
-
-    async def load(self, form: PreparedForm) -> Any:
-        """Bring a build into memory and return a handle for `run` and `unload`.
-
-        Raises: LoadFailed.
-        """
-        ...
+class Runs(Protocol):
+    """What takes runs of builds that are in memory."""
 
     def run(
         self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
@@ -56,6 +42,25 @@ class Processor(Protocol):
     ) -> Awaitable[list[dict[str, Any]]]:
         """As one `run`, of the rows of several requests: `counts[i]` rows of each, alike in all but that, whose outputs
         come back one for each request.
+        """
+        ...
+
+
+class Processor(Runs, Protocol):
+    """A compute device.
+
+    What takes time is asynchronous: a real device hops to a thread and back inside, an emulated one sleeps in virtual
+    time.
+    """
+
+    def describe(self) -> ProcessorDescription:
+        """Name, kind, workers and fingerprint; constant over the object's life."""
+        ...
+
+    async def load(self, form: PreparedForm) -> Any:
+        """Bring a build into memory and return a handle for `run` and `unload`.
+
+        Raises: LoadFailed.
         """
         ...
 
@@ -105,6 +110,29 @@ class Processor(Protocol):
     def wake_ns(self, handle: Any) -> int:
         """How long `wake` would take now, by how much of the file is in the page cache; asked in under 1 ms."""
         ...
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Processors that share cores, or a device, as whoever hands out runs sees them: never more runs at once than
+    `workers`.
+    """
+
+    name: str
+    workers: int
+    runs: Runs
+    kinds: Mapping[str, str]
+    """Kinds of the builds that it runs → the name under which it is learnt what they take here; empty: as the first
+    group that runs the kind, where the import measured them.
+    """
+    speed: float = 1.0
+    """Of its cores, relative to those that the import measured on, as far as the machine says."""
+    is_serving: Callable[[], bool] = _always
+    """Whether it takes runs now."""
 
 
 class MediaRunner(Protocol):

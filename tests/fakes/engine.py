@@ -28,12 +28,14 @@ from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
 from appliance.policies.batching.by_profile import ByProfile
+from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
+from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast.memory import Trend
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
-from appliance.runtime.processors.group import ProcessorGroup
+from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
@@ -115,9 +117,13 @@ class EngineBench:
         delta_share_max: float = 0.1,
         patience_ms: float | None = 0,
         other_kind: str | None = None,
+        twins: Sequence[tuple[int, float, float]] = (),
+        threads: int = 1,
+        dispatch: str = DEFAULT_DISPATCH,
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
-        of few tests.
+        of few tests. `twins`: further processors of the first one's kind, each with its workers, how many times longer
+        its runs take, and the speed that the machine says it has; with several `threads` a run each has its own copy.
         """
         self.clock = LoopClock()
         self.budget = budget
@@ -129,10 +135,22 @@ class EngineBench:
         self.source = FakeSource()
         self.other = FakeProcessor(self.clock, kind=other_kind or "", workers=workers, model=model)
         self.member = Member(self.other, self.clock)
-        group = ProcessorGroup(self.processor, [self.member])
+        self.twins = [
+            FakeProcessor(
+                self.clock, self.processor.costs, name=f"twin-{at}", workers=own, slowness=slowness, model=model
+            )
+            for at, (own, slowness, _speed) in enumerate(twins)
+        ]
+        for one in (self.processor, *self.twins):
+            one.costs, one.threads = self.processor.costs, threads
+        cores = [OwnCores(twin, speed) for twin, (_, _, speed) in zip(self.twins, twins, strict=True)]
+        group = ProcessorGroup(self.processor, [self.member] if other_kind else [], cores, clock=self.clock)
+        self.group = group
         ports = RuntimePorts(
             clock=self.clock,
-            processor=self.processor if other_kind is None else group,
+            processor=self.processor if other_kind is None and not twins else group,
+            groups=group.groups(group) if twins else (),
+            copies=group.copies,
             kinds=() if other_kind is None else ("cpu", other_kind),
             builds=self.source,
             telemetry=self.telemetry,
@@ -151,6 +169,8 @@ class EngineBench:
             batching=ByProfile(),
             eviction=EVICTION_POLICIES[eviction](),
             eviction_name=eviction,
+            dispatch=DISPATCH_POLICIES[dispatch](),
+            dispatch_name=dispatch,
         )
         figures = RuntimeConfig(
             budget_bytes=budget,
@@ -258,7 +278,7 @@ class EngineBench:
         status = self.engine.status()
         assert (status["queued"], status["queues"], status["running"]) == (0, {}, 0)
         assert [b["pins"] for b in self.memory.snapshot()["builds"] if b["pins"]] == []
-        assert self.processor.running == 0
+        assert [one.running for one in (self.processor, *self.twins)] == [0] * (1 + len(self.twins))
 
     def follow_kinds(self) -> None:
         """What serves where goes by whether the other kind takes runs, and what is lost with it leaves memory."""

@@ -64,6 +64,8 @@ class FakeProcessor:
         costs: Mapping[str, Cost] | None = None,
         *,
         kind: str = "cpu",
+        name: str = "",
+        slowness: float = 1.0,
         workers: int = 1,
         model: Callable[[Tensors], dict[str, Any]] = doubled,
         on_memory: Callable[[int], None] = lambda used: None,
@@ -73,7 +75,11 @@ class FakeProcessor:
         self.model = model
         self.on_memory = on_memory
         self.kind = kind
+        self.name = name or ("fake" if kind == "cpu" else kind)
+        self.slowness = slowness
+        """Times what runs cost they take here."""
         self.workers = workers
+        self.threads = 1
         self.stops_runs = False
         """At their deadlines."""
         self.is_gone = False
@@ -97,9 +103,7 @@ class FakeProcessor:
         self.running = 0
 
     def describe(self) -> ProcessorDescription:
-        return ProcessorDescription(
-            "fake" if self.kind == "cpu" else self.kind, self.kind, self.workers, 1, "host", f"{self.kind}-1"
-        )
+        return ProcessorDescription(self.name, self.kind, self.workers, self.threads, "host", f"{self.kind}-1")
 
     async def load(self, form: PreparedForm) -> Handle:
         build_id = form.build_id
@@ -138,7 +142,7 @@ class FakeProcessor:
         try:
             cost = self._cost(handle.build_id)
             rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
-            await self._spend(handle, cost.run_ms_by_batch.get(rows, cost.run_ms), deadline_ns)
+            await self._spend(handle, self.slowness * cost.run_ms_by_batch.get(rows, cost.run_ms), deadline_ns)
             self._check_there()
             result = self.model(inputs)
         finally:

@@ -92,6 +92,12 @@ def partition(
     return Partition(name, units, subgraphs, whole, following, order)
 
 
+def uncut(name: str, latency_ms: Mapping[str, float]) -> Partition:
+    """A network that runs in one piece; latencies by the processors that run it."""
+    only = Subgraph(1, (name,), dict(sorted(latency_ms.items())))
+    return Partition(name, ((name,),), (only,), 1, {0: ((1, only),)}, (0, 1))
+
+
 # -- operators to units ------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,5 @@
-"""Decisions as they are stored; those of a residency policy as the JSON that `appliance plan` reads and writes, so that
-each can be replayed.
+"""Decisions as they are stored; those of a policy of residency or dispatch as the JSON that `appliance plan` reads and
+writes, so that each can be replayed.
 
 Called by the decision log's writer, in a thread; never on the inference path. Nanoseconds become seconds or
 milliseconds, bytes megabytes of 10⁶.
@@ -14,19 +14,24 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.units import BYTES_PER_MB
+from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, Job
+from appliance.policies.dispatch.partition import Partition
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
 
 
 def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:
     """The record of a decision.
 
-    That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`. Any other one comes as it is
-    kept: `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
+    That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`; that of a dispatch policy
+    with `application` and `concerned`. Any other one comes as it is kept: `application`, `concerned`, `problem` (with
+    `plan` null and `why`, for `appliance plan`) and `answer`.
     """
     problem, plan = facts["problem"], facts.get("plan")
     if isinstance(problem, ResidencyProblem) and isinstance(plan, ResidencyPlan):
         sharing: Any = facts.get("sharing", {})
         record = residency_record(at, problem, plan, str(facts["policy"]), sharing)
+    elif kind == "dispatch":
+        record = dispatch_record(at, facts)
     else:
         plain: Any = facts
         record = DecisionRecord(at, kind, plain["application"], plain["concerned"], plain["problem"], plain["answer"])
@@ -55,6 +60,64 @@ def residency_record(
         answer_json(problem, plan),
         sharing={name: list(ids) for name, ids in sharing.items() if name in problem.by_name},
     )
+
+
+def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> DecisionRecord:
+    """Which job runs next on which processor: of networks that run in one piece."""
+    problem: DispatchInput = facts["problem"]
+    plan: DispatchPlan = facts["plan"]
+    names = _names([job.partition for job in problem.jobs])
+    asked = {
+        "kind": "dispatch",
+        "policy": facts["policy"],
+        "now_ms": problem.now_ms,
+        "transfer_ms": problem.transfer_ms,
+        "processors": [{"name": one.name, "busy_until_ms": one.busy_until_ms} for one in problem.processors],
+        "models": [
+            {
+                "name": name,
+                "ops": [{"name": op, "processors": list(one.subgraphs[0].latency_ms), "inputs": []}],
+                "latency_ms": {at: {op: ms} for at, ms in one.subgraphs[0].latency_ms.items()},
+            }
+            for one, name in names.items()
+            for op in one.units[0]
+        ],
+        "jobs": [_job(job, names[job.partition]) for job in problem.jobs],
+    }
+    decision = plan.decision
+    answer = {
+        "outcome": "run" if decision else "none",
+        "actions": [],
+        "models": {
+            name: {
+                "units": [list(unit) for unit in one.units],
+                "subgraphs": [{"ops": list(s.ops), "processors": list(s.latency_ms)} for s in one.subgraphs],
+            }
+            for one, name in names.items()
+        },
+        "decision": decision
+        and {
+            "job": decision.job,
+            "ops": list(decision.ops),
+            "processor": decision.processor,
+            "start_ms": decision.start_ms,
+            "expected_latency_ms": decision.expected_latency_ms,
+            "slack_ms": None if decision.slack_ms == FOREVER else decision.slack_ms,
+        },
+        "violated": list(plan.violated),
+        "reason": plan.reason,
+    }
+    return DecisionRecord(at, "dispatch", facts["application"], facts["concerned"], asked, answer)
+
+
+def _names(partitions: Sequence[Partition]) -> dict[Partition, str]:
+    """A name for each. Not that of its network: who is shown the decision may not know whose that is."""
+    return {one: f"m{number}" for number, one in enumerate(dict.fromkeys(partitions), 1)}
+
+
+def _job(job: Job, model: str) -> dict[str, Any]:
+    due = {} if job.deadline_ms == FOREVER else {"slo_ms": job.deadline_ms - job.arrival_ms}
+    return {"name": job.name, "model": model, "arrival_ms": job.arrival_ms, "priority": job.priority, **due}
 
 
 def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:

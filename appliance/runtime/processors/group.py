@@ -1,16 +1,25 @@
-"""Port `Processor` over several kinds that share cores: each build runs on the kind that it is prepared for, and never
-more run at once than there are workers, for the group is one processor to whoever hands out runs.
+"""Port `Processor` over all processors of the box: each build runs on those of the kind that it is prepared for, and
+never more run at once on the same cores than there are workers for these.
+
+Processors on the same cores are a group, which is one processor to whoever hands out runs (`RunGroup`). A kind whose
+runs cannot be pinned is part of every group: whichever gives it a worker leaves it a core.
 """
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
+from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
-from appliance.runtime.ports import Processor
+from appliance.runtime.ports import Processor, RunGroup
+
+T = TypeVar("T")
 
 
 class InService(Processor, Protocol):
@@ -32,6 +41,14 @@ class MayGo(InService, Protocol):
     def status(self) -> ProcessorStatus: ...
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCores:
+    """A further processor of the first one's kind, on cores of its own. `speed`: relative to the first one's."""
+
+    processor: InService
+    speed: float = 1.0
+
+
 @dataclass(slots=True)
 class OnKind:
     """A build and the processor that it is on."""
@@ -40,39 +57,81 @@ class OnKind:
     handle: Any
     build_id: str
     lease: Any = None
+    kind: str = ""
+    copies: dict[InService, Any] = field(default_factory=dict)
+    """Other processors of the kind that run it → their own handles of it. Who is not here runs the first one's."""
 
     @property
     def file(self) -> Any:
         """Where its weights are mapped from, None where they are not."""
         return getattr(self.handle, "file", None)
 
+    @property
+    def all(self) -> tuple[tuple[InService, Any], ...]:
+        """Whatever is in memory of it, and whose that is."""
+        return (self.processor, self.handle), *self.copies.items()
+
 
 class ProcessorGroup:
-    """The first one's name and workers are those of the group. It serves as long as the box does; others may come and
-    go.
+    """The first one's name and workers are those that it describes. That one serves as long as the box does, and so do
+    further ones of its kind on cores of their own; others may come and go.
     """
 
-    def __init__(self, first: InService, others: Sequence[MayGo] = ()) -> None:
+    def __init__(
+        self,
+        first: InService,
+        others: Sequence[MayGo] = (),
+        twins: Sequence[OwnCores] = (),
+        *,
+        clock: Clock | None = None,
+        apart: Sequence[str] = (),
+    ) -> None:
+        """`others` by kind, on the cores of all, but those of the kinds `apart`, which have a device of their own.
+        `clock`: where there are `twins`.
+        """
         self.first = first
         self._others = tuple(others)
+        self._apart = frozenset(apart)
         self._kinds: dict[str, InService] = {one.describe().kind: one for one in (first, *others)}
+        self._twins = tuple(twins)
+        self._on_cores = [_OnCores(clock, twin.processor, self._kinds) for twin in twins if clock is not None]
 
     def describe(self) -> ProcessorDescription:
         return self.first.describe()
 
     def describe_all(self) -> tuple[ProcessorDescription, ...]:
-        """Each kind, the first one first."""
+        """One of each kind, the first one first: what builds are prepared for and measured on."""
         return tuple(processor.describe() for processor in self._kinds.values())
+
+    def groups(self, runs: Processor) -> tuple[RunGroup, ...]:
+        """Who takes runs at the same time. `runs`: what stands before this one, and takes the runs of the first."""
+        described = self.describe()
+        shared = {kind: "" for kind in self._kinds if kind != described.kind and kind not in self._apart}
+        found = [RunGroup(described.name, described.workers, runs, {described.kind: "", **shared})]
+        for twin, on_cores in zip(self._twins, self._on_cores, strict=True):
+            own = twin.processor.describe()
+            found.append(RunGroup(own.name, own.workers, on_cores, {own.kind: own.name, **shared}, twin.speed))
+        for one in self._others:
+            own = one.describe()
+            if own.kind in self._apart:
+                found.append(RunGroup(own.name, own.workers, runs, {own.kind: ""}, 1.0, partial(_is_serving, one)))
+        return tuple(found)
+
+    @property
+    def copies(self) -> Mapping[str, int]:
+        """Kind → how often a build of it is in memory."""
+        described = self.describe()
+        return {described.kind: 1 if described.threads_per_run == 1 else 1 + len(self._twins)}
 
     def away(self) -> frozenset[str]:
         """Kinds that take no runs now."""
         return frozenset(one.describe().kind for one in self._others if not one.is_serving)
 
     def statuses(self, runs: int, busy_ms: float) -> tuple[ProcessorStatus, ...]:
-        """Of each kind, the first one first. `runs` and `busy_ms` of all together: what the others have not had of it
-        was the first one's.
+        """Of each processor, the first one first. `runs` and `busy_ms` of all together: what the others have not had of
+        it was the first one's.
         """
-        others = [one.status() for one in self._others]
+        others = [*(one.status() for one in self._on_cores), *(one.status() for one in self._others)]
         runs -= sum(one.runs for one in others)
         busy_ms -= sum(one.busy_ms for one in others)
         first = ProcessorStatus(self.describe(), ProcessorState.SERVING, "", max(0, runs), max(0.0, busy_ms))
@@ -82,7 +141,16 @@ class ProcessorGroup:
         processor = self._kinds.get(form.kind)
         if processor is None:
             raise LoadFailed(build_id=form.build_id, reason=f"there is no processor of kind {form.kind!r}")
-        return OnKind(processor, await processor.load(form), form.build_id)
+        loaded = OnKind(processor, await processor.load(form), form.build_id, kind=form.kind)
+        if processor is self.first and self.copies[form.kind] > 1:
+            try:
+                for twin in self._twins:  # a session's threads stay on the cores where it was made
+                    loaded.copies[twin.processor] = await twin.processor.load(form)
+            except BaseException:
+                with suppress(Exception):
+                    await self.unload(loaded)
+                raise
+        return loaded
 
     def run(
         self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
@@ -104,16 +172,18 @@ class ProcessorGroup:
         return handle.processor.run_inline(handle.handle, inputs, outputs)
 
     async def unload(self, handle: OnKind) -> None:
-        await handle.processor.unload(handle.handle)
+        for processor, own in handle.all:
+            await processor.unload(own)
 
     def can_sleep(self, handle: OnKind) -> bool:
-        return handle.processor.can_sleep(handle.handle)
+        return all(processor.can_sleep(own) for processor, own in handle.all)
 
     async def sleep(self, handle: OnKind) -> int:
-        return await handle.processor.sleep(handle.handle)
+        return sum([await processor.sleep(own) for processor, own in handle.all])
 
     async def wake(self, handle: OnKind) -> None:
-        await handle.processor.wake(handle.handle)
+        for processor, own in handle.all:
+            await processor.wake(own)
 
     async def fetch(self, handle: Any) -> None:
         """Also of a build that is in a guard: the page cache is everybody's."""
@@ -125,8 +195,60 @@ class ProcessorGroup:
         await (handle.processor.read_ahead(handle.handle) if own else self.first.read_ahead(handle))
 
     def wake_ns(self, handle: OnKind) -> int:
-        return handle.processor.wake_ns(handle.handle)
+        return sum(processor.wake_ns(own) for processor, own in handle.all)
 
     def close(self) -> None:
-        for processor in self._kinds.values():
+        for processor in (*self._kinds.values(), *(twin.processor for twin in self._twins)):
             processor.close()
+
+
+class _OnCores:
+    """Port `Runs` of the group of a processor beside the first one of its kind: with what it has run."""
+
+    def __init__(self, clock: Clock, own: InService, kinds: Mapping[str, InService]) -> None:
+        self._clock = clock
+        self._own = own
+        self._kind = own.describe().kind
+        self._kinds = kinds
+        self._runs = 0
+        self._busy_ns = 0
+
+    def status(self) -> ProcessorStatus:
+        busy_ms = self._busy_ns / NS_PER_MS
+        return ProcessorStatus(self._own.describe(), ProcessorState.SERVING, "", self._runs, busy_ms)
+
+    def run(
+        self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> Awaitable[dict[str, Any]]:
+        if handle.kind != self._kind:  # on no cores of its own
+            return self._kinds[handle.kind].run(handle.handle, inputs, outputs, deadline_ns=deadline_ns)
+        own = handle.copies.get(self._own, handle.handle)
+        return self._counted(self._own.run(own, inputs, outputs, deadline_ns=deadline_ns))
+
+    def run_rows(
+        self,
+        handle: OnKind,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]:
+        if handle.kind != self._kind:
+            processor = self._kinds[handle.kind]
+            return processor.run_rows(handle.handle, requests, counts, outputs, deadline_ns=deadline_ns)
+        own = handle.copies.get(self._own, handle.handle)
+        return self._counted(self._own.run_rows(own, requests, counts, outputs, deadline_ns=deadline_ns))
+
+    def _counted(self, run: Awaitable[T]) -> Awaitable[T]:
+        under_way = asyncio.ensure_future(run)
+        under_way.add_done_callback(partial(self._ran, self._clock.now_ns()))
+        return under_way
+
+    def _ran(self, start_ns: int, _: asyncio.Future[Any]) -> None:
+        self._runs += 1
+        self._busy_ns += self._clock.now_ns() - start_ns
+
+
+def _is_serving(one: MayGo) -> bool:
+    return one.is_serving

@@ -18,7 +18,9 @@ class Kind:
     distribution: str = ""
     """What must be installed for it beside the appliance; empty: nothing."""
     pins: bool = False
-    """Whether its runs can be pinned to cores."""
+    """Whether its runs can be pinned to cores. Then there may be several processors of the kind, each on its own; where
+    a run has one thread, each of them runs what another one has loaded.
+    """
     device: str = "cpu"
     """What it computes on, as sensors call it: `cpu`, `gpu` or `dla`."""
     nodes: tuple[str, ...] = ()

@@ -100,7 +100,8 @@ class Batching:
         for job, count in zip(jobs, counts, strict=True):
             job.share = count / items
             if job is not first:
-                self._queue.join(job, int(run_ns(items) * job.share))
+                job.worth = first.worth
+                self._queue.join(job, int(run_ns(items) * job.share * job.worth))
         drops = [job.request.drop_ns for job in jobs]
         deadline_ns = None if None in drops else max(drop for drop in drops if drop is not None)
         return Batch(jobs, counts, run_bytes, deadline_ns)

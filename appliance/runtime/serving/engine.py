@@ -8,7 +8,7 @@ answer.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,11 +30,12 @@ from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.domain.states import RequestState
 from appliance.policies.batching.base import BatchingPolicy
+from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.ports import DecisionSink, Processor
+from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
@@ -44,6 +45,7 @@ from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
+from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.worker import Worker
@@ -89,10 +91,15 @@ class Engine:
         telemetry: Telemetry,
         decisions: DecisionSink,
         batching: BatchingPolicy,
+        dispatch: DispatchPolicy,
+        dispatch_name: str,
+        groups: Sequence[RunGroup],
         inline_ns_max: int = 0,
         alone_ns_max: int = 0,
     ) -> None:
-        """Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have
+        """`groups`: who takes runs of what `processor` holds; `dispatch` is asked where there are several.
+
+        Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have
         begun. So do runs up to `alone_ns_max` while nobody else is there who would wait.
         """
         self._clock = clock
@@ -106,9 +113,16 @@ class Engine:
         self._telemetry = telemetry
         self._decisions = decisions
         self._residency = residency
-        workers = processor.describe().workers
+        workers = sum(group.workers for group in groups)
         self._batching = shared = Batching(clock, queue, batching, memory.runs, workers)
-        self.workers = [Worker(clock, processor, queue, memory.unpin, shared) for _ in range(workers)]
+        self.workers = [
+            Worker(clock, group, queue, memory.unpin, shared, index)
+            for index, group in enumerate(groups)
+            for _ in range(group.workers)
+        ]
+        self._scheduler = None
+        if len(groups) > 1:
+            self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions)
         self._processor = processor
         self._inline_ns_max = inline_ns_max
         self._alone_ns_max = alone_ns_max
@@ -236,6 +250,11 @@ class Engine:
             "sequences": len(self._sequences),
             "draining": self._availability.is_closing,
         }
+
+    def look_again(self) -> None:
+        """Processors have come or gone: who waits may have another one now."""
+        if self._scheduler is not None:
+            self._scheduler.assign()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the
@@ -405,12 +424,7 @@ class Engine:
         servable, build, *_ = placed
         expected_ns: int | None = None
         if times is not None:
-            running = min(self._batching.running + 1, len(self.workers))
-            now_ns = self._clock.now_ns()
-            if request.drop_ns is None:
-                expected_ns = times.expected_ns(items, running, now_ns)
-            else:
-                expected_ns = times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
+            expected_ns = self._expected_ns(request, times, items)
         loop = asyncio.get_running_loop()
         weights = self._weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
@@ -424,6 +438,10 @@ class Engine:
             run_bytes=run_bytes,
             weights=weights,
         )
+        if servable.places:
+            job.times_by_group = found = servable.times_by_place(request.inputs, items)
+            job.expected_by_group = {at: self._expected_ns(request, one, items) for at, one in found.items()}
+            job.expected_ns = min(job.expected_by_group.values(), default=expected_ns)
         timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)
@@ -440,6 +458,14 @@ class Engine:
                 self._memory.unpin(build)
             # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
             del answer, job
+
+    def _expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
+        """What a run that began now would take."""
+        running = min(self._batching.running + 1, len(self.workers))
+        now_ns = self._clock.now_ns()
+        if request.drop_ns is None:
+            return times.expected_ns(items, running, now_ns)
+        return times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""

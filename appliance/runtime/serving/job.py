@@ -1,6 +1,7 @@
 """A request on its way from the queue to its answer, and the refusal of one that is too late."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,14 @@ class Job:
     """Of that run, with all who share it; the first of them that is answered knows it, for the run counts once."""
     place: list[Any] | None = None
     """Where it waits."""
+    times_by_group: Mapping[int, RunTimes] | None = None
+    """Of several groups of processors those that it may run on, by index, and what such runs take there ..."""
+    expected_by_group: Mapping[int, int] | None = None
+    """... and what its own is expected to take. Both None where there is one group, and until it is profiled."""
+    group: int = 0
+    """Which one runs it."""
+    worth: float = 1.0
+    """Of a nanosecond there, against one where it runs quickest: a tenant is not charged for slow cores."""
     waiting_ns: int = 0
     """What it adds to the backlog while it waits."""
 
@@ -72,6 +81,24 @@ class Job:
     def took_ns(self) -> int:
         """What it had of its run, which is over."""
         return int((self.finished_ns - self.started_ns) * self.share)
+
+    @property
+    def worth_ns(self) -> int:
+        """The same, as it is charged."""
+        return int(self.took_ns * self.worth)
+
+    def is_able(self, group: int) -> bool:
+        """Whether one of several groups of processors runs it."""
+        return group in (self.expected_by_group or self.servable.places)
+
+    def runs_on(self, group: int) -> None:
+        """It is handed to one of several groups of processors: what is expected of its run is what runs take there."""
+        self.group = group
+        if self.times_by_group and self.expected_by_group:
+            self.times = self.times_by_group[group]
+            self.expected_ns = self.expected_by_group[group]
+            if self.expected_ns:
+                self.worth = min(self.expected_by_group.values()) / self.expected_ns
 
     def left_ns(self, now_ns: int) -> int | None:
         """Until it is given up; None = never."""

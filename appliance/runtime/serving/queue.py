@@ -7,8 +7,9 @@ dropped here, before it costs a processor anything.
 
 import heapq
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -104,7 +105,10 @@ class Queue:
         """Tenant → when it last asked or ran, the latest last; those of the last minute."""
         self._waiting: Counter[tuple[str, str]] = Counter()
         """By calling tenant and application: of an application that is shared each caller has a line of its own."""
-        self._idle: deque[Callable[[Job], None]] = deque()
+        self._idle: deque[tuple[Callable[[Job], None], int]] = deque()
+        """What an idle worker begins with, and its group of processors."""
+        self.assign: Callable[[], None] | None = None
+        """Hands jobs out where there are several groups of processors; None: whoever is idle takes the next in line."""
         self._is_handing_out = False
         self._running: dict[Job, None] = {}
         """The first job of each run under way."""
@@ -130,10 +134,16 @@ class Queue:
             self.check_room(request.application_id, request.tenant)
         tenant = self._tenant(request.tenant)
         self.saw(request.tenant, self._clock.now_ns())
-        if self._idle and not self._places.taken and not self.is_late(job) and not self._is_held(job, tenant):
+        if (
+            self._idle
+            and not self._places.taken
+            and self.assign is None
+            and not self.is_late(job)
+            and not self._is_held(job, tenant)
+        ):
             job.to(RequestState.QUEUED)
             self._charge(job, tenant)  # nobody waits: it needs no place
-            self._idle.popleft()(job)
+            self._idle.popleft()[0](job)
             return
         self._sequence += 1
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
@@ -196,15 +206,15 @@ class Queue:
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
-    def offer(self, begin: Callable[[Job], None]) -> None:
+    def offer(self, begin: Callable[[Job], None], group: int = 0) -> None:
         """A worker is free: it begins with the next job, now or when one comes."""
-        self._idle.append(begin)
+        self._idle.append((begin, group))
         self._hand_out()
 
-    def withdraw(self, begin: Callable[[Job], None]) -> None:
+    def withdraw(self, begin: Callable[[Job], None], group: int = 0) -> None:
         """The worker is no longer there."""
-        if begin in self._idle:
-            self._idle.remove(begin)
+        if (begin, group) in self._idle:
+            self._idle.remove((begin, group))
 
     def take(self) -> Job | None:
         """The next job that can still be in time and whose caller still waits; None when there is none that may run
@@ -216,6 +226,45 @@ class Queue:
         self._charge(job, self._tenants[job.request.tenant])
         self._remove(job)
         return job
+
+    def idle(self) -> Counter[int]:
+        """Idle workers, by group of processors."""
+        return Counter(group for _, group in self._idle)
+
+    def running(self) -> Iterable[Job]:
+        """The first job of each run under way."""
+        return self._running
+
+    def turns(self, most: int) -> Iterator[list[Job]]:
+        """Who may run now where a worker is idle: of the tenant whose turn it is the jobs of its highest priority, at
+        most so many, then the others of it, then those of the next tenant. Late and abandoned ones leave.
+
+        Applications of a tenant are apart that have had more than `LONG_NS` of processor time beyond the others: they
+        come after.
+        """
+        waiting = [tenant for tenant in self._tenants.values() if tenant.entry is not None]
+        for tenant in sorted(waiting, key=_order):
+            found: dict[int, list[tuple[float, Job]]] = {}
+            applications = [one for one in tenant.applications.values() if one.entry is not None]
+            each = max(2, most // max(1, len(applications)))
+            for application in sorted(applications, key=_order)[:most]:
+                start = tenant.line.start_of(application)
+                for job in list(islice(application.in_order(), each)):  # some of them leave
+                    if self._is_ready(job, tenant):
+                        found.setdefault(job.request.priority, []).append((start, job))
+            for _priority, jobs in sorted(found.items(), reverse=True):
+                least = min(start for start, _ in jobs)
+                yield [job for start, job in jobs if start - least <= LONG_NS]
+                yield [job for start, job in jobs if start - least > LONG_NS]
+
+    def give(self, job: Job, group: int) -> None:
+        """A waiting job begins on an idle worker of a group."""
+        at = next(index for index, (_begin, own) in enumerate(self._idle) if own == group)
+        begin, _ = self._idle[at]
+        del self._idle[at]
+        self._charge(job, self._tenants[job.request.tenant])
+        self._remove(job)
+        begin(job)
 
     def mates(self, job: Job, most: int) -> list[Job]:
         """Who waits and may share the run of a job that was taken, at most so many: its own tenant's in their order,
@@ -281,7 +330,7 @@ class Queue:
         self._running.pop(job, None)
         took_ns = job.took_ns
         _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
-        error_ns = took_ns - job.charged_ns
+        error_ns = job.worth_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])
         if took_ns:
@@ -339,12 +388,15 @@ class Queue:
 
     def _hand_out(self) -> None:
         """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
+        if self.assign is not None:
+            self.assign()
+            return
         if self._is_handing_out:
             return
         self._is_handing_out = True
         try:
             while self._idle and (job := self.take()) is not None:
-                self._idle.popleft()(job)
+                self._idle.popleft()[0](job)
         finally:
             self._is_handing_out = False
 
@@ -370,6 +422,16 @@ class Queue:
             self._line.put(tenant, tie)
         return found
 
+    def _is_ready(self, job: Job, tenant: _Tenant) -> bool:
+        """Whether a waiting job may run now; one that never will leaves."""
+        if job.answer.done():  # the caller went away
+            self.leave(job)
+        elif self.is_late(job):
+            self.expire(job)
+        else:
+            return not self._is_held(job, tenant)
+        return False
+
     def _may_join(self, mate: Job, job: Job) -> bool:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
 
@@ -377,7 +439,8 @@ class Queue:
         """The run of a job begins."""
         self._running[job] = None
         job.started_ns = self._clock.now_ns()
-        job.charged_ns = job.holds_ns = job.likely_ns
+        job.holds_ns = job.likely_ns
+        job.charged_ns = int(job.holds_ns * job.worth)
         self._line.begin(tenant, job.charged_ns, job.weights[0])
         tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
@@ -489,6 +552,12 @@ class Announced:
 
     def __exit__(self, *_: object) -> None:
         self._backlog.remove(*self._run, is_ready=False)
+
+
+def _order(flow: Flow) -> list[Any]:
+    """Of flows that wait: by turn."""
+    assert flow.entry is not None
+    return flow.entry[:3]
 
 
 def _note_run(build: LoadedBuild, took_ns: int, at_ns: int, *, fades: bool) -> None:

@@ -12,26 +12,29 @@ from appliance.clock import Clock
 from appliance.domain.errors import NoRoomToRun, ProcessorLost, RunStopped, ShuttingDown
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
-from appliance.runtime.ports import Processor
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
 
 
 class Worker:
-    """One of a processor's `workers`."""
+    """One of the `workers` of a group of processors."""
 
     def __init__(
         self,
         clock: Clock,
-        processor: Processor,
+        group: RunGroup,
         queue: Queue,
         release: Callable[[LoadedBuild], None],
         batching: Batching,
+        index: int = 0,
     ) -> None:
-        """`release` unpins the build of a run whose caller went away."""
+        """`release` unpins the build of a run whose caller went away; `index`: of its group among several."""
         self._clock = clock
-        self._processor = processor
+        self._group = group
+        self._index = index
+        self._processor = group.runs
         self._queue = queue
         self._release = release
         self._batching = batching
@@ -43,12 +46,12 @@ class Worker:
 
     async def work(self) -> None:
         """Serve the queue until cancelled."""
-        self._queue.offer(self._begin)
+        self._queue.offer(self._begin, self._index)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             self._is_stopped = True
-            self._queue.withdraw(self._begin)
+            self._queue.withdraw(self._begin, self._index)
             if self._run is not None:
                 self._run.cancel()
 
@@ -66,7 +69,7 @@ class Worker:
             job.answer.set_exception(error.with_traceback(None))  # that would hold this frame, and so the job: a circle
             job.finished_ns = job.started_ns  # it took nothing
             self._queue.ended(job)
-            self._queue.offer(self._begin)
+            self._queue.offer(self._begin, self._index)
             return
         now_ns = self._clock.now_ns()
         for each in batch.jobs:
@@ -94,8 +97,8 @@ class Worker:
         self.rows += items
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
-        if isinstance(error, ProcessorLost) and batch.jobs[0].build.handle is None:
-            error = RunAgain()  # the build went with the processor, and each job has another one
+        if isinstance(error, ProcessorLost) and (batch.jobs[0].build.handle is None or not self._group.is_serving()):
+            error = RunAgain()  # the build went with the processor, or others run it: each job is placed anew
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
@@ -115,4 +118,4 @@ class Worker:
         if error is None or isinstance(error, RunStopped):
             batch.jobs[0].learn(items, self._batching.running + 1, is_whole=error is None)
         if not self._is_stopped:
-            self._queue.offer(self._begin)
+            self._queue.offer(self._begin, self._index)

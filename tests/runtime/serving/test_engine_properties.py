@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from appliance.domain.catalogue import Application, Quota, StateSpec, TaskSpec, TensorSpec
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.request import Request, Result, Tensors
+from appliance.policies.dispatch import DISPATCH_POLICIES
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.engine import EngineBench, X, Y
 from tests.fakes.processor import Cost
@@ -130,6 +131,62 @@ def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len:
             bench.assert_quiet()
             check_in_time(bench, asked)
             check_counts(bench, story, answers)
+            await works_again(bench, applications)
+
+    run_virtual(play)
+
+
+@settings(max_examples=150)
+@given(
+    group=groups,
+    twins=st.lists(
+        st.tuples(st.integers(1, 2), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.3, 1.0])),
+        min_size=1,
+        max_size=3,
+    ),
+    dispatch=st.sampled_from(sorted(DISPATCH_POLICIES)),
+    threads=st.integers(1, 2),
+    story=st.lists(calls, max_size=40),
+)
+def test_any_traffic_over_groups(
+    group: dict[str, dict[str, Cost]],
+    twins: list[tuple[int, float, float]],
+    dispatch: str,
+    threads: int,
+    story: list[Call],
+) -> None:
+    """The same over several groups of processors, whatever is true of how quick they are: one answer each, never more
+    runs at once in a group than it has workers (a processor says so), nothing left at the end.
+    """
+
+    async def play() -> None:
+        bench = EngineBench(160, wait_ms_max=200, model=model, twins=twins, dispatch=dispatch, threads=threads)
+        applications = {app: bench.add(group[app], name=app) for app in APPLICATIONS}
+        start_ns = bench.clock.now_ns()
+
+        async def one(call: Call) -> Result:
+            await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
+            facts: dict[str, Any] = {"priority": call.priority, "variant": call.variant, "within_ms": call.within_ms}
+            return await bench.infer(call.x, f"t/{call.app}", **facts)
+
+        async def cancel(task: asyncio.Task[Any], call: Call) -> None:
+            await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
+            task.cancel()
+
+        async with bench.working():
+            tasks = [asyncio.create_task(one(call)) for call in story]
+            cancels = [
+                asyncio.create_task(cancel(task, call))
+                for task, call in zip(tasks, story, strict=True)
+                if call.cancel_ms is not None
+            ]
+            answers = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*cancels)
+            await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
+            check(story, answers)
+            bench.assert_quiet()
+            counted = sum(len(one.ran) for one in (bench.processor, *bench.twins))
+            assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.ran()))
             await works_again(bench, applications)
 
     run_virtual(play)

@@ -13,6 +13,7 @@ from appliance.domain.states import RequestState
 from appliance.policies.batching.by_profile import ByProfile
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
@@ -31,7 +32,8 @@ class WorkerBench:
         self.queue = Queue(self.clock, 100, 100)
         self.released: list[LoadedBuild] = []
         batching = Batching(self.clock, self.queue, ByProfile(), RunMemory(lambda: 0, lambda: 0), 1)
-        self.worker = Worker(self.clock, self.processor, self.queue, self.released.append, batching)
+        group = RunGroup("p", 1, self.processor, {"cpu": ""})
+        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching)
 
     def put(self) -> Job:
         each = job()

@@ -1,0 +1,188 @@
+"""Which waiting request runs next on which group of processors, where there are several: asks a policy of
+`policies.dispatch` whenever a request comes and whenever a run ends (Band §4.3).
+
+Fair shares stand before it: it sees the requests of the tenant whose turn it is, and those of others only to fill a
+processor that would idle. A request that is better off with a processor that is busy waits for it, and its place there
+is taken when others are weighed. With one group there is no scheduler: turns and deadlines say all.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, DispatchPolicy, Processor
+from appliance.policies.dispatch.base import Job as DispatchJob
+from appliance.policies.dispatch.partition import Partition, uncut
+from appliance.runtime.ports import DecisionSink, RunGroup
+from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.queue import Queue
+
+LOOKED_AT = 32
+"""Of a tenant's waiting requests so many are weighed, the most urgent of each application: it is asked on the event
+loop, before every run."""
+SAMPLED_NS = NS_PER_S
+"""One decision in so long is recorded."""
+_PARTITIONS_MAX = 256
+_AGAIN_NS_MIN = NS_PER_MS
+
+
+class Scheduler:
+    """Event-loop thread only."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        queue: Queue,
+        groups: Sequence[RunGroup],
+        policy: DispatchPolicy,
+        name: str,
+        decisions: DecisionSink,
+    ) -> None:
+        """`name` of the policy, in the decisions that are recorded. From here on the queue hands out nothing itself."""
+        self._clock = clock
+        self._queue = queue
+        self._groups = tuple(groups)
+        self._index = {group.name: index for index, group in enumerate(groups)}
+        self._policy = policy
+        self._name = name
+        self._decisions = decisions
+        self._partitions: dict[tuple[tuple[str, float], ...], Partition] = {}
+        """By what a run takes on each group: nothing else of a network is asked."""
+        self._is_assigning = False
+        self._again: asyncio.TimerHandle | None = None
+        self._recorded_ns: int | None = None
+        queue.assign = self.assign
+
+    def assign(self) -> None:
+        """Give idle workers what is better off there than where it would have to wait; one that cannot begin with it
+        offers itself again meanwhile.
+        """
+        if self._is_assigning:
+            return
+        self._is_assigning = True
+        try:
+            while (found := self._next()) is not None:
+                self._queue.give(*found)
+        finally:
+            self._is_assigning = False
+
+    def _next(self) -> tuple[Job, int] | None:
+        """A job, and the group with an idle worker that runs it now."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        idle = {at: count for at, count in self._queue.idle().items() if self._groups[at].is_serving()}
+        if not idle or not len(self._queue):
+            return None
+        now_ns = self._clock.now_ns()
+        free = self._free_ns(idle, now_ns)
+        waits = False
+        for jobs in self._queue.turns(LOOKED_AT):
+            lost = next((job for job in jobs if job.build.handle is None), None)
+            if lost is not None:  # whichever worker it comes to has it placed anew
+                return lost, min(idle)
+            able = [job for job in jobs if any(job.is_able(at) for at in free)]
+            if any(job.is_able(at) for job in able for at in idle):
+                found = self._of(able, free, idle, now_ns)
+                if found is not None:
+                    return found
+                waits = True
+        if waits:
+            self._look_again(free)
+        return None
+
+    def _of(
+        self, able: Sequence[Job], free: Mapping[int, list[int]], idle: Collection[int], now_ns: int
+    ) -> tuple[Job, int] | None:
+        """Of some jobs one that begins now, by the policy; those before it take their places in `free`."""
+        jobs = {str(job.place[2]): job for job in able if job.place is not None}
+        asked = {name: self._asked(name, job, free, now_ns) for name, job in jobs.items()}
+        while asked:
+            problem = DispatchInput(
+                0.0,
+                tuple(Processor(self._groups[at].name, _ms(own[0])) for at, own in free.items()),
+                tuple(asked.values()),
+            )
+            plan = self._policy.plan(problem)
+            if plan.decision is None:
+                return None
+            job, group = jobs[plan.decision.job], self._index[plan.decision.processor]
+            start_ns, took_ns = free[group][0], _takes_ns(job, group)
+            if not start_ns and group in idle:
+                if job.request.drop_ns is None or now_ns + took_ns <= job.request.drop_ns:
+                    self._record(problem, plan, jobs, now_ns)
+                    job.runs_on(group)
+                    return job, group
+            else:
+                heapq.heapreplace(free[group], start_ns + took_ns)
+            del asked[plan.decision.job]
+        return None
+
+    def _asked(self, name: str, job: Job, free: Collection[int], now_ns: int) -> DispatchJob:
+        """As the policy sees it."""
+        takes_ms = tuple(
+            (self._groups[at].name, float(f"{_takes_ns(job, at) / NS_PER_MS:.3g}")) for at in free if job.is_able(at)
+        )
+        partition = self._partitions.get(takes_ms)
+        if partition is None:
+            if len(self._partitions) >= _PARTITIONS_MAX:
+                self._partitions.clear()
+            partition = self._partitions[takes_ms] = uncut("run", dict(takes_ms))
+        request = job.request
+        drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
+        deadline_ms = FOREVER if drop_ns is None else _ms(drop_ns - now_ns)
+        return DispatchJob(name, partition, _ms(request.arrival_ns - now_ns), deadline_ms, priority=request.priority)
+
+    def _free_ns(self, idle: Mapping[int, int], now_ns: int) -> dict[int, list[int]]:
+        """By group that takes runs: when each of its workers is expected to be free, from now, as a heap.
+
+        A run that goes on for longer than was expected is expected to do so for as long again: nobody knows better,
+        and who waits for it is not to wait for ever.
+        """
+        free = {at: [0] * idle.get(at, 0) for at, group in enumerate(self._groups) if group.is_serving()}
+        for job in self._queue.running():
+            if job.group in free:
+                free[job.group].append(max(1, abs(job.started_ns + job.holds_ns - now_ns)))
+        for own in free.values():
+            heapq.heapify(own)
+        return {at: own for at, own in free.items() if own}
+
+    def _look_again(self, free: Mapping[int, list[int]]) -> None:
+        """Who waits for a processor that is not free when it was expected may be better off elsewhere."""
+        busy = [own[0] for own in free.values() if own[0]]
+        if not busy:  # nobody is waited for: it would be late wherever it began
+            return
+        delay_ns = max(_AGAIN_NS_MIN, min(busy))
+        self._again = asyncio.get_running_loop().call_later(delay_ns / NS_PER_S, self.assign)
+
+    def _record(self, problem: DispatchInput, plan: DispatchPlan, jobs: Mapping[str, Job], now_ns: int) -> None:
+        """One in a while: a box decides hundreds of times a second."""
+        if self._recorded_ns is not None and now_ns - self._recorded_ns < SAMPLED_NS:
+            return
+        self._recorded_ns = now_ns
+        assert plan.decision is not None
+        chosen = jobs[plan.decision.job].request
+        self._decisions.record(
+            "dispatch",
+            {
+                "policy": self._name,
+                "problem": problem,
+                "plan": plan,
+                "application": chosen.application_id,
+                "concerned": ((chosen.application_id, chosen.tenant),),
+            },
+        )
+
+
+def _ms(ns: int) -> float:
+    """To about a microsecond, as a fraction that floats hold: so that sums and differences are exact when a decision is
+    written down and asked for again.
+    """
+    return round(ns * 1024 / NS_PER_MS) / 1024
+
+
+def _takes_ns(job: Job, group: int) -> int:
+    """What its run is expected to take there; where nobody knows, it is taken for a long one."""
+    known = job.expected_by_group
+    return known[group] if known else job.likely_ns

@@ -1,0 +1,297 @@
+"""Several groups of processors: what runs where and when, in virtual time."""
+
+import asyncio
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from appliance.domain.errors import DeadlineExceeded
+from appliance.lab.plan import plan_one
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.runtime.decisions.document import dispatch_record
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+LITTLE = (1, 3.0, 1 / 3)
+"""A worker on a core that is a third as fast, as the machine says."""
+
+
+def bench_of(*twins: tuple[int, float, float], **facts: Any) -> EngineBench:
+    """One application whose runs take 10 ms on the first processor, which has one worker."""
+    bench = EngineBench(twins=twins or [LITTLE], **facts)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    return bench
+
+
+def ran(bench: EngineBench) -> list[int]:
+    """Runs of each processor."""
+    return [len(one.ran) for one in (bench.processor, *bench.twins)]
+
+
+@story
+async def test_both_run_at_the_same_time() -> None:
+    """Two requests at once on two equal groups take as long as one."""
+    bench = bench_of((1, 1.0, 1.0))
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(bench.infer(), bench.infer())
+        assert ms(bench.clock.now_ns() - start_ns) == 10
+        assert sorted(ran(bench)) == [1, 2]
+
+
+@story
+async def test_a_slow_core_takes_what_gains_by_it() -> None:
+    """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(*(bench.infer() for _ in range(4)))
+        assert ms(bench.clock.now_ns() - start_ns) == 30
+        assert ran(bench) == [4, 1]
+
+
+@story
+async def test_who_would_be_late_on_a_slow_core_waits_for_the_quick_one() -> None:
+    """It is in time there, though the slow core idles; and the slow core is left to who can wait."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        hasty = asyncio.create_task(bench.infer(within_ms=25))
+        await settle()
+        assert ran(bench) == [2, 0]
+        await asyncio.gather(first, hasty)
+        assert ran(bench) == [3, 0]
+
+
+@story
+async def test_late_everywhere_is_dropped() -> None:
+    """By what it would take on the quickest one."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=5)
+        assert ran(bench) == [1, 0]
+
+
+@story
+async def test_a_run_that_overruns_is_not_waited_for() -> None:
+    """The quick core stands: who waited for it goes to the slow one, though nothing happens that would ask again."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.processor.slowness = 1000.0
+        standing = asyncio.create_task(bench.infer())
+        await settle()
+        assert (await bench.infer()).compute_ns == 30_000_000
+        assert ran(bench) == [2, 1]
+        standing.cancel()
+
+
+@story
+async def test_what_is_learnt_decides() -> None:
+    """The machine says that both are alike, but the second is slower: after some runs it has the share that it is
+    worth, and the profile of either says what it is.
+    """
+    bench = bench_of((1, 3.0, 1.0))
+    async with bench.working():
+        for _ in range(50):
+            await asyncio.gather(bench.infer(), bench.infer(), bench.infer(), bench.infer())
+        quick, slow = ran(bench)
+        assert slow < quick / 2
+        servable = bench.catalogue.entry("t/app").servables["v"]
+        now_ns = bench.clock.now_ns()
+        takes = [times.usual.expected_ns(1, 1, now_ns) / 1e6 for times in servable.places.values() if times]
+        assert takes == pytest.approx([10, 30], rel=0.1)
+        bench.processor.slowness, before = 2.0, ran(bench)  # it slows down by half
+        for _ in range(17):
+            await asyncio.gather(bench.infer(), bench.infer(), bench.infer())
+        assert ran(bench)[0] - before[0] <= 50
+        now_ns = bench.clock.now_ns()
+        times = servable.places[0]
+        assert times is not None
+        assert times.usual.expected_ns(1, 1, now_ns) / 1e6 == pytest.approx(20, rel=0.1)
+
+
+@story
+async def test_a_pace_is_a_processors() -> None:
+    """What one network has shown of a processor is expected of another one that has not run there."""
+    bench = bench_of((1, 3.0, 1.0))
+    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+    async with bench.working():
+        for _ in range(30):
+            await asyncio.gather(*(bench.infer() for _ in range(5)))
+        servable = bench.catalogue.entry("t/other").servables["w"]
+        times = servable.places[1]
+        assert times is not None
+        assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) / 1e6 == pytest.approx(30, rel=0.15)
+
+
+@story
+async def test_batches_fill_what_was_placed() -> None:
+    """Requests of equal shapes that wait share the run of the one whose turn it is."""
+    bench = EngineBench(twins=[(1, 1.0, 1.0)])
+    bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12, 8: 14})})
+    async with bench.working():
+        await bench.infer()
+        answers = await asyncio.gather(*(bench.infer(x) for x in range(18)))
+        assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(18)]
+        assert max(len(each) for one in (bench.processor, *bench.twins) for each in one.ran_for) >= 4
+        assert sum(ran(bench)) <= 10
+
+
+@story
+async def test_no_tenant_starves() -> None:
+    """One floods both groups; the other's requests one by one get half of what there is."""
+    bench = EngineBench(twins=[LITTLE], queue_total=400, queue_len=400)
+    for tenant in ("flood", "calm"):
+        bench.add({"v": Cost(run_ms=10, load_ms=0)}, name="app", tenant=tenant)
+    answered: Counter[str] = Counter()
+
+    async def ask(tenant: str) -> None:
+        while True:
+            await bench.infer(application=f"{tenant}/app", tenant=tenant)
+            answered[tenant] += 1
+
+    async with bench.working():
+        tasks = [asyncio.create_task(ask("flood")) for _ in range(40)]
+        tasks += [asyncio.create_task(ask("calm")) for _ in range(3)]
+        await bench.pause(5000)
+        for task in tasks:
+            task.cancel()
+        await settle()
+    assert 0.8 < answered["calm"] / answered["flood"] < 1.25
+    assert sum(answered.values()) > 0.95 * 5000 * (1 / 10 + 1 / 30)
+
+
+@story
+async def test_priority_goes_first_and_others_fill() -> None:
+    """Of one tenant the higher priority has the quick core; the rest of it takes what would idle."""
+    bench = bench_of()
+    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+    async with bench.working():
+        await bench.infer()
+        await bench.infer(application="t/other")
+        low = [asyncio.create_task(bench.infer(priority=0)) for _ in range(4)]
+        high = [asyncio.create_task(bench.infer(application="t/other", priority=5)) for _ in range(2)]
+        answers = await asyncio.gather(*high)
+        assert max(ms(answer.queue_ns) for answer in answers) <= 20
+        assert not all(task.done() for task in low)
+        await asyncio.gather(*low)
+
+
+@story
+async def test_a_group_that_is_lost() -> None:
+    """What runs there is placed anew, and nothing goes there until it is back."""
+    bench = bench_of((1, 1.0, 1.0))
+    async with bench.working():
+        await bench.infer()
+        serving = [True]
+        groups = bench.engine._scheduler._groups  # type: ignore[union-attr]
+        object.__setattr__(groups[1], "is_serving", lambda: serving[0])
+        tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
+        await settle()
+        assert bench.twins[0].running == 1
+        serving[0], bench.twins[0].is_gone = False, True
+        answers = await asyncio.gather(*tasks)
+        assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0]] * 6
+        assert ran(bench)[1] == 1
+        serving[0], bench.twins[0].is_gone = True, False
+        bench.engine.look_again()
+        await asyncio.gather(*(bench.infer() for _ in range(4)))
+        assert ran(bench)[1] > 1
+
+
+@story
+async def test_with_several_threads_each_has_its_copy() -> None:
+    """A build counts as often as it is in memory, and each processor runs its own."""
+    bench = EngineBench(100, twins=[(1, 1.0, 1.0)], threads=2)
+    bench.add({"v": Cost(resident_bytes=10, load_ms=5, asleep_bytes=1)})
+    build = bench.build("v")
+    async with bench.working():
+        await asyncio.gather(bench.infer(), bench.infer())
+        assert bench.memory.used_bytes == 20
+        assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+        await bench.availability.unload(bench.catalogue.entry("t/app").application)
+        assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
+
+
+async def frames(bench: EngineBench, count: int) -> int:
+    """So many a stream, of two: one request of each application, and the next when all are answered; nanoseconds."""
+    names = [entry.application.id for entry in bench.catalogue.entries()]
+
+    async def stream() -> None:
+        for _ in range(count):
+            await asyncio.gather(*(bench.infer(application=name) for name in names))
+
+    start_ns = bench.clock.now_ns()
+    await asyncio.gather(stream(), stream())
+    return bench.clock.now_ns() - start_ns
+
+
+@story
+async def test_frames_against_fixed_maps() -> None:
+    """More than the best map of networks to two equal cores gives; and when one core slows down by half, a fifth more
+    than that map then gives.
+    """
+    runs_ms = (5, 8, 12, 20)
+    maps = list(itertools.product((0, 1), repeat=len(runs_ms)))
+
+    def took_ms(place: tuple[int, ...], slowness: float) -> float:
+        """Of a frame, once many are under way."""
+        loads = [0.0, 0.0]
+        for core, run_ms in zip(place, runs_ms, strict=True):
+            loads[core] += run_ms * (slowness if core else 1)
+        return max(loads)
+
+    bench = EngineBench(1000, twins=[(1, 1.0, 1.0)])
+    for at, run_ms in enumerate(runs_ms):
+        bench.add({"v": Cost(run_ms=run_ms, load_ms=0)}, name=f"net{at}")
+    before = min(maps, key=lambda place: took_ms(place, 1.0))
+    async with bench.working():
+        await frames(bench, 5)
+        assert ms(await frames(bench, 100)) / 200 < took_ms(before, 1.0) / 1.1
+        bench.twins[0].slowness = 2.0
+        await frames(bench, 25)
+        assert ms(await frames(bench, 100)) / 200 < took_ms(before, 2.0) / 1.2
+        assert ms(await frames(bench, 100)) / 200 < min(took_ms(place, 2.0) for place in maps)
+
+
+@story
+async def test_decisions_are_sampled_and_replayed() -> None:
+    """One a second, whole; `appliance plan` answers alike."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        for _ in range(3):
+            await asyncio.gather(*(bench.infer() for _ in range(6)))
+            await bench.pause(1000)
+    taken = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
+    assert 3 <= len(taken) <= 5
+    for facts in taken:
+        record = dispatch_record(bench.clock.wall_now(), facts)
+        again = plan_one(record.problem)
+        again.pop("elapsed_ms")
+        assert again == {key: value for key, value in record.answer.items() if key not in ("outcome", "actions")}
+
+
+@pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
+def test_any_policy(policy: str) -> None:
+    """All requests are answered, and nothing idles for good while some wait."""
+
+    @story
+    async def body() -> None:
+        bench = bench_of((2, 1.0, 1.0), LITTLE, dispatch=policy)
+        async with bench.working():
+            await bench.infer()
+            answers = await asyncio.gather(*(bench.infer(x) for x in range(20)))
+            assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(20)]
+
+    body()
