@@ -6,7 +6,7 @@ unload, close the store.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -40,6 +40,7 @@ from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.policies.batching import BATCHING_POLICIES
+from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
@@ -47,9 +48,18 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors import KINDS, PROCESSORS, check_cores, check_memory, check_processors, check_runtime
+from appliance.runtime.processors import (
+    KINDS,
+    PROCESSORS,
+    check_apart,
+    check_cores,
+    check_memory,
+    check_processors,
+    check_runtime,
+)
+from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.group import ProcessorGroup
+from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.processors.member import Member
@@ -62,7 +72,7 @@ from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import HttpSettings, SensorSettings, Settings
+from appliance.settings import HttpSettings, ProcessorSettings, SensorSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
@@ -180,7 +190,7 @@ class Appliance:
         group, members = _processors(settings, clock)
         processor = _guarded(group, settings, clock)
         stack.callback(processor.close)
-        descriptions = group.describe_all()
+        descriptions, groups = group.describe_all(), group.groups(processor)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
@@ -197,6 +207,8 @@ class Appliance:
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
+            groups=groups,
+            copies=group.copies,
             kinds=tuple(one.kind for one in descriptions),
             fingerprints={one.kind: one.fingerprint for one in descriptions},
             builds=served,
@@ -224,7 +236,7 @@ class Appliance:
         queues = settings.queues
         media = MediaPool(
             clock,
-            threads=queues.media_threads or descriptions[0].workers,
+            threads=queues.media_threads or sum(one.workers for one in groups),
             waiting_max=queues.len_max,
             weight_of=core.catalogue.processor_weight,
         )
@@ -381,6 +393,7 @@ def _policies(settings: Settings) -> Policies:
     registries: dict[str, Collection[str]] = {
         "selection": SELECTION_POLICIES,
         "batching": BATCHING_POLICIES,
+        "dispatch": DISPATCH_POLICIES,
         "eviction": EVICTION_POLICIES,
     }
     for family, known in registries.items():
@@ -389,6 +402,8 @@ def _policies(settings: Settings) -> Policies:
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
         batching=BATCHING_POLICIES[chosen.batching](),
+        dispatch=DISPATCH_POLICIES[chosen.dispatch](),
+        dispatch_name=chosen.dispatch,
         eviction=EVICTION_POLICIES[chosen.eviction](),
         eviction_name=chosen.eviction,
     )
@@ -448,6 +463,7 @@ def _follow_kinds(group: ProcessorGroup, core: RuntimeParts, builds: Builds) -> 
     away = group.away()
     core.catalogue.leave_out(away)
     builds.leave_out(away)
+    core.engine.look_again()
     for build_id in core.memory.known_builds():
         if not core.catalogue.users_of(build_id):
             core.memory.dismiss(build_id)
@@ -498,23 +514,52 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
     """All kinds, and those of them that may come and go. Raises: RuntimeError naming the key that is wrong."""
     check_runtime()
     ours = os.sched_getaffinity(0)
-    wanted = settings.processors
+    speed = speeds(ours)
+    wanted = _by_sorts_of_cores(settings.processors, sorts(speed))
+    cores = [() if one.cores == "auto" else one.cores for one in wanted]
     check_processors([(one.kind, one.name or one.kind) for one in wanted])
-    check_cores([(one.kind, one.cores) for one in wanted], ours)
+    check_cores([(one.kind, own) for one, own in zip(wanted, cores, strict=True)], ours)
+    check_apart([(one.kind, own, one.threads_per_run) for one, own in zip(wanted, cores, strict=True)])
     check_memory([(one.kind, one.memory_bytes) for one in wanted])
-    first, *others = [
+    made = [
         PROCESSORS[one.kind](
             name=one.name or one.kind,
-            workers=one.workers or max(1, len(one.cores or ours) // one.threads_per_run),
+            workers=one.workers or max(1, len(own or ours) // one.threads_per_run),
             threads_per_run=one.threads_per_run,
             loads_parallel_max=settings.memory.loads_parallel_max,
-            **({"cores": one.cores} if one.cores else {}),
+            **({"cores": own} if own else {}),
             **({"memory_bytes": one.memory_bytes} if one.memory_bytes else {}),
         )
-        for one in wanted
+        for one, own in zip(wanted, cores, strict=True)
     ]
-    members = [Member(one, clock) for one in others]
-    return ProcessorGroup(first, members), members
+    first_speed = mean_speed(cores[0], speed)
+    twins = [
+        OwnCores(one, mean_speed(own, speed) / first_speed)
+        for one, own in list(zip(made, cores, strict=True))[1:]
+        if one.describe().kind == wanted[0].kind
+    ]
+    members = [Member(one, clock) for one in made if one.describe().kind != wanted[0].kind]
+    apart = [kind for kind, known in KINDS.items() if known.device != "cpu"]
+    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members
+
+
+def _by_sorts_of_cores(
+    wanted: Sequence[ProcessorSettings], found: Sequence[tuple[int, ...]]
+) -> tuple[ProcessorSettings, ...]:
+    """The processors as set, with one for each sort of core in place of the only one of the first kind, where its cores
+    are left to the box and there are several sorts.
+    """
+    first, *others = wanted
+    is_only = all(one.kind != first.kind for one in others)
+    if not is_only or first.cores != "auto" or first.workers is not None or len(found) == 1:
+        return tuple(wanted)
+    names = ["big", *(["middle"] if len(found) == 3 else [f"middle-{at}" for at in range(1, len(found) - 1)]), "little"]
+    name = first.name or first.kind
+    each = [
+        first.model_copy(update={"name": f"{name}-{sort}", "cores": cores})
+        for sort, cores in zip(names, found, strict=True)
+    ]
+    return *each, *others
 
 
 def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:
@@ -526,4 +571,5 @@ def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> Guarded
         processes_max=guard.processes_max,
         idle_s=guard.idle_s,
     )
-    return GuardedProcessor(group.first if len(group.describe_all()) == 1 else group, clock, options)
+    is_alone = len(group.statuses(0, 0.0)) == 1
+    return GuardedProcessor(group.first if is_alone else group, clock, options)

@@ -6,6 +6,7 @@ Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PO
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -110,9 +111,10 @@ class ProcessorSettings(Section):
     """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in
     throughput).
     """
-    cores: tuple[int, ...] = Field((), max_length=1024)
-    """Numbers of the cores that the threads of its runs are pinned to; empty: where the system puts them. For `cpu`;
-    `openvino` places its threads itself.
+    cores: Literal["auto"] | tuple[int, ...] = Field("auto", max_length=1024)
+    """Numbers of the cores that the threads of its runs are pinned to; empty: where the system puts them. `auto`: a
+    `cpu` that is the only one, with no `workers` set, becomes a processor for each sort of core where the machine has
+    big and little ones, named `cpu-big`, `cpu-little`; else as empty. `openvino` places its threads itself.
     """
 
     memory_bytes: int | None = Field(None, ge=MIB)
@@ -232,6 +234,10 @@ class PolicySettings(Section):
     """Registry name in `policies.batching`: which waiting requests share a run; `by-profile` as many as gain by it,
     `none` never.
     """
+    dispatch: str = "least-slack"
+    """Registry name in `policies.dispatch`: which of the requests whose turn it is runs next, and where, on a box whose
+    processors have cores of their own; one group of processors goes by turns and deadlines.
+    """
 
 
 class SelectionSettings(Section):
@@ -288,9 +294,9 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     memory: MemorySettings = MemorySettings()
     processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=8)
-    """Kinds of processors as a JSON list of objects with kind, name, workers, threads_per_run and cores, `cpu` first;
-    then `openvino` where that is installed. They share the cores: as many runs at once as the first has workers. Each
-    model is measured on each kind and serves on the one that costs least.
+    """Processors as a JSON list of objects with kind, name, workers, threads_per_run and cores, `cpu` first; several of
+    `cpu` with cores of their own, each with its workers; then `openvino` where that is installed, which takes theirs.
+    Each model is measured on each kind, on the first processor of it, and serves on the kind that costs least.
     """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()

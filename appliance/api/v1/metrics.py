@@ -218,6 +218,10 @@ def _engine(box: RunningBox) -> Iterator[str]:
     yield from _gauge("appliance_running", "Requests under way.", _one(status["running"]))
     queues = ((_labels(application=one), length) for one, length in sorted(status["queues"].items()))
     yield from _gauge("appliance_queue_length", "Requests that wait.", queues)
+    statuses = [(_labels(processor=one.description.name), one) for one in box.processor_statuses()]
+    yield from _counter("appliance_processor_runs", "Runs by processor.", ((of, one.runs) for of, one in statuses))
+    text = "What these runs have taken, by processor."
+    yield from _counter("appliance_processor_busy_seconds", text, ((of, one.busy_ms / 1e3) for of, one in statuses))
     yield from _gauge("appliance_media_waiting", "Pictures and sounds in decoding.", _one(box.media.waiting))
     yield from _gauge("appliance_body_bytes", "Bytes of request bodies in memory.", _one(box.in_flight.bytes))
     deferred = box.deferred

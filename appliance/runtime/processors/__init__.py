@@ -34,9 +34,9 @@ def check_processors(named: Sequence[tuple[str, str]]) -> None:
         key = f"processors[{index}]"
         if kind not in KINDS:
             raise RuntimeError(f"{key}.kind: {kind!r} is not one of: {', '.join(KINDS)}")
-        if (kind == FIRST) is not (index == 0):
-            raise RuntimeError(f"{key}.kind: {FIRST!r} must be the first one, and there once")
-        if kind in [other for other, _name in named[:index]]:
+        if index == 0 and kind != FIRST:
+            raise RuntimeError(f"{key}.kind: {FIRST!r} must be the first one")
+        if kind in [other for other, _name in named[:index]] and not KINDS[kind].pins:
             raise RuntimeError(f"{key}.kind: {kind!r} is there twice")
         if name in [other for _kind, other in named[:index]]:
             raise RuntimeError(f"{key}.name: {name!r} is there twice")
@@ -71,6 +71,25 @@ def check_memory(wanted: Sequence[tuple[str, int | None]]) -> None:
         if memory_bytes is not None and not KINDS[kind].has_memory:
             key = f"processors[{index}].memory_bytes"
             raise RuntimeError(f"{key}: {kind!r} computes in the machine's memory; see memory.budget_bytes")
+
+
+def check_apart(wanted: Sequence[tuple[str, Sequence[int], int]]) -> None:
+    """Kind, cores and threads of a run of each, as the settings have them: several of a kind have cores of their own,
+    and runs alike, for builds are prepared and measured once for all of them.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
+    for index, (kind, cores, threads) in enumerate(wanted):
+        key = f"processors[{index}]"
+        for before, (_kind, others, alike) in enumerate(wanted[:index]):
+            if _kind != kind:
+                continue
+            if not cores or not others:
+                raise RuntimeError(f"{key if not cores else f'processors[{before}]'}.cores: of several, say which")
+            if shared := sorted(set(cores) & set(others)):
+                raise RuntimeError(f"{key}.cores: {shared[0]} is one of processors[{before}]'s, too")
+            if threads != alike:
+                raise RuntimeError(f"{key}.threads_per_run: must be that of processors[{before}], {alike}")
 
 
 def check_runtime() -> None:

@@ -102,6 +102,8 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
     assert found["appliance_memory_used_bytes", ()] > 0
     assert found["appliance_memory_overhead_bytes", ()] == 0
     assert found["appliance_ready", ()] == 1
+    assert found["appliance_processor_runs_total", (("processor", "cpu"),)] >= 0
+    assert found["appliance_processor_busy_seconds_total", (("processor", "cpu"),)] >= 0
 
 
 async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.runtime.processors import PROCESSORS, check_cores, check_processors, check_runtime
+from appliance.runtime.processors import PROCESSORS, check_apart, check_cores, check_processors, check_runtime
 
 
 def test_kinds_describe_themselves() -> None:
@@ -37,7 +37,8 @@ def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("named", "told"),
     [
         ([("openvino", "o")], "processors[0].kind: 'cpu' must be the first one"),
-        ([("cpu", "c"), ("cpu", "d")], "processors[1].kind: 'cpu' must be the first one, and there once"),
+        ([("cpu", "c"), ("openvino", "o"), ("openvino", "p")], "processors[2].kind: 'openvino' is there twice"),
+        ([("cpu", "c"), ("cpu", "c")], "processors[1].name: 'c' is there twice"),
         (
             [("cpu", "c"), ("abacus", "a")],
             "processors[1].kind: 'abacus' is not one of: cpu, openvino, cuda, tensorrt, dla, xnnpack",
@@ -69,6 +70,26 @@ def test_cores_that_are_not_ours(wanted: list[tuple[str, tuple[int, ...]]], told
     with pytest.raises(RuntimeError) as caught:
         check_cores(wanted, {1, 0})
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ([("cpu", (0,), 1), ("cpu", (), 1)], "processors[1].cores: of several, say which"),
+        ([("cpu", (), 1), ("openvino", (), 1), ("cpu", (1,), 1)], "processors[0].cores: of several, say which"),
+        ([("cpu", (0, 1), 1), ("cpu", (1, 2), 1)], "processors[1].cores: 1 is one of processors[0]'s, too"),
+        ([("cpu", (0, 1), 2), ("cpu", (2, 3), 1)], "processors[1].threads_per_run: must be that of processors[0], 2"),
+    ],
+)
+def test_several_of_a_kind_are_apart(wanted: list[tuple[str, tuple[int, ...], int]], told: str) -> None:
+    """Else more would run at once than there are cores, or builds were prepared for another one."""
+    with pytest.raises(RuntimeError) as caught:
+        check_apart(wanted)
+    assert str(caught.value) == told
+
+
+def test_several_of_a_kind() -> None:
+    check_apart([("cpu", (0,), 1), ("cpu", (1,), 1), ("openvino", (), 2)])
 
 
 def test_ours_may_be_named() -> None:

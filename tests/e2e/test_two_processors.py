@@ -1,0 +1,122 @@
+"""A box with two processors of one kind, each on a core of its own: one build, runs on both at the same time."""
+
+import json
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.e2e.server import Server, running_server
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+CORES = sorted(os.sched_getaffinity(0))[:2]
+ROWS = np.random.default_rng(1).standard_normal((64, 512)).astype(np.float32)
+
+
+def layers(path: Path, count: int = 12) -> Path:
+    """`y` = `x` FP32[64, 512] times so many matrices: some milliseconds, and nothing to choose among."""
+    rng = np.random.default_rng(2)
+    weights = [rng.standard_normal((512, 512)).astype(np.float32) / 23 for _ in range(count)]
+    names = ["x", *(f"h{at}" for at in range(1, count)), "y"]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", [names[at], f"w{at}"], [names[at + 1]]) for at in range(count)],
+        "layers",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ROWS.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ROWS.shape)],
+        [numpy_helper.from_array(weight, f"w{at}") for at, weight in enumerate(weights)],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def processors(**options: int) -> str:
+    return json.dumps(
+        [
+            {"name": "big", "kind": "cpu", "cores": CORES[:1], **options},
+            {"name": "little", "kind": "cpu", "cores": CORES[1:], **options},
+        ]
+    )
+
+
+def _asked(server: Server, requests: int) -> None:
+    """So many requests of the network, four at once; all answers are alike."""
+    headers = {"Authorization": f"Bearer {server.admin_key}", "Inference-Header-Content-Length": ""}
+    head = {
+        "inputs": [
+            {
+                "name": "x",
+                "shape": ROWS.shape,
+                "datatype": "FP32",
+                "parameters": {"binary_data_size": ROWS.nbytes},
+            }
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+    text = json.dumps(head).encode()
+    headers["Inference-Header-Content-Length"] = str(len(text))
+
+    def ask(client: httpx.Client) -> bytes:
+        answer = client.post("/v2/models/net/infer", content=text + ROWS.tobytes(), headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.content[int(answer.headers["Inference-Header-Content-Length"]) :]
+
+    with ThreadPoolExecutor(4) as pool, httpx.Client(base_url=server.url, timeout=60) as client:
+        answers = list(pool.map(lambda _: ask(client), range(requests)))
+    assert len(set(answers)) == 1
+
+
+def _pinned(server: Server) -> Counter[str]:
+    """Threads of the box, by the cores that they may run on."""
+    found: Counter[str] = Counter()
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        status = (task / "status").read_text()
+        found[next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))] += 1
+    return found
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="there is one core")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_on_both(tmp_path: Path, threads: int) -> None:
+    """Runs are counted on both, their threads are pinned, and one build is in memory: with several threads a run, of
+    which each processor makes its own, as often as there are processors.
+    """
+    options = {"workers": 1, "threads_per_run": threads}
+    with (
+        running_server(tmp_path / "state", APPLIANCE_PROCESSORS=processors(**options)) as server,
+        server.client() as client,
+    ):
+        job = client.upload_model(layers(tmp_path / "net.onnx"), "net", "tensor")
+        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+        _asked(server, 60)
+        shown = client.processors()
+        assert [(one.name, one.kind, one.state, one.cores) for one in shown] == [
+            ("big", "cpu", "serving", (CORES[0],)),
+            ("little", "cpu", "serving", (CORES[1],)),
+        ]
+        assert all(one.runs and one.runs >= 5 for one in shown), [one.runs for one in shown]
+        assert sum(one.runs or 0 for one in shown) <= 60  # some share a run
+        (build,) = client.memory().builds
+        profile = next(one.profile for one in client.model("net").variants if one.name == build.variant)
+        assert profile is not None
+        assert build.bytes == threads * profile.resident_bytes
+        pinned = _pinned(server)
+        assert pinned[str(CORES[0])] >= 1
+        assert pinned[str(CORES[1])] >= 1
+        until(lambda: any(client.decisions(kind="dispatch")), "a sample of what ran where")
+        decided = next(iter(client.decisions(kind="dispatch")))
+        assert decided.problem is not None
+        assert {one["name"] for one in decided.problem["processors"]} <= {"big", "little"}
+
+
+def test_what_the_settings_may_not_say(tmp_path: Path) -> None:
+    """The box does not start, and names the key."""
+    alike = json.dumps([{"name": "a", "cores": CORES[:1]}, {"name": "b", "cores": CORES[:1]}])
+    with pytest.raises(AssertionError, match=r"processors\[1\]\.cores: \d+ is one of processors\[0\]'s, too"):
+        running_server(tmp_path / "state", APPLIANCE_PROCESSORS=alike).__enter__()
