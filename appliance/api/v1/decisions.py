@@ -30,7 +30,7 @@ Kind = Annotated[
     str | None,
     Query(
         max_length=40,
-        description="Only decisions of this kind: residency, admission, drop, budget, selection.",
+        description="Only decisions of this kind: residency, admission, drop, budget, selection, dispatch.",
         examples=["residency"],
     ),
 ]
@@ -99,6 +99,11 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
     )
     if is_whole:
         return shape
+    if (
+        record.kind == "dispatch"
+    ):  # it is about requests of one tenant, whose a shared application is stands nowhere else
+        asked = _nameless(record.application or "")
+        return shape.model_copy(update={"application": asked, "concerned": [asked], "is_whole": True})
     masked = _own_rows if _is_plain(record) else _own_part
     return shape.model_copy(update=masked(record, principal.tenant))
 

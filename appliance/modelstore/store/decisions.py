@@ -15,6 +15,12 @@ _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = 'decision'")
 """The highest id that there ever was, kept by SQLite; none before the first."""
 
 
+SAMPLED = ("dispatch",)
+"""Kinds of which the box records samples, as fast as it decides ..."""
+SAMPLES_MAX, _LOOK_EVERY = 1000, 256
+"""... and keeps so many of each at least: else they would push all others out. Looked at once in so many decisions."""
+
+
 class Decisions:
     """Decisions by id; ids grow with time and are never used again."""
 
@@ -36,8 +42,17 @@ class Decisions:
             links = _links(first, records, set(session.exec(select(TenantRow.name))))
             if links:
                 connection.execute(insert(DecisionApplicationRow), links)
-            oldest = first + len(records) - rows_max
-            connection.execute(delete(DecisionRow).where(col(DecisionRow.id) < oldest))
+            following = first + len(records)
+            connection.execute(delete(DecisionRow).where(col(DecisionRow.id) < following - rows_max))
+            if first // _LOOK_EVERY != following // _LOOK_EVERY:
+                for kind in SAMPLED:
+                    own = select(col(DecisionRow.id)).where(DecisionRow.kind == kind)
+                    newest = own.order_by(col(DecisionRow.id).desc()).limit(1).offset(SAMPLES_MAX)
+                    last = connection.execute(newest).scalar()
+                    beyond = delete(DecisionRow).where(
+                        col(DecisionRow.kind) == kind, col(DecisionRow.id) <= (last or 0)
+                    )
+                    connection.execute(beyond)
 
         await self._records.database.write(work)
 

@@ -11,6 +11,9 @@ import httpx
 import pytest
 
 from appliance.lab.plan import plan_text
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.policies.dispatch.base import DispatchInput, Job, Processor
+from appliance.policies.dispatch.partition import uncut
 from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem, TenantShare
 from appliance.policies.residency.lru import LeastRecentlyUsed
 from appliance.runtime.decisions.log import GATHER_S
@@ -279,6 +282,33 @@ async def test_who_was_refused_sees_it_without_the_owner(stand: Stand) -> None:
     await stored(stand, "budget", budget)
     assert await listed(harbour, kind="budget") == []
     assert len(await listed(stand.client(), kind="budget")) == 1
+
+
+async def test_which_request_ran_where(stand: Stand) -> None:
+    """A decision of kind `dispatch` is replayed as it was; whose the application is, is not told to a guest."""
+    partition = uncut("run", {"big": 4.0, "little": 9.5})
+    problem = DispatchInput(
+        0.0, (Processor("big", 7.5), Processor("little")), (Job("7", partition, -1.5, 40.25), Job("9", partition, 0.0))
+    )
+    facts = {
+        "policy": "least-slack",
+        "problem": problem,
+        "plan": DISPATCH_POLICIES["least-slack"]().plan(problem),
+        "application": "museum/sound",
+        "concerned": (("museum/sound", "harbour"),),
+    }
+    await stored(stand, "dispatch", facts)
+    admin = await stand.client().get("/v1/decisions", params={"limit": 1, "kind": "dispatch"})
+    (shown,) = admin.json()["items"]
+    answers = plan_text(admin.text).answer
+    assert isinstance(answers, list)
+    again = answers[0]
+    assert {**shown["answer"], "elapsed_ms": again["elapsed_ms"]} == {"outcome": "run", "actions": [], **again}
+    assert shown["answer"]["decision"]["processor"] == "little"
+    (item,) = await listed(stand.client("harbour"), kind="dispatch", limit=1)
+    assert "museum" not in json.dumps(item)
+    assert (item["application"], item["is_whole"]) == ("-/sound", True)
+    assert await listed(stand.client("museum"), kind="dispatch") == []
 
 
 async def test_devices_may_not_look(stand: Stand) -> None:

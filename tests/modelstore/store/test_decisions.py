@@ -7,6 +7,7 @@ from pathlib import Path
 
 from appliance.domain.catalogue import Tenant
 from appliance.domain.decisions import DecisionRecord
+from appliance.modelstore.store.decisions import SAMPLES_MAX
 from tests.modelstore.boxes import parts
 
 AT = datetime.datetime(2026, 1, 1, 12, 0, 0, 250, tzinfo=datetime.UTC)
@@ -71,6 +72,22 @@ def test_oldest_go(tmp_path: Path) -> None:
             kept = await store.decisions.page()
             assert [record.id for record in kept] == list(range(20, 10, -1))
             assert await store.decisions.page(application="default/a00") == []
+
+    asyncio.run(story())
+
+
+def test_samples_do_not_push_others_out(tmp_path: Path) -> None:
+    """Of a kind that is sampled so many are kept; others stay."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            decisions = box.store.decisions
+            await decisions.add([decided("t/a")], 100_000)
+            for _ in range(6):
+                await decisions.add([decided("t/a", kind="dispatch")] * 300, 100_000)
+            kept = await decisions.page(kind="dispatch", limit=5000)
+            assert SAMPLES_MAX <= len(kept) < SAMPLES_MAX + 300 + 256
+            assert len(await decisions.page(kind="residency", limit=10)) == 1
 
     asyncio.run(story())
 
