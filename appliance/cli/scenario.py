@@ -16,7 +16,7 @@ from appliance.terminal.failure import CommandFailed
 if TYPE_CHECKING:
     from appliance.client import Client
     from appliance.wire.access import TenantShape
-    from appliance.wire.box import MemoryShape
+    from appliance.wire.box import MemoryShape, ProcessorShape
     from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
 
 SEED, DURATION_S, RATE_RPS = 1, 300.0, 0.5
@@ -75,7 +75,8 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
     """The document of the box. Raises: CommandFailed when nothing of it could be simulated; what `Client` raises."""
     with box.client() as client:
         system, memory = client.system(), client.memory()
-        processors, workers = client.processors(), len(system.engine["workers"])
+        processors = [one for one in client.processors() if one.state in ("serving", "throttled")]
+        workers = len(system.engine["workers"])
         tenants = list(client.tenants())
     uses = [use for tenant in tenants for use in _uses(box, tenant.name)]
     called = _qualified([(use.application.tenant, use.application.name) for use in uses])
@@ -91,13 +92,16 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
         "duration_s": duration_s,
         "box": {
             "memory_mb": memory.budget_bytes / 1e6,
-            "processors": [{"name": p.name, "kind": p.kind, "concurrency": workers} for p in processors[:1]],
+            "processors": processors_of(processors, workers),
             **_settings(system.settings),
         },
         "policies": {family: name for family, name in system.policies.items() if family in FAMILIES},
         "tenants": [_tenant(tenant, memory) for tenant in tenants],
         "models": [
-            {"name": name, "variants": [_variant(v, served.get((name, v.name), [])) for v in measured(model)]}
+            {
+                "name": name,
+                "variants": [_variant(v, served.get((name, v.name), []), processors) for v in measured(model)],
+            }
             for name, model in sorted(models.items())
         ],
         "applications": [
@@ -116,6 +120,17 @@ def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float =
             for use in uses
         ],
     }
+
+
+def processors_of(processors: "Sequence[ProcessorShape]", workers: int) -> list[dict[str, Any]]:
+    """The first one, and those with cores of their own beside it; a kind on the cores of others is none of its own."""
+    first, *others = processors
+    apart = [one for one in others if one.kind == first.kind]
+    own = first.workers if apart and first.workers else workers
+    return [
+        {"name": first.name, "kind": first.kind, "concurrency": own},
+        *({"name": one.name, "kind": one.kind, "concurrency": one.workers or 1} for one in apart),
+    ]
 
 
 def _settings(settings: "Mapping[str, Mapping[str, int | float | None]]") -> dict[str, Any]:
@@ -193,7 +208,7 @@ def _tenant(tenant: "TenantShape", memory: "MemoryShape") -> dict[str, Any]:
     return {"name": tenant.name} | {key: value for key, value in limits.items() if value is not None}
 
 
-def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
+def _variant(variant: "VariantShape", runs: list[float], processors: "Sequence[ProcessorShape]") -> dict[str, Any]:
     profile, first = variant.serving_profile, variant.profile
     assert profile is not None and first is not None, "those without were left out"
     asleep: dict[str, Any] = {}
@@ -212,20 +227,39 @@ def _variant(variant: "VariantShape", runs: list[float]) -> dict[str, Any]:
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
-        "latency_ms": {first.processor: latency_ms(profile.latencies, variant.seen)},
+        "latency_ms": {
+            first.processor: latency_ms(profile.latencies, [row for row in variant.seen if row.processor is None]),
+            **_elsewhere(variant, processors),
+        },
         "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
         "served_ms": served_ms(first.processor, runs),
         "resident": variant.residency == "resident",
     }
 
 
-def latency_ms(rows: "Sequence[LatencyShape]", seen: "Sequence[SeenShape]") -> dict[str, float]:
+def _elsewhere(variant: "VariantShape", processors: "Sequence[ProcessorShape]") -> dict[str, dict[str, float]]:
+    """The same on further processors of the first one's kind, as seen there; where nothing was, as on the first."""
+    profile = variant.serving_profile
+    assert profile is not None, "those without were left out"
+    return {
+        one.name: latency_ms(
+            profile.latencies, [row for row in variant.seen if row.processor == one.name], is_measured=False
+        )
+        for one in processors[1:]
+        if one.kind == processors[0].kind
+    }
+
+
+def latency_ms(
+    rows: "Sequence[LatencyShape]", seen: "Sequence[SeenShape]", *, is_measured: bool = True
+) -> dict[str, float]:
     """Medians as a variant of a scenario has them: by batch, and `batch x concurrency` of several runs at once; as seen
-    where such runs were. But the first as measured: by it variants are chosen, and `served_ms` says what its runs took.
+    where such runs were. But the first as measured, where it was: by it variants are chosen, and `served_ms` says what
+    its runs took.
     """
     medians = {(row.batch, row.concurrency): row.p50_ms for row in rows}
     for one in seen:
-        if (one.batch, one.concurrency) in list(medians)[1:] and one.elements_max is None and one.p50_ms > 0:
+        if (one.batch, one.concurrency) in list(medians)[is_measured:] and one.elements_max is None and one.p50_ms > 0:
             medians[one.batch, one.concurrency] = one.p50_ms
     return {str(batch) if at_once == 1 else f"{batch}x{at_once}": ms for (batch, at_once), ms in medians.items()}
 

@@ -85,6 +85,8 @@ class SeenShape(Shape):
     p50_ms: float
     """Exponentially smoothed."""
     p99_ms: float
+    processor: str | None = Field(None, examples=["little"])
+    """Where, of several processors of the kind that it serves on; null: on the one that the import measured on."""
 
 
 class ProfileShape(Shape):

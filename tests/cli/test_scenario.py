@@ -2,8 +2,9 @@
 
 import tomllib
 
-from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, served_ms, toml_of
+from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, processors_of, served_ms, toml_of
 from appliance.runtime.telemetry import RECENT_RUNS
+from appliance.wire.box import ProcessorShape
 from appliance.wire.catalogue import LatencyShape, SeenShape
 from tests.lab.scenarios import document
 
@@ -53,3 +54,18 @@ def test_latencies_are_those_that_were_seen() -> None:
     ]
     assert latency_ms(rows, []) == {"1": 10, "4": 30, "1x2": 14, "4x2": 44}
     assert latency_ms(rows, seen) == {"1": 10, "4": 30, "1x2": 17, "4x2": 44}
+    assert latency_ms(rows, seen, is_measured=False) == {"1": 11, "4": 30, "1x2": 17, "4x2": 44}
+
+
+def test_processors_with_cores_of_their_own_are_several() -> None:
+    """A kind on their cores is part of them; one that is not set takes what the box has."""
+    big, little = (ProcessorShape(name=name, kind="cpu", workers=2) for name in ("big", "little"))
+    other = ProcessorShape(name="openvino", kind="openvino", workers=4)
+    assert processors_of([big, little, other], 4) == [
+        {"name": "big", "kind": "cpu", "concurrency": 2},
+        {"name": "little", "kind": "cpu", "concurrency": 2},
+    ]
+    assert processors_of([big, other], 2) == [{"name": "big", "kind": "cpu", "concurrency": 2}]
+    assert processors_of([ProcessorShape(name="cpu", kind="cpu")], 3) == [
+        {"name": "cpu", "kind": "cpu", "concurrency": 3}
+    ]

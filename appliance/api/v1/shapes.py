@@ -110,6 +110,7 @@ def _seen(runs: SeenRuns) -> Iterator[SeenShape]:
             elements_max=runs.elements_max,
             p50_ms=round(row.p50_ns / NS_PER_MS, 4),
             p99_ms=round(row.p99_ns / NS_PER_MS, 4),
+            processor=runs.processor or None,
         )
 
 
