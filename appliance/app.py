@@ -48,6 +48,7 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors import (
     KINDS,
     PROCESSORS,
@@ -190,7 +191,7 @@ class Appliance:
         group, members = _processors(settings, clock)
         processor = _guarded(group, settings, clock)
         stack.callback(processor.close)
-        descriptions, groups = group.describe_all(), group.groups(processor)
+        descriptions, groups = group.describe_all(), _groups(group, processor)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
@@ -543,6 +544,11 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
     return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members
 
 
+def _groups(group: ProcessorGroup, guarded: GuardedProcessor) -> list[RunGroup]:
+    """Who takes runs at the same time, in the service and in guards."""
+    return [replace(one, runs=guarded.runs_of(at, one.runs)) for at, one in enumerate(group.groups())]
+
+
 def _by_sorts_of_cores(
     wanted: Sequence[ProcessorSettings], found: Sequence[tuple[int, ...]]
 ) -> tuple[ProcessorSettings, ...]:
@@ -570,6 +576,8 @@ def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> Guarded
         run_bytes_max=guard.run_bytes_max,
         processes_max=guard.processes_max,
         idle_s=guard.idle_s,
+        workers=sum(one.workers for one in group.on_cores),
+        cores=tuple(core for one in group.on_cores for core in one.cores),
     )
     is_alone = len(group.statuses(0, 0.0)) == 1
     return GuardedProcessor(group.first if is_alone else group, clock, options)

@@ -525,7 +525,7 @@ class Catalogue:
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
-            places=self._places(variant, build, kind, profile, base, batched, is_guarded=guarded_for is not None),
+            places=self._places(variant, build, kind, profile, base, batched),
         )
 
     def _copies_of(self, kind: str, *, is_guarded: bool) -> int:
@@ -539,15 +539,12 @@ class Catalogue:
         profile: Profile | None,
         base: Shapes | None,
         batched: str | None,
-        *,
-        is_guarded: bool,
     ) -> dict[int, BuildTimes | None]:
-        """Guards are on the cores of the first group."""
         if len(self._groups) < 2:
             return {}
         return {
             index: self._times(variant, build, profile, base, batched, _where(group, kind))
-            for index, group in enumerate(self._groups[:1] if is_guarded else self._groups)
+            for index, group in enumerate(self._groups)
             if kind in group.kinds
         }
 

@@ -149,7 +149,7 @@ class EngineBench:
         ports = RuntimePorts(
             clock=self.clock,
             processor=self.processor if other_kind is None and not twins else group,
-            groups=group.groups(group) if twins else (),
+            groups=group.groups() if twins else (),
             copies=group.copies,
             kinds=() if other_kind is None else ("cpu", other_kind),
             builds=self.source,

@@ -94,7 +94,7 @@ class ProcessorGroup:
         self._apart = frozenset(apart)
         self._kinds: dict[str, InService] = {one.describe().kind: one for one in (first, *others)}
         self._twins = tuple(twins)
-        self._on_cores = [_OnCores(clock, twin.processor, self._kinds) for twin in twins if clock is not None]
+        self._on_cores = [OnCores(clock, twin.processor, self._kinds) for twin in twins if clock is not None]
 
     def describe(self) -> ProcessorDescription:
         return self.first.describe()
@@ -103,19 +103,24 @@ class ProcessorGroup:
         """One of each kind, the first one first: what builds are prepared for and measured on."""
         return tuple(processor.describe() for processor in self._kinds.values())
 
-    def groups(self, runs: Processor) -> tuple[RunGroup, ...]:
-        """Who takes runs at the same time. `runs`: what stands before this one, and takes the runs of the first."""
+    def groups(self) -> tuple[RunGroup, ...]:
+        """Who takes runs at the same time: the first, further ones of its kind, those with a device of their own."""
         described = self.describe()
         shared = {kind: "" for kind in self._kinds if kind != described.kind and kind not in self._apart}
-        found = [RunGroup(described.name, described.workers, runs, {described.kind: "", **shared})]
+        found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared})]
         for twin, on_cores in zip(self._twins, self._on_cores, strict=True):
             own = twin.processor.describe()
             found.append(RunGroup(own.name, own.workers, on_cores, {own.kind: own.name, **shared}, twin.speed))
         for one in self._others:
             own = one.describe()
             if own.kind in self._apart:
-                found.append(RunGroup(own.name, own.workers, runs, {own.kind: ""}, 1.0, partial(_is_serving, one)))
+                found.append(RunGroup(own.name, own.workers, self, {own.kind: ""}, 1.0, partial(_is_serving, one)))
         return tuple(found)
+
+    @property
+    def on_cores(self) -> tuple[ProcessorDescription, ...]:
+        """The first one, and further ones of its kind."""
+        return self.describe(), *(twin.processor.describe() for twin in self._twins)
 
     @property
     def copies(self) -> Mapping[str, int]:
@@ -202,7 +207,7 @@ class ProcessorGroup:
             processor.close()
 
 
-class _OnCores:
+class OnCores:
     """Port `Runs` of the group of a processor beside the first one of its kind: with what it has run."""
 
     def __init__(self, clock: Clock, own: InService, kinds: Mapping[str, InService]) -> None:
@@ -223,7 +228,7 @@ class _OnCores:
         if handle.kind != self._kind:  # on no cores of its own
             return self._kinds[handle.kind].run(handle.handle, inputs, outputs, deadline_ns=deadline_ns)
         own = handle.copies.get(self._own, handle.handle)
-        return self._counted(self._own.run(own, inputs, outputs, deadline_ns=deadline_ns))
+        return self.counted(self._own.run(own, inputs, outputs, deadline_ns=deadline_ns))
 
     def run_rows(
         self,
@@ -238,9 +243,10 @@ class _OnCores:
             processor = self._kinds[handle.kind]
             return processor.run_rows(handle.handle, requests, counts, outputs, deadline_ns=deadline_ns)
         own = handle.copies.get(self._own, handle.handle)
-        return self._counted(self._own.run_rows(own, requests, counts, outputs, deadline_ns=deadline_ns))
+        return self.counted(self._own.run_rows(own, requests, counts, outputs, deadline_ns=deadline_ns))
 
-    def _counted(self, run: Awaitable[T]) -> Awaitable[T]:
+    def counted(self, run: Awaitable[T]) -> Awaitable[T]:
+        """A run on its cores, whoever does it there."""
         under_way = asyncio.ensure_future(run)
         under_way.add_done_callback(partial(self._ran, self._clock.now_ns()))
         return under_way

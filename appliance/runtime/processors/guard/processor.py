@@ -19,11 +19,12 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import owner_of
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
+from appliance.runtime.ports import Runs
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.cpu.session import Loaded, kept_bytes, sleeping_file, weights_path
 from appliance.runtime.processors.cpu.waking import WakeRates
-from appliance.runtime.processors.group import InService, OnKind
+from appliance.runtime.processors.group import InService, OnCores, OnKind
 from appliance.runtime.processors.guard.folder import copy_form, link_file, link_form, new_folder, unlink
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
@@ -53,6 +54,11 @@ class GuardOptions:
     run_bytes_max: int = 1 << 30
     processes_max: int = 8
     idle_s: float = 60.0
+    workers: int = 0
+    """Runs at once, of all groups of processors; 0: those of the processor."""
+    cores: tuple[int, ...] = ()
+    """Those of all groups; empty: the processor's. Which of them a run is on is the system's choice: the worker that
+    hands it out leaves it one."""
 
 
 class GuardedProcessor:
@@ -183,6 +189,10 @@ class GuardedProcessor:
         deadline_ns: int | None,
     ) -> list[dict[str, Any]]:
         return apart(await self.run(handle, together(requests), outputs, deadline_ns=deadline_ns), counts)
+
+    def runs_of(self, group: int, runs: Runs) -> Runs:
+        """Of one of several groups of processors, by index: `runs` of what lives in the service, and of guards."""
+        return _OfGroup(self, runs) if group else self
 
     def run_inline(self, handle: Build, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return self._inner.run_inline(handle, inputs, outputs)
@@ -333,12 +343,13 @@ class GuardedProcessor:
 
     async def _start(self, tenant: str) -> GuardProcess:
         options, described = self._options, self._inner.describe()
+        described = replace(described, cores=options.cores or described.cores)
         folder = await asyncio.to_thread(new_folder, options.scratch)
         guard = GuardProcess(
             self._clock,
             tenant,
             folder,
-            run_channels=described.workers,
+            run_channels=options.workers or described.workers,
             run_s_max=options.run_s_max,
             run_bytes_max=options.run_bytes_max,
         )
@@ -406,3 +417,38 @@ class GuardedProcessor:
 
     def _base_bytes(self) -> int:
         return sum(guard.base_bytes for guard in self._guards.values())
+
+
+class _OfGroup:
+    """Port `Runs` of one of several groups of processors."""
+
+    def __init__(self, guarded: GuardedProcessor, runs: Runs) -> None:
+        self._guarded, self._runs = guarded, runs
+
+    def run(
+        self,
+        handle: Build | GuardedBuild | None,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[dict[str, Any]]:
+        if handle is not None and not isinstance(handle, GuardedBuild):
+            return self._runs.run(handle, inputs, outputs, deadline_ns=deadline_ns)
+        return self._counted(self._guarded.run(handle, inputs, outputs, deadline_ns=deadline_ns))
+
+    def run_rows(
+        self,
+        handle: Build | GuardedBuild | None,
+        requests: Sequence[Tensors],
+        counts: Sequence[int],
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None = None,
+    ) -> Awaitable[list[dict[str, Any]]]:
+        if handle is not None and not isinstance(handle, GuardedBuild):
+            return self._runs.run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns)
+        return self._counted(self._guarded.run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns))
+
+    def _counted(self, run: Awaitable[T]) -> Awaitable[T]:
+        return self._runs.counted(run) if isinstance(self._runs, OnCores) else run

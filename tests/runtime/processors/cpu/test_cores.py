@@ -12,6 +12,7 @@ from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
+from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 
@@ -70,6 +71,36 @@ def test_so_are_guards(tmp_path: Path) -> None:
         build = await guarded.load(form)
         assert isinstance(build, GuardedBuild)
         assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset({core})}
+        guarded.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_guards_compute_for_all_groups(tmp_path: Path) -> None:
+    """On the cores of all together; a run is counted for the group that it was handed to."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
+    row = np.ones((1, 4), np.float32)
+
+    async def story() -> None:
+        first, second = (
+            PROCESSORS["cpu"](name=f"p{core}", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
+            for core in cores
+        )
+        group = ProcessorGroup(first, twins=[OwnCores(second)], clock=SystemClock())
+        options = GuardOptions(scratch=tmp_path / "scratch", workers=2, cores=tuple(cores))
+        guarded = GuardedProcessor(group, SystemClock(), options)
+        build = await guarded.load(form)
+        assert isinstance(build, GuardedBuild)
+        assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset(cores)}
+        for at, one in enumerate(group.groups()):
+            runs = guarded.runs_of(at, one.runs)
+            assert (await runs.run(build, {"A": row, "B": row}, None))["SUM"].tolist() == [[2.0] * 4]
+            rows = await runs.run_rows(build, [{"A": row, "B": row}] * 2, [1, 1], None)
+            assert [each["SUM"].tolist() for each in rows] == [[[2.0] * 4]] * 2
+        assert [one.runs for one in group.statuses(4, 0.0)] == [2, 2]
         guarded.close()
 
     asyncio.run(story())
