@@ -101,6 +101,12 @@ def uncut(name: str, latency_ms: Mapping[str, float]) -> Partition:
 # -- operators to units ------------------------------------------------------------------------------------------------
 
 
+def units_of(operators: Sequence[Operator]) -> list[list[Operator]]:
+    """The units, in an order in which they can run. Raises: Uncuttable, for a cycle."""
+    ordered = _sorted(operators)
+    return _merged(_grown(ordered), ordered)
+
+
 def _sorted(operators: Sequence[Operator]) -> list[Operator]:
     """Every operator after its inputs, else as given. Raises: Uncuttable."""
     known = {op.name: op for op in operators}
