@@ -240,17 +240,115 @@ class Evaluated:
     """Why not; empty where it could."""
 
 
+# -- dissect -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DissectOrder:
+    """Find what of a stored graph may run where: rewrite equivalents, group what must stay together, and write a small
+    network for each sort of operator, by which kinds of processors are asked.
+    """
+
+    source: str
+    """A file that an import has made; weights that lie apart are beside it."""
+    target: str
+    """Folder for `model.onnx`, its weights and the small networks; made when missing."""
+    shapes: Mapping[str, tuple[int, ...]]
+    """Of each input in the run that costs are worked out for."""
+    tables: tuple[str, ...] = ()
+    """Kinds that are not there; what they take is looked up in their vendors' limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class DissectedOperator:
+    """What a cut never goes through: a node, with what quantizes it and with what its constants come from."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """In an order in which they can run."""
+    inputs: tuple[str, ...]
+    """Operators whose results it takes."""
+    flops: float
+    """Floating-point operations, or as many of another sort, of one run."""
+    probes: tuple[int, ...] | None
+    """Which of the small networks must run for it to run; None: only where the whole network does (control flow)."""
+    tables: tuple[str, ...] = ()
+    """Kinds whose vendors say that they take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dissected:
+    """Operators in an order in which they can run."""
+
+    model: str
+    """The rewritten graph; its weights are apart, so that all parts of it share them."""
+    operators: tuple[DissectedOperator, ...]
+    probes: tuple[str, ...]
+    """The small networks, one file each."""
+
+
+# -- cut ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CutOrder:
+    """Cut a dissected network into units, write each as a file, and see that they compute what the whole does."""
+
+    model: str
+    """As dissected; its parts are written beside it."""
+    target: str
+    """Its folder."""
+    operators: tuple[DissectedOperator, ...]
+    kinds: tuple[tuple[str, ...], ...]
+    """The kinds of processors that run each operator."""
+    feeds: tuple[str, ...]
+    """Files with inputs (`modelstore.arrays`), one for each batch, the smallest first."""
+    ops_min: int = 7
+    """Units of fewer operators join a neighbour where that costs no other unit a kind; 1: they do not."""
+    units_max: int = 16
+    """Units of a network; 0: no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutUnit:
+    """One unit as a file. `inputs` and `outputs` name tensors of the whole network."""
+
+    path: str
+    size_bytes: int
+    """Of the file and of its share of the weights."""
+    operators: int
+    op_types: Mapping[str, int]
+    kinds: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    flops: float
+    tensor_bytes: int
+    """Of its inputs and outputs in the run that costs are worked out for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutMade:
+    """Units in an order in which they can run; none where the network stays whole, and why."""
+
+    units: tuple[CutUnit, ...]
+    feeds: tuple[str, ...] = ()
+    """Files with every tensor that passes between units, one for each batch of the order."""
+    reason: str = ""
+
+
 ORDERS: Mapping[str, tuple[type, type]] = {
     "unpack": (UnpackOrder, Unpacked),
     "inspect": (InspectOrder, Inspection),
     "make": (MakeOrder, Made),
     "review": (ReviewOrder, Reviewed),
     "evaluate": (EvaluateOrder, Evaluated),
+    "dissect": (DissectOrder, Dissected),
+    "cut": (CutOrder, CutMade),
 }
 """Stage name to (what it takes, what it gives)."""
 
 Data = TypeVar("Data")
-PATH_FIELDS = frozenset({"source", "target", "model", "files", "path", "assets", "calibration", "evaluation"})
+PATH_FIELDS = frozenset({"source", "target", "model", "files", "path", "assets", "calibration", "evaluation", "feeds"})
 
 
 def paths_of(value: Any) -> Iterator[str]:
@@ -261,9 +359,11 @@ def paths_of(value: Any) -> Iterator[str]:
             yield from [held] if isinstance(held, str) else held.values() if isinstance(held, Mapping) else held
         elif name == "inspection":
             yield from paths_of(held)
-        elif name == "variants":
-            for variant in held:
-                yield from paths_of(variant)
+        elif name == "probes" and isinstance(value, Dissected):
+            yield from held
+        elif name in ("variants", "units"):
+            for one in held:
+                yield from paths_of(one)
 
 
 @cache

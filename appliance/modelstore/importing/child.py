@@ -24,6 +24,10 @@ from appliance.domain import errors
 from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
 from appliance.modelstore.orders import (
     ORDERS,
+    CutMade,
+    CutOrder,
+    Dissected,
+    DissectOrder,
     Evaluated,
     EvaluateOrder,
     Inspection,
@@ -71,6 +75,10 @@ async def run_order(order: MakeOrder, **how: Unpack[How]) -> Made: ...
 async def run_order(order: ReviewOrder, **how: Unpack[How]) -> Reviewed: ...
 @overload
 async def run_order(order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
+@overload
+async def run_order(order: DissectOrder, **how: Unpack[How]) -> Dissected: ...
+@overload
+async def run_order(order: CutOrder, **how: Unpack[How]) -> CutMade: ...
 async def run_order(order: Any, **how: Unpack[How]) -> Any:
     """Carry out an order of `modelstore.orders` in a child; the answer is the dataclass that belongs to it.
 
@@ -198,6 +206,8 @@ _DOING = {
     "make": "converting",
     "review": "reviewing",
     "evaluate": "evaluating",
+    "dissect": "dissecting",
+    "cut": "cutting",
 }
 
 

@@ -73,7 +73,7 @@ def sort_nodes(graph: GraphProto) -> None:
     Raises: BadModel when the nodes form a circle.
     """
     made_by = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    waits_for = [{made_by[name] for name in _read_names(node) if name in made_by} for node in graph.node]
+    waits_for = [{made_by[name] for name in read_names(node) if name in made_by} for node in graph.node]
     if all(not needed or max(needed) < index for index, needed in enumerate(waits_for)):
         return
     readers: list[list[int]] = [[] for _ in waits_for]
@@ -96,7 +96,7 @@ def sort_nodes(graph: GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-def _read_names(node: NodeProto) -> Iterator[str]:
+def read_names(node: NodeProto) -> Iterator[str]:
     """What a node reads, and what the bodies inside it read from outside (and from themselves, which does no harm)."""
     yield from node.input
     for body in facts.subgraphs(node):

@@ -10,6 +10,8 @@ starts it). The stages are
 | make | MakeOrder | Made | makes one precision at every size of the ladder |
 | review | ReviewOrder | Reviewed | looks for operators that must not run inside the service |
 | evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to fp32 |
+| dissect | DissectOrder | Dissected | finds what of a network may run on which kinds of processors |
+| cut | CutOrder | CutMade | cuts it into units that compute together what the whole does |
 
 with the dataclasses of `modelstore.orders`. From the service:
 
@@ -40,6 +42,8 @@ from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.errors import ApplianceError, NotConfined, is_domain_error
 from appliance.modelstore.orders import (
     ORDERS,
+    CutOrder,
+    DissectOrder,
     EvaluateOrder,
     InspectOrder,
     MakeOrder,
@@ -85,12 +89,26 @@ def _evaluate(order: EvaluateOrder, report: Report) -> Any:
     return evaluate(order, report)
 
 
+def _dissect(order: DissectOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.dissect import dissect
+
+    return dissect(order, report)
+
+
+def _cut(order: CutOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.cut import cut
+
+    return cut(order, report)
+
+
 STAGES: dict[str, Callable[[Any, Report], Any]] = {
     "unpack": _unpack,
     "inspect": _inspect,
     "make": _make,
     "review": _review,
     "evaluate": _evaluate,
+    "dissect": _dissect,
+    "cut": _cut,
 }
 """Each imports what it needs when it is called: unpacking never waits for onnx to load."""
 
@@ -127,7 +145,7 @@ def _confine(order: Any) -> bool:
     """To the order's own files, where the kernel can; beside a model to be looked at lies its external data."""
     os.makedirs(order.target if hasattr(order, "target") else os.getcwd(), exist_ok=True)
     readable = [*runtime(), *OWN_PROCESS, *paths_of(order)]
-    if isinstance(order, InspectOrder | ReviewOrder):
+    if isinstance(order, InspectOrder | ReviewOrder | DissectOrder):
         readable.append(os.path.dirname(order.source))
     return confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
 
