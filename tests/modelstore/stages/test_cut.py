@@ -1,6 +1,7 @@
 """Networks are cut where support for their operators changes, and compute in parts what they do whole."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -166,7 +167,7 @@ def test_bodies_stay_whole_and_what_they_read_is_passed_on(tmp_path: Path) -> No
         helper.make_node("Exp", ["b"], ["y"]),
     ]
     shape = ("n", 4)
-    made = model(nodes, {"x": shape}, {"y": shape}, {"zero": np.float32(0)})
+    made = model(nodes, {"x": shape}, {"y": shape}, {"zero": np.array(0, np.float32)})
     feeds = picture("x", 2, 4)
     assert dissected(write(made, tmp_path), tmp_path, feeds).operators[-2].probes is None
     units = split_at(made, tmp_path, feeds, frozenset({"If"}))
@@ -194,7 +195,7 @@ def test_constants_stay_with_who_reads_them(tmp_path: Path) -> None:
 
 def test_groups_in_a_circle_are_one(tmp_path: Path) -> None:
     """A quantized input goes with the product that reads it, and what it is multiplied by needs it, too."""
-    weights = {"scale": np.float32(0.1), "zero": np.uint8(0)}
+    weights: Feeds = {"scale": np.array(0.1, np.float32), "zero": np.array(0, np.uint8)}
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["a"]),
@@ -298,7 +299,7 @@ def test_too_many_nodes_stay_whole(tmp_path: Path) -> None:
     ],
 )
 def test_the_vendors_limits_are_kept(
-    node: tuple[str, dict[str, object]],
+    node: tuple[str, dict[str, Any]],
     inputs: tuple[int, ...],
     weights: tuple[int, ...] | None,
     is_taken: bool,
