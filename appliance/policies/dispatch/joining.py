@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 
 from appliance.policies.dispatch.partition import Operator, units_of
 
+ISLAND_SHARE_MAX = 0.02
+"""Of the network's work: a larger unit is worth its copies, however few operators it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
@@ -29,15 +32,16 @@ def joined(
     """Units in an order in which they can run; the operators in them have the processors that the unit has.
 
     `work`: of each operator, in any measure. Islands are units of fewer than `ops_min` operators (BA-07; 1: there are
-    none) with a neighbour whose processors are some of theirs: they join it, those of least work first, which costs
-    only what they are. Then, while there are more than `units_max` (0: no bound), the pair joins that loses least work.
-    Ties go to the smaller work, then to the order.
+    none) and of next to no work, with a neighbour whose processors are some of theirs: they join it, those of least
+    work first, which costs only what they are. Then, while there are more than `units_max` (0: no bound), the pair
+    joins that loses least work. Ties go to the smaller work, then to the order.
 
     Raises: Uncuttable, for a cycle.
     """
     units = _united([_Unit(op, (op,), work[op.name]) for op in operators])
+    work_max = ISLAND_SHARE_MAX * sum(work[op.name] for op in operators)
     while True:
-        pair = _island(units, ops_min)
+        pair = _island(units, ops_min, work_max)
         if pair is None and units_max and len(units) > units_max:
             pair = _cheapest(units)
         if pair is None:
@@ -66,9 +70,11 @@ def _united(units: Sequence[_Unit]) -> list[_Unit]:
     return united
 
 
-def _island(units: Sequence[_Unit], ops_min: int) -> tuple[int, int] | None:
+def _island(units: Sequence[_Unit], ops_min: int, work_max: float) -> tuple[int, int] | None:
     """The island of least work, and the neighbour that leaves it most processors, then the one of most work."""
-    islands = sorted((unit.work, index) for index, unit in enumerate(units) if len(unit.ops) < ops_min)
+    islands = sorted(
+        (unit.work, index) for index, unit in enumerate(units) if len(unit.ops) < ops_min and unit.work <= work_max
+    )
     for _work, index in islands:
         near = [
             (len(units[other].processors), units[other].work, -other, pair)

@@ -37,7 +37,9 @@ def test_an_island_joins_a_neighbour_that_keeps_all_it_has() -> None:
     does not take stays one of its own, for it would take all the rest with it.
     """
     operators = chain("cn", "cn", "cn", "c", "cn", "cn", "c", "c", "c", "cn", "cn", "cn")
-    assert told(joined(operators, even(operators), 3, 0)) == [("012", "cn"), ("345678", "c"), ("91011", "cn")]
+    work = even(operators) | {"4": 0.01, "5": 0.01}
+    assert told(joined(operators, work, 3, 0)) == [("012", "cn"), ("345678", "c"), ("91011", "cn")]
+    assert len(joined(operators, even(operators), 3, 0)) == 5, "what has work enough is worth its copies"
 
 
 def test_islands_that_join_may_make_others_larger() -> None:
@@ -49,7 +51,7 @@ def test_islands_that_join_may_make_others_larger() -> None:
         Operator("e", frozenset("cg"), ("d",)),
         Operator("f", frozenset("c"), ("e",)),
     ]
-    units = joined(operators, even(operators) | {"b": 0.5}, 3, 0)
+    units = joined(operators, even(operators) | {"b": 0.01}, 3, 0)
     assert told(units) == [("a", "c"), ("bde", "cg"), ("f", "c")]
 
 
