@@ -7,6 +7,9 @@ from appliance.domain.catalogue import Shapes
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
 
+CPU_KINDS = frozenset({"cpu", "openvino", "xnnpack"})
+"""Kinds that compute on the machine's own cores; others are accelerators."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessorDescription:
@@ -68,6 +71,16 @@ class Reference:
 
     form: PreparedForm
     difference_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one load and run of a build has shown. `reason`: why it cannot serve; empty where it can."""
+
+    resident_bytes: int = 0
+    peak_bytes: int = 0
+    asleep_bytes: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ class Sessions(Protocol):
         """What computes it in place of the processor that was asked for; empty where that does."""
         ...
 
+    def supports(self, network: Path) -> bool:
+        """Whether it computes all of a small ONNX file itself."""
+        ...
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Write the prepared form into an empty folder; the name of the file to load, None when there can be none."""
         ...

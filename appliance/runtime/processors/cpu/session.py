@@ -170,6 +170,14 @@ class OnnxSessions:
         first = str(loaded.session.get_providers()[0])
         return "" if first == _PROVIDER else first
 
+    def supports(self, network: Path) -> bool:
+        """Whether ONNX Runtime has kernels for it."""
+        try:
+            ort.InferenceSession(str(network), self.options(optimised=False), providers=[_PROVIDER])
+        except Exception:  # whatever it says of an operator that it does not know
+            return False
+        return True
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Write the prepared form (optimised graph, external and prepacked weights) into an empty folder; the name of
         its graph, None when there can be none.

@@ -30,7 +30,7 @@ from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.heap import set_up, trim
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
@@ -55,13 +55,23 @@ _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
 _AT_ONCE_MS_MIN = 0.5
 """Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
 _ADDRESSES_BYTES = 1 << 46
+WEIGHTS = "model.bin"
+"""Where an imported graph has its weights that lie apart."""
 _CLOCK = SystemClock()
 
 
 class ChildMeasure:
     """Runs one child at a time: two measurements side by side would disturb each other."""
 
-    def __init__(self, processors: Sequence[ProcessorDescription], limits: ChildLimits, scratch: Path) -> None:
+    def __init__(
+        self,
+        processors: Sequence[ProcessorDescription],
+        limits: ChildLimits,
+        scratch: Path,
+        program: str = "appliance.runtime.processors.measuring.measure",
+    ) -> None:
+        """`program`: module of the child; another one in tests."""
+        self._program = program
         self._processors = {p.name: p for p in processors}
         self._limits = limits
         self._scratch = scratch
@@ -109,12 +119,55 @@ class ChildMeasure:
             processor=processor, latencies=latencies, hazards=hazards, runs=runs, kind=described.kind, **answer
         )
 
+    async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
+        described = self._processors[processor]
+        order = {"do": "prepare all", "pairs": [list(pair) for pair in pairs], **_on(described)}
+        try:
+            answer = await self._child(order, pairs[0][0])
+        except LoadFailed:  # one of them ends the process: the others have forms all the same
+            return [await self.prepare(source, target, processor) for source, target in pairs]
+        return [
+            PreparedForm(
+                target, str(Path(target) / made["prepared"]), made["size_bytes"], optimised=True, kind=described.kind
+            )
+            if made["prepared"]
+            else None
+            for (_source, target), made in zip(pairs, answer["made"], strict=True)
+        ]
+
+    async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:
+        if not networks:
+            return ()
+        order = {"do": "supported", "networks": list(networks), **_on(self._processors[processor])}
+        try:
+            answer = await self._child(order, networks[0])
+        except LoadFailed:  # asking ends the process: nobody knows which of them did
+            return (False,) * len(networks)
+        return tuple(bool(one) for one in answer["supported"])
+
+    async def tried(
+        self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
+    ) -> tuple[Trial, ...]:
+        described = self._processors[processor]
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
+            trials = [
+                {
+                    "form": asdict(form),
+                    "reference": None if reference is None else asdict(reference),
+                    "file": _save(Path(folder) / f"{number}.npz", case.inputs),
+                }
+                for number, (form, case, reference) in enumerate(forms)
+            ]
+            order = {"do": "try", "trials": trials, "scratch": folder, **_on(described)}
+            answer = await self._child(order, forms[0][0].build_id)
+        return tuple(Trial(**one) for one in answer["trials"])
+
     async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
         lines: list[bytes] = []
         async with self._turn:
             try:
                 ended = await run_child(
-                    "appliance.runtime.processors.measuring.measure",
+                    self._program,
                     [],
                     json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
                     wall_s=self._limits.wall_s,
@@ -193,9 +246,13 @@ def main() -> None:
     set_up()
     sessions = sessions_of(order["kind"], order["workers"], order["threads"])
     if order["do"] == "prepare":
-        target = Path(order["target_dir"])
-        answer: dict[str, Any] = {"prepared": sessions.prepare(Path(order["source"]), target)}
-        answer["size_bytes"] = sum(file.stat().st_size for file in target.iterdir())
+        answer = _prepare(sessions, order["source"], order["target_dir"])
+    elif order["do"] == "prepare all":
+        answer = {"made": [_prepare(sessions, source, target) for source, target in order["pairs"]]}
+    elif order["do"] == "supported":
+        answer = {"supported": [sessions.supports(Path(network)) for network in order["networks"]]}
+    elif order["do"] == "try":
+        answer = {"trials": [asdict(_trial(sessions, trial)) for trial in order["trials"]]}
     else:
         try:
             answer = _profile(sessions, order)
@@ -210,18 +267,46 @@ def _limits(order: Mapping[str, Any]) -> ChildLimits:
     return replace(limits, memory_bytes=_ADDRESSES_BYTES) if processors.KINDS[order["kind"]].nodes else limits
 
 
+def _prepare(sessions: Sessions, source: str, target_dir: str) -> dict[str, Any]:
+    target = Path(target_dir)
+    prepared = sessions.prepare(Path(source), target)
+    return {"prepared": prepared, "size_bytes": sum(file.stat().st_size for file in target.iterdir())}
+
+
 def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What the child reads, and what it writes."""
     kind = processors.KINDS[order["kind"]]
     readable, writable = [*runtime(), *OWN_PROCESS, *kind.reads], [CLEAR_REFS, *kind.nodes]
     if order["do"] == "prepare":
-        return [*readable, order["source"]], [*writable, order["target_dir"]]
-    forms = [(Path(order["path"]), order["optimised"])]
-    if order["reference"] is not None:
-        forms.append((Path(order["reference"]["form"]["path"]), order["reference"]["form"]["optimised"]))
-    # Beside a prepared form lie its weights.
-    readable += [str(path.parent if is_optimised else path) for path, is_optimised in forms]
+        return [*readable, *_with_weights(order["source"])], [*writable, order["target_dir"]]
+    if order["do"] == "prepare all":
+        sources = [file for source, _target in order["pairs"] for file in _with_weights(source)]
+        return [*readable, *sources], [*writable, *(target for _source, target in order["pairs"])]
+    if order["do"] == "supported":
+        return [*readable, *order["networks"]], writable
+    forms = [trial["form"] for trial in order["trials"]] if order["do"] == "try" else [order]
+    references = [one["reference"] for one in (order["trials"] if order["do"] == "try" else [order])]
+    forms += [reference["form"] for reference in references if reference is not None]
+    for form in forms:  # beside a prepared form lie its weights
+        readable += [str(Path(form["path"]).parent)] if form["optimised"] else _with_weights(form["path"])
     return readable, [*writable, order["scratch"]]
+
+
+def _with_weights(source: str) -> list[str]:
+    """A file as it was imported or cut, and what it may have its weights in. What else lies beside it is others'."""
+    return [source, str(Path(source).with_name(WEIGHTS))]
+
+
+def _trial(sessions: Sessions, order: Mapping[str, Any]) -> Trial:
+    form, inputs = PreparedForm(**order["form"]), _load_inputs(order["file"])
+    try:
+        resident, peak, asleep, _wake_ns = _size(sessions, form, inputs)
+        if order["reference"] is not None:
+            check_same(sessions, sessions.load(form), order["reference"], [inputs])
+    except (LoadFailed, RunFailed) as error:
+        return Trial(reason=error.reason)
+    can_sleep = is_worth_sleeping(resident, resident - asleep)
+    return Trial(resident, max(peak, resident), asleep if can_sleep else None)
 
 
 def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,6 +156,16 @@ class OpenVinoSessions:
         devices = list(compiled.model.get_property("EXECUTION_DEVICES"))
         return "" if devices == [_DEVICE] else ", ".join(devices)
 
+    def supports(self, network: Path) -> bool:
+        """Whether it can be compiled: an operator that OpenVINO does not know shows when the file is read, one that the
+        device has no kernel for when it is compiled.
+        """
+        try:
+            ov.Core().compile_model(str(network), _DEVICE, self._options)
+        except Exception:  # it has no exceptions of its own
+            return False
+        return True
+
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Compile into an empty folder; None when OpenVINO cannot."""
         try:
