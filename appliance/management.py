@@ -220,4 +220,6 @@ def _import_options(settings: ImportSettings, confinement: Confinement) -> Impor
         ladder_max=settings.ladder_max,
         eval_samples_max=settings.eval_samples_max,
         calibration_samples_max=settings.calibration_samples_max,
+        part_ops_min=settings.part_ops_min,
+        parts_max=settings.parts_max,
     )

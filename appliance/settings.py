@@ -198,6 +198,14 @@ class ImportSettings(Section):
     """Samples per accuracy measurement."""
     calibration_samples_max: int = Field(32, ge=1)
     """Inputs used to calibrate static quantisation."""
+    parts_max: int = Field(16, ge=0, le=64)
+    """Parts that a model is cut into at most, where some kind of processor does not run all of it. 1: none is cut;
+    0: as many as the kinds' operators make.
+    """
+    part_ops_min: int = Field(7, ge=1, le=1000)
+    """A part of fewer operators that has next to no work joins its neighbour, where that takes nothing from the other's
+    kinds of processors; 1: none does.
+    """
 
 
 class ResidencySettings(Section):

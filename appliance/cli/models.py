@@ -10,7 +10,7 @@ from appliance.domain.states import VariantState
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
-    from appliance.wire.catalogue import ModelShape, VariantShape
+    from appliance.wire.catalogue import CutShape, ModelShape, VariantShape
 
 app = typer.Typer(no_args_is_help=True, help="Models: networks with their variants, measured on this box.")
 
@@ -103,6 +103,14 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
     )
 
 
+def _parts(cut: "CutShape") -> str:
+    """How a variant is cut, in a line."""
+    if not cut.parts:
+        return f"stays whole on {cut.kinds[0]}: {cut.reason}"
+    told = [f"{screen.count(part.operators, 'operator')} on {' or '.join(part.kinds)}" for part in cut.parts]
+    return f"runs in {screen.count(len(told), 'part')}: {', then '.join(told)}"
+
+
 def _explain(model: "ModelShape") -> None:
     """Why a variant is excluded, failed or not excluded, and whether accuracy was measured on enough samples."""
     for variant in model.variants:
@@ -124,6 +132,8 @@ def _explain(model: "ModelShape") -> None:
         for one in variant.awaited:
             told = "waits to be measured" if one.state == "waiting" else f"{one.state} now"
             print(f"  {variant.name}: {told} for {one.kind}; until then it serves on {variant.serves_on}")
+        if variant.cut is not None:
+            print(f"  {variant.name}: {_parts(variant.cut)}")
     measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

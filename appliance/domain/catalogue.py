@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, share
 from appliance.domain.isolation import Isolation
+from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
@@ -252,6 +253,8 @@ class Variant:
     """The largest shape of each input that requests may have: what was measured. None = not measured yet."""
     number: int = 0
     """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""
+    cut: Cut | None = None
+    """In which parts it runs on kinds of processors that do not run all of it; None = nobody has looked."""
 
     @property
     def servable(self) -> bool:

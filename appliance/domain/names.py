@@ -55,6 +55,11 @@ def build_id(content_sha256: str, processor_kind: str, guarded_for: str | None =
     return shared if guarded_for is None else f"{shared}@{guarded_for}"
 
 
+def part_build_id(content_sha256: str, number: int, processor_kind: str) -> str:
+    """A part of a network is a build of its own: `content.number@kind`."""
+    return f"{content_of(content_sha256)}.{number}@{processor_kind}"
+
+
 def owner_of(build: str) -> tuple[str, str | None]:
     """The build's id without its tenant, and the tenant in whose guard it runs; None = in the service."""
     content, kind, *tenant = build.split("@", 2)

@@ -5,9 +5,15 @@ other, so that no weights are held twice on a kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from appliance.domain.catalogue import Latency
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """What a run of a part takes at one batch size: the median."""
+
+    batch: int
+    p50_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +21,10 @@ class PartProfile:
     """What a part costs on one kind of processor."""
 
     kind: str
-    latencies: tuple[Latency, ...]
+    times: tuple[BatchTime, ...]
     """By batch, of one run at a time."""
     is_measured: bool
-    """Else the latencies are estimated from those of the largest part on that kind (Band §4.3.2)."""
+    """Else the times are estimated from those of the largest part on that kind (Band §4.3.2)."""
     resident_bytes: int
     peak_bytes: int
     asleep_bytes: int | None = None
@@ -26,8 +32,8 @@ class PartProfile:
 
     def p50_ms(self, batch: int = 1) -> float:
         """Median latency of the smallest batch ≥ `batch` that is known, else of the largest."""
-        fitting = [row for row in self.latencies if row.batch >= batch]
-        return (fitting[0] if fitting else self.latencies[-1]).p50_ms
+        fitting = [row for row in self.times if row.batch >= batch]
+        return (fitting[0] if fitting else self.times[-1]).p50_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +69,16 @@ class Cut:
     """In an order in which they can run; empty: it stays whole."""
     reason: str = ""
     """Why it stays whole."""
-    makers: Mapping[str, int] = field(init=False, compare=False, repr=False)
-    """Tensor → number of the part that computes it."""
 
-    def __post_init__(self) -> None:
-        makers = {name: number for number, part in enumerate(self.parts) for name in part.outputs}
-        object.__setattr__(self, "makers", makers)
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """That it was cut for, the first kind first."""
+        return tuple(self.asked)
 
     def needs(self, number: int) -> tuple[int, ...]:
         """The parts whose results a part takes."""
-        return tuple(sorted({self.makers[name] for name in self.parts[number].inputs if name in self.makers}))
+        wanted = set(self.parts[number].inputs)
+        return tuple(other for other, part in enumerate(self.parts[:number]) if wanted & set(part.outputs))
 
     def profile(self, number: int, kind: str) -> PartProfile | None:
         """None where that part does not run on that kind."""

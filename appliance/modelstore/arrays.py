@@ -1,9 +1,14 @@
-"""Arrays by name in a file, between the service and its children: nothing is pickled."""
+"""Arrays by name in a file, between the service and its children: nothing is pickled, and what a child has written is
+not believed.
+"""
 
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
+
+BYTES_MAX = 2**30
 
 
 def save(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
@@ -12,8 +17,14 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return str(path)
 
 
-def load(path: Path | str) -> dict[str, np.ndarray]:
-    """What `save` has written. Blocks. Raises: ValueError, OSError."""
-    with np.load(path, allow_pickle=False) as file:
-        names = [str(name) for name in file["arr_0"]]
-        return {name: file[f"arr_{number}"] for number, name in enumerate(names, 1)}
+def load(path: Path | str, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """What `save` has written; of it, what is named. Blocks. Raises: ValueError where that is not there."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > BYTES_MAX:
+                raise ValueError("more than is wanted")
+        with np.load(path, allow_pickle=False) as file:
+            places = {str(name): f"arr_{number}" for number, name in enumerate(file["arr_0"], 1)}
+            return {name: file[places[name]] for name in (places if names is None else names)}
+    except (OSError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        raise ValueError(f"no arrays: {error}") from error

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.domain.catalogue import Profile
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, Trial
 
 
 class Measure(Protocol):
@@ -30,5 +30,22 @@ class Measure(Protocol):
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
         """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed
         a check.
+        """
+        ...
+
+    async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
+        """As `prepare`, of each source into its target, in one process."""
+        ...
+
+    async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:
+        """Which of these ONNX files a processor takes, each by itself; none where asking ends the process."""
+        ...
+
+    async def tried(
+        self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
+    ) -> tuple[Trial, ...]:
+        """One load and run of each; with a reference, whether it computes the same.
+
+        Raises: LoadFailed where it ends the process.
         """
         ...

@@ -118,6 +118,55 @@ class AwaitedShape(Shape):
     """waiting: until nothing is imported; compiling: it is prepared for that kind, which takes minutes for some."""
 
 
+class PartTimeShape(Shape):
+    """What a run of a part takes at one batch size."""
+
+    batch: int
+    p50_ms: float
+
+
+class PartProfileShape(Shape):
+    """What a part costs on one kind of processor."""
+
+    kind: str = Field(examples=["cpu"])
+    is_measured: bool
+    """Else `times` are estimated, from those of the largest part on that kind."""
+    times: list[PartTimeShape]
+    resident_bytes: int
+    peak_bytes: int
+    asleep_bytes: int | None = None
+    """What stays in memory when it sleeps; null: it cannot sleep."""
+
+
+class PartShape(Shape):
+    """Operators of a variant that run together, as a build of their own."""
+
+    operators: int = Field(examples=[120])
+    op_types: dict[str, int] = Field(examples=[{"Conv": 53, "Relu": 49}])
+    """How often each operator occurs in it."""
+    kinds: list[str] = Field(examples=[["cpu", "dla"]])
+    """Kinds of processors that it runs on, the box's first one first."""
+    inputs: list[str]
+    """Tensors that it takes: the network's inputs, or what other parts compute."""
+    outputs: list[str]
+    size_bytes: int
+    """Of its file and its share of the weights, which are on the disk once for all parts."""
+    flops: float
+    """Floating-point operations of a run of one item."""
+    profiles: list[PartProfileShape]
+
+
+class CutShape(Shape):
+    """How a variant is cut for kinds of processors that do not run all of it."""
+
+    kinds: list[str] = Field(examples=[["cpu", "dla"]])
+    """That it was cut for."""
+    parts: list[PartShape]
+    """In an order in which they can run; empty: it stays whole."""
+    reason: str = ""
+    """Why it stays whole."""
+
+
 class VariantShape(Shape):
     """One concrete build of a model: precision × input size."""
 
@@ -149,6 +198,8 @@ class VariantShape(Shape):
     """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
     awaited: list[AwaitedShape] = Field([])
     """Kinds of processors that it is to be measured on yet: it may serve there then."""
+    cut: CutShape | None = None
+    """In parts, where some kind of processor does not run all of it; null: every kind does, or it was not looked at."""
     loss: float | None = Field(None, examples=[0.001])
     """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
     residency: str = "absent"

@@ -2,13 +2,13 @@
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, Trial
 
 
 class FakeMeasure:
@@ -23,6 +23,12 @@ class FakeMeasure:
         self.refused_runs = 0
         self.differs = False
         """What another kind of processor computes is something else."""
+        self.takes: Callable[[str], bool] = lambda network: True
+        """Whether the other kinds take a small network, by its path."""
+        self.cannot_prepare: Callable[[str, str], bool] = lambda source, processor: False
+        """Whether there is no form of a file on a processor."""
+        self.tried_forms: list[tuple[str, str, bool]] = []
+        """Build, processor, and whether it was compared."""
         self.shared_rows_max = 1
         """Of every profile. Above 1, several runs at once were measured, too, of one item only."""
         self.gate = asyncio.Event()
@@ -31,7 +37,7 @@ class FakeMeasure:
 
     async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
         self.prepared.append(source)
-        if not self.has_forms:
+        if not self.has_forms or self.cannot_prepare(source, processor):
             return None
         target = Path(target_dir) / "model.onnx"
         await asyncio.to_thread(shutil.copyfile, source, target)
@@ -65,3 +71,20 @@ class FakeMeasure:
         return Profile(
             processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs, kind=kind, shared_rows_max=rows_max
         )
+
+    async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
+        return [await self.prepare(source, target, processor) for source, target in pairs]
+
+    async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:
+        return tuple(self.takes(network) for network in networks)
+
+    async def tried(
+        self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
+    ) -> tuple[Trial, ...]:
+        self.tried_forms += [(form.build_id, processor, reference is not None) for form, _case, reference in forms]
+        return tuple(self._trial(form, reference) for form, _case, reference in forms)
+
+    def _trial(self, form: PreparedForm, reference: Reference | None) -> Trial:
+        if self.differs and reference is not None:
+            return Trial(reason="output 'out' differs by 0.5 of what cpu computes")
+        return Trial(form.size_bytes, 2 * form.size_bytes)

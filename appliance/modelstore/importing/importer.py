@@ -21,6 +21,7 @@ from appliance.domain.jobs import Awaited, ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
+from appliance.modelstore.importing.cutting import Cutting
 from appliance.modelstore.importing.fair_slots import FairSlots, Turn
 from appliance.modelstore.importing.prepared import Build, Builds
 from appliance.modelstore.importing.profiling import Content, profiled, profiled_elsewhere, reviewed_file
@@ -211,7 +212,8 @@ class Importer:
 
     async def _keep_prepared(self) -> None:
         """When nothing is imported, make prepared forms that are missing (after an update of libraries, or a damaged
-        file), and review what an earlier version has imported: until then it runs in a guard.
+        file), review what an earlier version has imported (until then it runs in a guard), and cut what not every kind
+        of processor runs whole.
         """
         if self._missing_confinement:
             log.warning("nothing is measured again", missing=", ".join(self._missing_confinement))
@@ -220,7 +222,15 @@ class Importer:
             await self._idle.wait()
             builds = [build for build in self._tools.builds.unmeasured() if build.id not in self._given_up]
             if not builds:
-                await self._tools.builds.wait_unmeasured()
+                uncut = [content for content in self._tools.builds.uncut() if content not in self._given_up]
+                if not uncut:
+                    await self._tools.builds.wait_unmeasured()
+                    continue
+                try:
+                    await self._cut(uncut[0])
+                except Exception as error:
+                    log.warning("not cut", content=uncut[0], reason=f"{type(error).__name__}: {error}")
+                self._given_up.add(uncut[0])
                 continue
             build = builds[0]
             try:
@@ -252,6 +262,18 @@ class Importer:
             tenant, kind = variant.model_id.partition("/")[0], build.processor.kind
             facts = {"model_id": variant.model_id, "variant": variant.name, "kind": kind, "runs_there": kind in kinds}
             self._events.emit("variant measured", tenant=tenant, **facts)
+
+    async def _cut(self, content_sha256: str) -> None:
+        """A content in parts, for kinds of processors that do not run all of it."""
+        path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
+        variants = await self._store.models.variants_of(content_sha256)
+        if not variants:
+            return
+        cut = await Cutting(self._tools, variants, path).cut()
+        for variant, _task, _axes in variants:
+            variant = await self._store.models.put_variant(replace(variant, cut=cut))
+            self._tools.builds.put(variant)
+            log.info("variant cut", variant_id=variant.id, parts=len(cut.parts), reason=cut.reason)
 
     async def _measure_again(self, content_sha256: str) -> None:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""

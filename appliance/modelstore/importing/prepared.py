@@ -2,8 +2,9 @@
 quick.
 
 A prepared form lives in `prepared/<fingerprint>/<build id>/` with a `form.json` that is written last; it is valid for
-one fingerprint (library versions and device) only. `open_build` reads a table in memory and the disk, never the
-database.
+one fingerprint (library versions and device) only. The parts of a network that is cut are builds, too; their files lie
+in `prepared/parts/<content>/`, and are cut anew when they or the kinds of processors are no longer what they were.
+`open_build` reads a table in memory and the disk, never the database.
 """
 
 import asyncio
@@ -11,24 +12,34 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from appliance.domain.catalogue import Model, Variant
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.domain.names import build_id
+from appliance.domain.names import build_id, content_of, part_build_id
+from appliance.domain.parts import Cut
 from appliance.log import get as get_log
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.blobs import Blobs
-from appliance.modelstore.store.disk import file_size, full_disk_is_typed, remove, require_free, sync_file, sync_folder
+from appliance.modelstore.store.disk import (
+    file_size,
+    full_disk_is_typed,
+    keep_only,
+    remove,
+    require_free,
+    sync_file,
+    sync_folder,
+)
 
 log = get_log("builds")
 MARK = "form.json"
 UNFINISHED = "tmp-"
+PARTS = "parts"
 _ROOM_FACTOR = 2.5
 """Times the plain file, that making a form takes on the disk: its weights are written, and then aligned in a copy."""
 
@@ -51,6 +62,21 @@ class Build:
     asleep_bytes: int | None = None
     unreviewed: frozenset[str] = frozenset()
     """Variants on it whose profile does not say whether they are harmless: an earlier version measured them."""
+    part: int | None = None
+    """Which part of its content it is; None: all of it."""
+
+
+@dataclass(slots=True)
+class _Content:
+    """What a content's variants say of its parts."""
+
+    harmless: dict[str, bool] = field(default_factory=dict)
+    """By variant."""
+    cut: Cut | None = None
+
+    @property
+    def is_harmless(self) -> bool:
+        return all(self.harmless.values())
 
 
 class Builds:
@@ -59,9 +85,12 @@ class Builds:
     def __init__(self, folder: Path, blobs: Blobs, processors: Sequence[ProcessorDescription]) -> None:
         self._folder = folder
         self._blobs = blobs
-        self._kinds = {one.kind: one for one in reversed(processors)}
-        """The first processor of a kind stands for all of it."""
+        self._kinds: dict[str, ProcessorDescription] = {}
+        """In their order; the first processor of a kind stands for all of it."""
+        for one in processors:
+            self._kinds.setdefault(one.kind, one)
         self._builds: dict[str, Build] = {}
+        self._contents: dict[str, _Content] = {}
         self._away: frozenset[str] = frozenset()
         """Kinds that take no runs now."""
         self._has_changed = asyncio.Event()
@@ -80,6 +109,7 @@ class Builds:
         """
         if not variant.content_sha256:
             return
+        self._put_parts(variant)
         for processor in self._kinds.values():
             build = self._register(variant.content_sha256, processor, variant.size_bytes)
             profile = next((one for one in variant.profiles if one.processor == processor.name), None)
@@ -102,6 +132,9 @@ class Builds:
         for build in gone:
             del self._builds[build.id]
             await asyncio.to_thread(remove, self._home(build))
+        for content in contents:
+            self._contents.pop(content, None)
+            await asyncio.to_thread(remove, self._parts_home(content))
 
     async def open_build(self, build_id: str) -> PreparedForm:
         """The prepared form, or the plain file when none is valid for this machine.
@@ -117,7 +150,7 @@ class Builds:
             log.warning("prepared form damaged", build_id=build_id)
             self._builds[build_id] = build = replace(build, form=None, is_tried=False)
             self._has_changed.set()
-        path = await asyncio.to_thread(self._blobs.path, build.content_sha256)
+        path = await self._plain_file(build)
         plain = PreparedForm(build_id, str(path), build.size_bytes, optimised=False, kind=build.processor.kind)
         return self._measured(build, plain)
 
@@ -141,13 +174,33 @@ class Builds:
         return [
             build
             for build in self._builds.values()
-            if (not build.is_tried or build.unreviewed) and build.processor.kind not in self._away
+            if (not build.is_tried or build.unreviewed)
+            and build.processor.kind not in self._away
+            and build.part is None
         ]
 
     def untried(self, content_sha256: str) -> list[Build]:
         """Builds of a content whose prepared form has not been tried, of kinds that take runs now."""
         builds = (self._builds.get(build_id(content_sha256, kind)) for kind in self._kinds if kind not in self._away)
         return [build for build in builds if build is not None and not build.is_tried]
+
+    def uncut(self) -> list[str]:
+        """Contents that are to be cut: all kinds have been tried, some of them does not run the whole, and nothing says
+        for these kinds how it is cut. None while kinds take no runs, and none that must be guarded.
+        """
+        if self._away or len(self._kinds) < 2:
+            return []
+        return [content for content, known in self._contents.items() if known.is_harmless and self._must_cut(content)]
+
+    @property
+    def kinds(self) -> tuple[ProcessorDescription, ...]:
+        """A processor of each kind, the first kind first."""
+        return tuple(self._kinds.values())
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Kind → fingerprint of the box's processors, the first kind first: what a cut is made for."""
+        return {kind: processor.fingerprint for kind, processor in self._kinds.items()}
 
     def leave_out(self, kinds: frozenset[str]) -> None:
         """These kinds of processors take no runs now, all others do."""
@@ -157,6 +210,64 @@ class Builds:
     async def wait_unmeasured(self) -> None:
         """Return when there may be more of them than when they were last asked for."""
         await self._has_changed.wait()
+
+    async def begin_cut(self, content_sha256: str) -> Path:
+        """An empty folder for the parts of a content; what there was of them is gone. Ends with `keep_parts`, or with
+        the folder's removal. Raises: StorageFull.
+        """
+        for build in [one for one in self._builds.values() if one.content_sha256 == content_sha256]:
+            if build.part is not None:
+                del self._builds[build.id]
+                await asyncio.to_thread(remove, self._home(build))
+        home = self._parts_home(content_sha256)
+        await asyncio.to_thread(remove, home)
+        folder = home.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        with full_disk_is_typed():
+            await asyncio.to_thread(folder.mkdir, parents=True)
+        return folder
+
+    async def keep_parts(self, content_sha256: str, folder: Path, names: Collection[str]) -> None:
+        """These files of the folder are the parts of a content from here on.
+
+        Raises: StorageFull; LoadFailed unless they are files, and no ways to others.
+        """
+        if not await asyncio.to_thread(_are_files, [folder / name for name in names]):
+            raise LoadFailed(build_id=content_of(content_sha256), reason="its parts are no files")
+        await asyncio.to_thread(_settle_parts, folder, names, self._parts_home(content_sha256))
+
+    async def prepare_parts(
+        self, measure: Measure, content_sha256: str, sources: Mapping[int, Path], processor: ProcessorDescription
+    ) -> dict[int, PreparedForm]:
+        """As `prepare`, of the parts of a cut that was begun: new forms, all made in one process. By number.
+
+        Raises: StorageFull.
+        """
+        builds = {
+            number: self._register(content_sha256, processor, await asyncio.to_thread(file_size, source), number)
+            for number, source in sources.items()
+        }
+        targets = {
+            number: self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}" for number, build in builds.items()
+        }
+        try:
+            with full_disk_is_typed():
+                for target in targets.values():
+                    await asyncio.to_thread(target.mkdir, parents=True)
+            pairs = [(str(source), str(targets[number])) for number, source in sources.items()]
+            made = dict(zip(sources, await measure.prepare_all(pairs, processor.name), strict=True))
+            forms = {}
+            for number, build in builds.items():
+                form = made[number]
+                if form is None:
+                    await self._settle(build.id, targets[number], None)
+                    plain = str(sources[number])
+                    form = PreparedForm(build.id, plain, build.size_bytes, optimised=False, kind=processor.kind)
+                forms[number] = replace(form, build_id=build.id)
+            return forms
+        except BaseException:
+            for target in targets.values():
+                await asyncio.shield(asyncio.to_thread(remove, target))
+            raise
 
     async def prepare(
         self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
@@ -212,10 +323,56 @@ class Builds:
             await asyncio.shield(asyncio.to_thread(remove, folder))
         self._builds[build_id] = self._with_form(self._builds[build_id])
 
-    def _register(self, content_sha256: str, processor: ProcessorDescription, size_bytes: int) -> Build:
-        id = build_id(content_sha256, processor.kind)
+    def _put_parts(self, variant: Variant) -> None:
+        """Its parts as builds, where they are there and made for these processors."""
+        known = self._contents.setdefault(variant.content_sha256, _Content())
+        profile, cut = variant.profile, variant.cut
+        known.harmless[variant.id] = profile is not None and profile.hazards == ()
+        if cut is None or cut.asked != self.asked:
+            known.cut = None
+            return
+        if known.cut == cut:
+            return
+        home = self._parts_home(variant.content_sha256)
+        known.cut = cut if all((home / part_file(number)).is_file() for number in range(len(cut.parts))) else None
+        for number, part in enumerate(known.cut.parts if known.cut else ()):
+            for costs in part.profiles:
+                build = self._register(variant.content_sha256, self._kinds[costs.kind], part.size_bytes, number)
+                self._builds[build.id] = replace(
+                    build,
+                    resident_bytes=costs.resident_bytes,
+                    peak_bytes=costs.peak_bytes,
+                    asleep_bytes=costs.asleep_bytes,
+                )
+
+    def _must_cut(self, content: str) -> bool:
+        builds = [self._builds[build_id(content, kind)] for kind in self._kinds]
+        if not all(build.is_tried and not build.unreviewed for build in builds):
+            return False
+        if self._contents[content].cut is None:
+            return any(build.form is None for build in builds[1:])
+        parts = [build for build in self._builds.values() if build.content_sha256 == content and build.part is not None]
+        return not all(build.is_tried for build in parts)
+
+    async def _plain_file(self, build: Build) -> Path:
+        """Raises: LoadFailed."""
+        if build.part is None:
+            return await asyncio.to_thread(self._blobs.path, build.content_sha256)
+        path = self._parts_home(build.content_sha256) / part_file(build.part)
+        if not await asyncio.to_thread(path.is_file):
+            raise LoadFailed(build_id=build.id, reason="the file of this part is gone")
+        return path
+
+    def _parts_home(self, content_sha256: str) -> Path:
+        return self._folder / PARTS / content_of(content_sha256)
+
+    def _register(
+        self, content_sha256: str, processor: ProcessorDescription, size_bytes: int, part: int | None = None
+    ) -> Build:
+        kind = processor.kind
+        id = build_id(content_sha256, kind) if part is None else part_build_id(content_sha256, part, kind)
         if id not in self._builds:
-            build = Build(id, content_sha256, processor, size_bytes)
+            build = Build(id, content_sha256, processor, size_bytes, part=part)
             self._builds[id] = self._with_form(build)
             self._has_changed.set()
         return self._builds[id]
@@ -246,13 +403,39 @@ class Builds:
 
     def _remove_stale(self) -> None:
         current = {fingerprint_folder(one.fingerprint) for one in self._kinds.values()}
+        homes = {self._parts_home(content) for content, known in self._contents.items() if known.cut is not None}
+        for home in (self._folder / PARTS).glob("*"):
+            if home not in homes:
+                remove(home)
         for folder in self._folder.iterdir():
+            if folder.name == PARTS:
+                continue
             if folder.name not in current:
                 remove(folder)
                 continue
             for home in folder.iterdir():
                 if home.name not in self._builds:
                     remove(home)
+
+
+def part_file(number: int) -> str:
+    """Of a part, beside what all parts have their weights in."""
+    return f"u{number}.onnx"
+
+
+def _are_files(paths: Iterable[Path]) -> bool:
+    return all(path.is_file() and not path.is_symlink() for path in paths)
+
+
+def _settle_parts(folder: Path, names: Collection[str], home: Path) -> None:
+    with full_disk_is_typed():
+        keep_only(folder, set(names))
+        for file in folder.iterdir():
+            sync_file(file)
+        sync_folder(folder)
+        remove(home)
+        os.rename(folder, home)
+        sync_folder(home.parent)
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

@@ -23,6 +23,8 @@ class ImportOptions:
     ladder_max: int = 3
     eval_samples_max: int = 64
     calibration_samples_max: int = 32
+    part_ops_min: int = 7
+    parts_max: int = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
     Variant,
 )
+from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.store.disk import keep_only
@@ -162,6 +163,7 @@ def _variant(row: sqlite3.Row) -> Variant:
         batch_max=row["batch_max"],
         shape_max=_read(_LARGEST, row["shape_max"]),
         number=row["number"],
+        cut=_read(Cut, row["cut"]),
     )
 
 

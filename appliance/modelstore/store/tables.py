@@ -25,6 +25,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
@@ -141,6 +142,7 @@ class VariantRow(Row, table=True):
         default=None, sa_column=Column(Document(dict[str, tuple[int, ...]]))
     )
     """The largest shape of each input; None until measured."""
+    cut: Cut | None = Field(default=None, sa_column=Column(Document(Cut)))
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
 
@@ -164,6 +166,7 @@ class VariantRow(Row, table=True):
             batch_max=self.batch_max,
             shape_max=self.shape_max,
             number=self.number,
+            cut=self.cut,
         )
 
     def take(self, variant: Variant) -> None:
@@ -176,6 +179,7 @@ class VariantRow(Row, table=True):
         self.height, self.width = variant.height, variant.width
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.other_profiles = variant.other_profiles
+        self.cut = variant.cut
         self.reason, self.batch_max = variant.reason, variant.batch_max
         self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 

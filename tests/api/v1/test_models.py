@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from appliance.api.v1.shapes import variant_shapes
+from appliance.cli.models import _parts
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Latency, Model, Precision, Profile, TaskSpec, Variant
+from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
-from appliance.wire.catalogue import ProfileShape
+from appliance.wire.catalogue import CutShape, ProfileShape
 from tests.api.stand import Stand, job_end, model_form
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +51,26 @@ def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
     assert shown.profile is not None
     assert [(row.batch, row.concurrency) for row in shown.profile.latencies] == [(1, 1), (4, 1)]
     assert [(row.batch, row.concurrency) for row in shown.profiles[0].latencies] == [(1, 1), (4, 1), (1, 2)]
+
+
+def test_a_variant_says_how_it_is_cut() -> None:
+    """Parts with the kinds of processors that run them and what that takes; fingerprints are the operator's."""
+    part = Part(3, {"Conv": 2, "Relu": 1}, ("x",), ("y",), 10, 20.0, 30)
+    costs = PartProfile("cpu", (BatchTime(1, 2.5),), True, 1000, 2000)
+    cut = Cut({"cpu": "secret", "npu": "secret"}, (replace(part, profiles=(costs, replace(costs, kind="npu"))),))
+    variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), cut=cut)
+    model = Model("t/m", "t", "m", TaskSpec(), (variant, replace(variant, id="t/m:w", name="w", cut=None)))
+    shown, other = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), lambda content: [])
+    assert other.cut is None
+    assert shown.cut is not None
+    assert shown.cut.kinds == ["cpu", "npu"]
+    assert shown.cut.parts[0].kinds == ["cpu", "npu"]
+    assert shown.cut.parts[0].profiles[1].times[0].p50_ms == 2.5
+    assert "secret" not in shown.model_dump_json()
+    whole = replace(variant, cut=Cut(cut.asked, reason="it computes something else"))
+    told = [_parts(CutShape.model_validate(one.cut)) for one in (variant, whole)]
+    assert told[0] == "runs in 1 part: 3 operators on cpu or npu"
+    assert told[1] == "stays whole on cpu: it computes something else"
 
 
 async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:

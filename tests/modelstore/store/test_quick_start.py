@@ -27,6 +27,7 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
+from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.states import VariantState
 from appliance.modelstore.store.quick_start import quick_start
@@ -46,6 +47,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
     variant = await stored_model(box.store, folder, body=b"one")
     runs = (RunBound({"x": (1, 2)}, 1.5, 10),)
     profile = Profile("cpu", 3, 4, 5.0, 6.0, (Latency(1, 1.0, 2.0),), ("Loop",), runs)
+    costs = PartProfile("cpu", (BatchTime(1, 2.0),), True, 3, 4, 5)
     measured = replace(
         variant,
         state=VariantState.EXCLUDED,
@@ -57,6 +59,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
         reason="another is better",
         batch_max=4,
         shape_max={"x": (1, 2)},
+        cut=Cut({"cpu": "f"}, (Part(1, {"Relu": 1}, ("x",), ("y",), 5, 6.0, 7, (costs,)),), "whole"),
     )
     await box.store.models.put_variant(measured)
     labels = folder / "labels.txt"

@@ -14,10 +14,9 @@ from onnx import helper
 
 from appliance.clock import NS_PER_MS, Clock, SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.catalogue import Latency
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, ProcessorLost, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.domain.parts import Cut, Part, PartProfile
+from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.request import Request, Tensors
 from appliance.modelstore.orders import CutMade
 from appliance.modelstore.stages.running import Runner
@@ -49,7 +48,7 @@ def cut_of(made: CutMade) -> Cut:
                 one.flops,
                 one.tensor_bytes,
                 tuple(
-                    PartProfile(kind, (Latency(1, 5.0 if kind == "cpu" else 1.0, 9.0),), True, 1000, 1000)
+                    PartProfile(kind, (BatchTime(1, 5.0 if kind == "cpu" else 1.0),), True, 1000, 1000)
                     for kind in one.kinds
                 ),
             )

@@ -1,0 +1,266 @@
+"""Cuts a network for kinds of processors that do not run all of it (Band §4.2), when its variants have been measured.
+
+Children take it apart, ask each kind for each sort of operator, and write the parts; then each part is prepared, tried
+and compared on each of its kinds. Only the largest part of a kind is timed; the others are estimated from it (§4.3.2).
+What does not load or computes something else on a kind does not run there.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from appliance.domain.catalogue import TaskSpec, Variant
+from appliance.domain.errors import BadModel, LoadFailed, RunFailed
+from appliance.domain.hardware import CPU_KINDS, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
+from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
+from appliance.modelstore import arrays
+from appliance.modelstore.importing.cases import CASES_BYTES_MAX, Axes, case_lists
+from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.prepared import part_file
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX, DIFFERENCE_MAX_OTHERS
+from appliance.modelstore.importing.tools import Tools
+from appliance.modelstore.orders import CutMade, CutOrder, CutUnit, Dissected, DissectOrder
+from appliance.modelstore.store.disk import remove
+from appliance.policies.dispatch.estimates import ACCELERATOR_PER_BYTE, CPU_PER_BYTE, Work, estimated_ms
+
+_WEIGHTS = "model.bin"
+
+
+@dataclass(slots=True)
+class _OnKind:
+    """A kind of processor with what was found of the parts on it, by their numbers."""
+
+    processor: ProcessorDescription
+    forms: dict[int, PreparedForm] = field(default_factory=dict)
+    """Of those that run there so far."""
+    trials: dict[int, Trial] = field(default_factory=dict)
+    largest: CutUnit | None = None
+    """Of those, the one that is timed."""
+    times: tuple[BatchTime, ...] = ()
+
+    @property
+    def per_byte(self) -> float:
+        """What moving a byte counts for."""
+        return CPU_PER_BYTE if self.processor.kind in CPU_KINDS else ACCELERATOR_PER_BYTE
+
+    def times_of(self, unit: CutUnit) -> tuple[BatchTime, ...]:
+        """As measured or estimated."""
+        assert self.largest is not None, "it was timed"
+        if unit is self.largest:
+            return self.times
+        part, largest = _work(unit), _work(self.largest)
+        return tuple(
+            BatchTime(row.batch, round(estimated_ms(part, largest, row.p50_ms, self.per_byte), 4)) for row in self.times
+        )
+
+
+class Cutting:
+    """One content on its way into parts; `cut` is called once."""
+
+    def __init__(self, tools: Tools, measured: Sequence[tuple[Variant, TaskSpec, Axes]], source: Path) -> None:
+        """`measured`: the variants on it, which share its parts."""
+        self._tools = tools
+        self._source = source
+        self._variant, self._task, self._axes = max(measured, key=lambda one: (one[0].height or 0, one[0].width or 0))
+        self._content = self._variant.content_sha256
+        self._kinds = [_OnKind(processor) for processor in tools.builds.kinds]
+        self._folder = Path()
+        self._batches: list[int] = []
+
+    async def cut(self) -> Cut:
+        """Its parts, which serve from here on, or why it stays whole. Raises: StorageFull, NotConfined."""
+        asked = self._tools.builds.asked
+        self._folder = await self._tools.builds.begin_cut(self._content)
+        try:
+            made = await self._made()
+            if not made.units:
+                return Cut(asked, reason=made.reason)
+            self._check(made)
+            await self._prepare_and_try(made)
+            if not any(kind.forms for kind in self._kinds[1:]):
+                return Cut(asked, reason="no part of it runs on another kind and computes the same there")
+            await self._time(made)
+            parts = tuple(self._part(number, unit) for number, unit in enumerate(made.units))
+            for kind in self._kinds:
+                for form in kind.forms.values():
+                    await self._tools.builds.keep(form)
+            names = {_WEIGHTS, *(part_file(number) for number in range(len(parts)))}
+            await self._tools.builds.keep_parts(self._content, self._folder, names)
+            return Cut(asked, parts)
+        except (BadModel, LoadFailed, RunFailed) as error:
+            return Cut(asked, reason=error.reason)
+        finally:
+            for kind in self._kinds:
+                for form in kind.forms.values():
+                    await asyncio.shield(self._tools.builds.discard(form))
+            await asyncio.shield(asyncio.to_thread(remove, self._folder))
+
+    # -- into parts ----------------------------------------------------------------------------------------------------
+
+    async def _made(self) -> CutMade:
+        """Raises: BadModel where no inputs could be found that it runs with."""
+        failure = BadModel(reason="there is nothing to run it with")
+        lists = case_lists(self._variant, self._axes, self._task)
+        while (cases := await asyncio.to_thread(next, lists, None)) is not None:
+            try:
+                return await self._made_with(cases)
+            except BadModel as error:  # perhaps it was not made for this length
+                failure = error
+        raise failure
+
+    async def _made_with(self, cases: Sequence[MeasureCase]) -> CutMade:
+        if any(np.asarray(array).dtype.kind not in "biuf" for array in cases[0].inputs.values()):
+            raise BadModel(reason="its inputs are texts")
+        limits, folder, scratch = self._tools.options.limits, str(self._folder), self._folder.parent
+        shapes = {name: tuple(array.shape) for name, array in cases[0].inputs.items()}
+        found = await run_order(DissectOrder(str(self._source), folder, shapes), limits=limits, scratch=scratch)
+        kinds = await self._kinds_of(found)
+        feeds = [
+            await asyncio.to_thread(arrays.save, self._folder / f"inputs{place}.npz", case.inputs)
+            for place, case in enumerate(cases)
+        ]
+        self._batches = [case.batch for case in cases]
+        options = self._tools.options
+        order = CutOrder(
+            found.model, folder, found.operators, kinds, tuple(feeds), options.part_ops_min, options.parts_max
+        )
+        return await run_order(order, limits=limits, scratch=scratch)
+
+    def _check(self, made: CutMade) -> None:
+        """Raises: BadModel unless the parts fit together, whatever the child says: they run inside the service."""
+        there = {tensor.name for tensor in self._variant.inputs}
+        for unit in made.units:
+            if not there.issuperset(unit.inputs):
+                raise BadModel(reason="its parts do not fit together")
+            there |= set(unit.outputs)
+        if not there.issuperset(tensor.name for tensor in self._variant.outputs):
+            raise BadModel(reason="its parts do not compute all of its outputs")
+        names = [Path(unit.path).name for unit in made.units]
+        if names != [part_file(number) for number in range(len(names))]:
+            raise BadModel(reason="its parts are not where they should be")
+
+    async def _kinds_of(self, found: Dissected) -> tuple[tuple[str, ...], ...]:
+        """Of each operator: the first kind runs all, others what they were asked for."""
+        taken: dict[str, Sequence[bool]] = {}
+        for kind in self._kinds[1:]:
+            one = kind.processor
+            taken[one.kind] = await self._tools.measure.supported(found.probes, one.name)
+        first = self._kinds[0].processor.kind
+        return tuple(
+            (
+                first,
+                *(
+                    kind
+                    for kind, can in taken.items()
+                    if operator.probes is not None and all(can[probe] for probe in operator.probes)
+                ),
+            )
+            for operator in found.operators
+        )
+
+    # -- on each kind --------------------------------------------------------------------------------------------------
+
+    async def _prepare_and_try(self, made: CutMade) -> None:
+        """Raises: LoadFailed, RunFailed where the first kind does not run a part."""
+        cases = [(await asyncio.to_thread(_cases, unit, made.feeds[:1], [1]))[0] for unit in made.units]
+        for kind in self._kinds:
+            is_first = kind is self._kinds[0]
+            sources = {
+                number: Path(unit.path) for number, unit in enumerate(made.units) if kind.processor.kind in unit.kinds
+            }
+            if not sources:
+                continue
+            builds = self._tools.builds
+            forms = await builds.prepare_parts(self._tools.measure, self._content, sources, kind.processor)
+            # What has no form of its own would be compiled at each load.
+            kind.forms = {number: form for number, form in forms.items() if is_first or form.optimised}
+            if not kind.forms:
+                continue
+            numbers = list(kind.forms)
+            asked = [
+                (kind.forms[number], cases[number], None if is_first else self._reference(number)) for number in numbers
+            ]
+            try:
+                trials = await self._tools.measure.tried(asked, kind.processor.name)
+            except LoadFailed:
+                if is_first:
+                    raise
+                trials = tuple(Trial(reason="trying it ended its process") for _ in numbers)
+            await self._take(kind, dict(zip(numbers, trials, strict=True)))
+
+    def _reference(self, number: int) -> Reference:
+        difference_max = DIFFERENCE_MAX.get(self._variant.precision, DIFFERENCE_MAX_OTHERS)
+        return Reference(self._kinds[0].forms[number], difference_max)
+
+    async def _take(self, kind: _OnKind, trials: Mapping[int, Trial]) -> None:
+        """Raises: RunFailed where the first kind does not run a part."""
+        for number, trial in trials.items():
+            if not trial.reason:
+                kind.trials[number] = trial
+            elif kind is self._kinds[0]:
+                raise RunFailed(variant_id=self._variant.id, reason=trial.reason)
+            else:
+                form = kind.forms.pop(number)
+                await self._tools.builds.reject(form, trial.reason)
+                await self._tools.builds.discard(form)
+
+    async def _time(self, made: CutMade) -> None:
+        """The largest part of each kind, by batch (BA-18)."""
+        for kind in self._kinds:
+            if not kind.forms:
+                continue
+            number = max(kind.forms, key=lambda one: _work(made.units[one]).weight(kind.per_byte))
+            kind.largest = made.units[number]
+            cases = await asyncio.to_thread(_cases, kind.largest, made.feeds, self._batches)
+            reference = None if kind is self._kinds[0] else self._reference(number)
+            form, name = kind.forms[number], kind.processor.name
+            profile = await self._tools.measure.profile(form, name, cases, reference=reference)
+            kind.times = tuple(BatchTime(row.batch, row.p50_ms) for row in profile.alone)
+
+    def _part(self, number: int, unit: CutUnit) -> Part:
+        return Part(
+            operators=unit.operators,
+            op_types=unit.op_types,
+            inputs=unit.inputs,
+            outputs=unit.outputs,
+            size_bytes=unit.size_bytes,
+            flops=unit.flops,
+            tensor_bytes=unit.tensor_bytes,
+            profiles=tuple(
+                PartProfile(
+                    kind=kind.processor.kind,
+                    times=kind.times_of(unit),
+                    is_measured=unit is kind.largest,
+                    # Its weights at least, whatever a measurement on a busy machine has seen.
+                    resident_bytes=max(kind.trials[number].resident_bytes, unit.size_bytes),
+                    peak_bytes=max(kind.trials[number].peak_bytes, unit.size_bytes),
+                    asleep_bytes=kind.trials[number].asleep_bytes,
+                )
+                for kind in self._kinds
+                if number in kind.forms
+            ),
+        )
+
+
+def _work(unit: CutUnit) -> Work:
+    return Work(unit.flops, unit.tensor_bytes)
+
+
+def _cases(unit: CutUnit, feeds: Sequence[str], batches: Sequence[int]) -> list[MeasureCase]:
+    """What goes into a part, by batch; large ones are left out, for they pass through the service.
+
+    Raises: BadModel where the child that cut it has not written that.
+    """
+    cases: list[MeasureCase] = []
+    for file, batch in zip(feeds, batches, strict=True):
+        try:
+            inputs = arrays.load(file, unit.inputs)
+        except ValueError as error:
+            raise BadModel(reason=f"its parts were not run: {error}") from None
+        if cases and sum(array.nbytes for array in inputs.values()) > CASES_BYTES_MAX:
+            break
+        cases.append(MeasureCase(batch, inputs))
+    return cases

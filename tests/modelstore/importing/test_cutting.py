@@ -1,0 +1,310 @@
+"""Networks that another kind of processor does not run whole are cut for it, after they were measured."""
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from appliance.confinement.limits import ChildLimits
+from appliance.demo.zoo import toys
+from appliance.domain.catalogue import Model, TaskKind, TaskSpec
+from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.names import build_id, part_build_id
+from appliance.modelstore import arrays
+from appliance.modelstore.importing.importer import ImportOptions
+from appliance.modelstore.importing.prepared import PARTS, part_file
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.measuring.measure import ChildMeasure
+from tests.fakes.measure import FakeMeasure
+from tests.modelstore.boxes import CPU, Parts, parts
+from tests.modelstore.importing.test_importer import asked, done
+from tests.modelstore.networks import model, write
+from tests.runtime.processors.refusing_child import NPU
+
+OTHER = ProcessorDescription("npu", "npu", 1, 1, "npu", "fake accelerator")
+
+
+def net(folder: Path) -> Path:
+    """Two products with a Softmax between them, and weights that are worth a file."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((64, 64)).astype(np.float32) for name in ("w", "v")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "v"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    made = model(nodes, {"x": ("n", 64)}, {"y": ("n", 64)}, weights)
+    return Path(write(made, folder))
+
+
+def asked_for(path: Path) -> Any:
+    return asked(path, task=TaskSpec(TaskKind.TENSOR))
+
+
+def refusing(*, op_type: str = "Softmax") -> FakeMeasure:
+    """A second kind that takes neither that operator nor what has it inside."""
+
+    def has(path: str) -> bool:
+        return op_type in {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+
+    measure = FakeMeasure()
+    measure.takes = lambda network: not has(network)
+    measure.cannot_prepare = lambda source, processor: processor == OTHER.name and has(source)
+    return measure
+
+
+async def cut(box: Parts, within_s: float = 30) -> Model:
+    """The model once it is known how it is cut."""
+
+    async def is_so() -> bool:
+        return all(one.cut for one in (await box.store.models.get("default/net")).variants)
+
+    async with asyncio.timeout(within_s):
+        await box.settled(is_so)
+    return await box.store.models.get("default/net")
+
+
+OPTIONS = ImportOptions(part_ops_min=1)
+
+
+def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) -> None:
+    """Each part is a build of its own on each of its kinds, and is there after a restart without being made again."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box)).variants
+            found = variant.cut
+            assert found is not None
+            assert found.asked == {"cpu": CPU.fingerprint, "npu": OTHER.fingerprint}
+            assert [part.kinds for part in found.parts] == [("cpu", "npu"), ("cpu",), ("cpu", "npu")]
+            assert [dict(part.op_types) for part in found.parts] == [
+                {"MatMul": 1, "Relu": 1},
+                {"Softmax": 1},
+                {"MatMul": 1, "Relu": 1},
+            ]
+            assert [found.needs(number) for number in range(3)] == [(), (0,), (1,)]
+            assert found.parts[0].outputs == found.parts[1].inputs
+            assert variant.other_profiles == (), "as a whole it is not run there"
+            for number, part in enumerate(found.parts):
+                for kind in part.kinds:
+                    form = await box.builds.open_build(part_build_id(variant.content_sha256, number, kind))
+                    assert (form.kind, form.optimised) == (kind, True)
+                    assert form.resident_bytes == part.profiles[0].resident_bytes
+            with pytest.raises(LoadFailed):
+                await box.builds.open_build(part_build_id(variant.content_sha256, 1, "npu"))
+            tried = box.measure.tried_forms
+            assert [is_compared for _id, processor, is_compared in tried if processor == "npu"] == [True, True]
+            assert not list((tmp_path / "state/prepared").glob("*/tmp-*"))
+        measure = refusing()
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure, options=OPTIONS) as box:
+            assert (box.builds.unmeasured(), box.builds.uncut()) == ([], [])
+            again = await box.builds.open_build(part_build_id(variant.content_sha256, 2, "npu"))
+            assert again.optimised
+            assert measure.prepared == []
+
+    asyncio.run(story())
+
+
+def test_the_largest_part_is_timed_and_the_others_estimated(tmp_path: Path) -> None:
+    """On each kind one profile, by batch; the rest by operations and bytes."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            before = len(box.measure.profiled)
+            (variant,) = (await cut(box)).variants
+            assert variant.cut is not None
+            assert len(box.measure.profiled) - before == 2
+            for kind in ("cpu", "npu"):
+                found = [profile for part in variant.cut.parts for profile in part.profiles if profile.kind == kind]
+                assert sum(profile.is_measured for profile in found) == 1
+                measured = next(profile for profile in found if profile.is_measured)
+                for profile in found:
+                    assert [row.batch for row in profile.times] == [1, 2, 4, 8]
+                    assert profile.p50_ms() <= measured.p50_ms()
+            softmax, product = variant.cut.parts[1], variant.cut.parts[0]
+            wanted = (softmax.flops + 10 * softmax.tensor_bytes) / (product.flops + 10 * product.tensor_bytes)
+            ratio = softmax.profiles[0].p50_ms() / product.profiles[0].p50_ms()
+            assert ratio == pytest.approx(wanted, rel=1e-3)
+
+    asyncio.run(story())
+
+
+def test_where_every_kind_runs_the_whole_nothing_is_cut(tmp_path: Path) -> None:
+    """Nobody is asked for its operators."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+
+            async def is_measured() -> bool:
+                return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
+
+            async with asyncio.timeout(30):
+                await box.settled(is_measured)
+            assert box.builds.uncut() == []
+            (variant,) = (await box.store.models.get("default/net")).variants
+            assert variant.cut is None
+            assert not (tmp_path / "state/prepared" / PARTS).exists()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("how", ["all operators", "no operator", "one unit", "differs"])
+def test_what_cannot_be_cut_stays_whole_and_says_why(tmp_path: Path, how: str) -> None:
+    """It is tried once, also over a restart."""
+    measure = refusing()
+    options = OPTIONS
+    if how == "all operators":
+        measure.takes = lambda network: True
+    elif how == "no operator":
+        measure.takes = lambda network: False
+    elif how == "one unit":
+        options = ImportOptions(parts_max=1)
+    else:
+        measure.differs = True
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure, options=options) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box)).variants
+            assert variant.cut is not None
+            assert variant.cut.parts == ()
+            assert variant.cut.reason
+            assert (await box.builds.open_build(build_id(variant.content_sha256, "cpu"))).optimised
+            assert not list((tmp_path / "state/prepared" / PARTS).iterdir())
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure, options=options) as box:
+            assert (box.builds.unmeasured(), box.builds.uncut()) == ([], [])
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("what", ["kinds", "files"])
+def test_it_is_cut_anew_where_things_have_changed(tmp_path: Path, what: str) -> None:
+    """Another library version may take other operators; files may be lost."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box)).variants
+        other, measure = OTHER, refusing()
+        if what == "kinds":
+            other = replace(OTHER, fingerprint="a newer one")
+            measure.takes = lambda network: "Relu" not in Path(network).read_bytes().decode("latin-1")
+            measure.cannot_prepare = lambda source, processor: (
+                processor == "npu" and b"Relu" in Path(source).read_bytes()
+            )
+        else:
+            await asyncio.to_thread(shutil.rmtree, tmp_path / "state/prepared" / PARTS)
+        async with parts(tmp_path / "state", others=[other], measure=measure, options=OPTIONS) as box:
+
+            async def is_so() -> bool:
+                (one,) = (await box.store.models.get("default/net")).variants
+                return one.cut is not None and one.cut.asked == box.builds.asked and not box.builds.uncut()
+
+            async with asyncio.timeout(30):
+                await box.settled(is_so)
+            (again,) = (await box.store.models.get("default/net")).variants
+            assert again.cut is not None
+            if what == "files":
+                assert again.cut == variant.cut
+            else:
+                assert [part.kinds for part in again.cut.parts] == [("cpu", "npu"), ("cpu",), ("cpu", "npu"), ("cpu",)]
+            for number, part in enumerate(again.cut.parts):
+                for kind in part.kinds:
+                    assert await box.builds.open_build(part_build_id(again.content_sha256, number, kind))
+
+    asyncio.run(story())
+
+
+def test_parts_go_with_their_model(tmp_path: Path) -> None:
+    """Nothing of it stays on the disk."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            await cut(box)
+            assert list((tmp_path / "state/prepared" / PARTS).iterdir())
+            await box.deletion.delete("default/net")
+            assert not [path for path in (tmp_path / "state/prepared").rglob("*") if path.is_file()]
+
+    asyncio.run(story())
+
+
+def test_arrays_of_a_child_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but arrays by name is read, and no more than is wanted."""
+    arrays.save(tmp_path / "good.npz", {"x/1": np.arange(3), "y": np.float32(2) * np.ones((2, 2), np.float32)})
+    assert arrays.load(tmp_path / "good.npz").keys() == {"x/1", "y"}
+    np.testing.assert_array_equal(arrays.load(tmp_path / "good.npz", ["x/1"])["x/1"], [0, 1, 2])
+    (tmp_path / "noise.npz").write_bytes(b"noise")
+    monkeypatch.setattr(arrays, "BYTES_MAX", 2000)
+    np.savez_compressed(tmp_path / "large.npz", np.zeros(1000))
+    np.savez(tmp_path / "objects.npz", np.array([{}], dtype=object))
+    for name in ("noise", "large", "objects", "absent"):
+        with pytest.raises(ValueError):  # noqa: PT011 - whatever numpy says
+            arrays.load(tmp_path / f"{name}.npz")
+    with pytest.raises(ValueError, match="no arrays"):
+        arrays.load(tmp_path / "good.npz", ["z"])
+
+
+def run_parts(box: Parts, variant: Any, feeds: Mapping[str, np.ndarray], kind_of: Mapping[int, str]) -> dict[str, Any]:
+    """One part after the other, as the box would load them."""
+    sessions, there = OnnxSessions(1), dict(feeds)
+    for number, part in enumerate(variant.cut.parts):
+        id = part_build_id(variant.content_sha256, number, kind_of[number])
+        loaded = sessions.load(asyncio.run(box.builds.open_build(id)))
+        there |= sessions.run(loaded, {name: there[name] for name in part.inputs}, None)
+    return there
+
+
+def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> None:
+    """With the real stages and the real measuring child, on an accelerator that does not move data about; weights are
+    in one file.
+    """
+    state = tmp_path / "state"
+
+    async def story() -> None:
+        limits = ChildLimits(wall_s=120, nice=0)
+        scratch = tmp_path / "measuring"
+        scratch.mkdir()
+        measure = ChildMeasure([CPU, NPU], limits, scratch, "tests.runtime.processors.refusing_child")
+        async with parts(state, others=[NPU], measure=cast(FakeMeasure, measure)) as box:
+            source = toys.shufflenet(tmp_path / "shufflenet.onnx")
+            await done(box, await box.importer.submit(asked(source)))
+            (variant,) = (await cut(box, within_s=200)).variants
+            assert variant.cut is not None
+            assert variant.cut.reason == ""
+            assert 2 <= len(variant.cut.parts) <= 16
+            of_npu = sum(part.flops for part in variant.cut.parts if "npu" in part.kinds)
+            assert of_npu > 0.5 * sum(part.flops for part in variant.cut.parts)
+            assert all(
+                profile.resident_bytes >= part.size_bytes for part in variant.cut.parts for profile in part.profiles
+            )
+            name = variant.inputs[0].name
+            feeds = {name: np.random.default_rng(1).standard_normal((2, 3, 224, 224)).astype(np.float32)}
+            sessions = OnnxSessions(1)
+            whole = sessions.load(await box.builds.open_build(build_id(variant.content_sha256, "cpu")))
+            wanted = sessions.run(whole, feeds, None)
+            kinds = {number: part.kinds[-1] for number, part in enumerate(variant.cut.parts)}
+            found = await asyncio.to_thread(run_parts, box, variant, feeds, kinds)
+            for output, array in wanted.items():
+                np.testing.assert_allclose(found[output], array, rtol=1e-4, atol=1e-6)
+            home = state / "prepared" / PARTS / variant.content_sha256[:24]
+            assert {file.name for file in home.iterdir()} == {
+                "model.bin",
+                *(part_file(number) for number in range(len(variant.cut.parts))),
+            }
+            assert sum(file.stat().st_size for file in home.iterdir()) < 1.2 * variant.size_bytes
+
+    asyncio.run(story())
