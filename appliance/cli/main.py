@@ -16,6 +16,7 @@ from appliance import __version__
 from appliance.cli import (
     applications,
     backup,
+    cut,
     decisions,
     events,
     imports,
@@ -57,6 +58,7 @@ EXAMPLE = "[dim]$[/dim]"
 app.command("demo", rich_help_panel=BOX)(demo)
 app.command("serve", rich_help_panel=BOX)(serve.serve)
 app.command("plan", rich_help_panel=BOX)(plan.plan)
+app.command("cut", rich_help_panel=BOX)(cut.cut)
 app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
 app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)

@@ -242,6 +242,9 @@ class Evaluated:
 
 # -- dissect -----------------------------------------------------------------------------------------------------------
 
+WITH_LIMITS = ("dla",)
+"""Kinds of processors whose vendors' limits are known (`modelstore.stages.vendor_limits`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class DissectOrder:
@@ -256,7 +259,7 @@ class DissectOrder:
     shapes: Mapping[str, tuple[int, ...]]
     """Of each input in the run that costs are worked out for."""
     tables: tuple[str, ...] = ()
-    """Kinds that are not there; what they take is looked up in their vendors' limits."""
+    """Of `WITH_LIMITS`: kinds that are not there; what they take is looked up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from appliance.domain.catalogue import TaskSpec, Variant
 from appliance.domain.errors import BadModel, LoadFailed, RunFailed
 from appliance.domain.hardware import CPU_KINDS, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.modelstore import arrays
-from appliance.modelstore.importing.cases import CASES_BYTES_MAX, Axes, case_lists
-from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.cases import CASES_BYTES_MAX, Axes
+from appliance.modelstore.importing.dissection import Whole, in_parts
 from appliance.modelstore.importing.prepared import part_file
 from appliance.modelstore.importing.profiling import DIFFERENCE_MAX, DIFFERENCE_MAX_OTHERS
 from appliance.modelstore.importing.tools import Tools
-from appliance.modelstore.orders import CutMade, CutOrder, CutUnit, Dissected, DissectOrder
+from appliance.modelstore.orders import CutMade, CutUnit, Dissected
 from appliance.modelstore.store.disk import remove
 from appliance.policies.dispatch.estimates import ACCELERATOR_PER_BYTE, CPU_PER_BYTE, Work, estimated_ms
 
@@ -63,8 +61,8 @@ class Cutting:
     def __init__(self, tools: Tools, measured: Sequence[tuple[Variant, TaskSpec, Axes]], source: Path) -> None:
         """`measured`: the variants on it, which share its parts."""
         self._tools = tools
-        self._source = source
-        self._variant, self._task, self._axes = max(measured, key=lambda one: (one[0].height or 0, one[0].width or 0))
+        self._variant, task, axes = max(measured, key=lambda one: (one[0].height or 0, one[0].width or 0))
+        self._whole = Whole(self._variant, task, axes, source)
         self._content = self._variant.content_sha256
         self._kinds = [_OnKind(processor) for processor in tools.builds.kinds]
         self._folder = Path()
@@ -75,7 +73,7 @@ class Cutting:
         asked = self._tools.builds.asked
         self._folder = await self._tools.builds.begin_cut(self._content)
         try:
-            made = await self._made()
+            made, self._batches = await in_parts(self._whole, self._folder, self._kinds_of, self._tools.options)
             if not made.units:
                 return Cut(asked, reason=made.reason)
             self._check(made)
@@ -99,35 +97,6 @@ class Cutting:
             await asyncio.shield(asyncio.to_thread(remove, self._folder))
 
     # -- into parts ----------------------------------------------------------------------------------------------------
-
-    async def _made(self) -> CutMade:
-        """Raises: BadModel where no inputs could be found that it runs with."""
-        failure = BadModel(reason="there is nothing to run it with")
-        lists = case_lists(self._variant, self._axes, self._task)
-        while (cases := await asyncio.to_thread(next, lists, None)) is not None:
-            try:
-                return await self._made_with(cases)
-            except BadModel as error:  # perhaps it was not made for this length
-                failure = error
-        raise failure
-
-    async def _made_with(self, cases: Sequence[MeasureCase]) -> CutMade:
-        if any(np.asarray(array).dtype.kind not in "biuf" for array in cases[0].inputs.values()):
-            raise BadModel(reason="its inputs are texts")
-        limits, folder, scratch = self._tools.options.limits, str(self._folder), self._folder.parent
-        shapes = {name: tuple(array.shape) for name, array in cases[0].inputs.items()}
-        found = await run_order(DissectOrder(str(self._source), folder, shapes), limits=limits, scratch=scratch)
-        kinds = await self._kinds_of(found)
-        feeds = [
-            await asyncio.to_thread(arrays.save, self._folder / f"inputs{place}.npz", case.inputs)
-            for place, case in enumerate(cases)
-        ]
-        self._batches = [case.batch for case in cases]
-        options = self._tools.options
-        order = CutOrder(
-            found.model, folder, found.operators, kinds, tuple(feeds), options.part_ops_min, options.parts_max
-        )
-        return await run_order(order, limits=limits, scratch=scratch)
 
     def _check(self, made: CutMade) -> None:
         """Raises: BadModel unless the parts fit together, whatever the child says: they run inside the service."""

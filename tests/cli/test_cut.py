@@ -1,0 +1,51 @@
+"""`appliance cut` shows the parts of a network for a kind of processor that is not here."""
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from appliance.cli.main import app
+from appliance.demo.zoo import toys
+from appliance.modelstore.orders import WITH_LIMITS
+from appliance.modelstore.stages.vendor_limits import TABLES
+from tests.modelstore.networks import relu, write
+
+
+def told(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["cut", *arguments], env={"COLUMNS": "160"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_limits_are_known_by_name() -> None:
+    """The stage has a table of each."""
+    assert tuple(TABLES) == WITH_LIMITS
+
+
+def test_parts_of_a_network(tmp_path: Path) -> None:
+    """An accelerator for convolutions has most of a ShuffleNet, and not what moves channels about."""
+    path = str(toys.shufflenet(tmp_path / "net.onnx"))
+    parts = json.loads(told(path, "--json"))["parts"]
+    assert 2 <= len(parts) <= 16
+    assert {tuple(part["kinds"]) for part in parts} == {("cpu",), ("cpu", "dla")}
+    assert "path" not in parts[0]
+    lines = told(path, "--parts-max", "4").splitlines()
+    assert len(lines) == 5
+    assert "cpu dla" in "".join(lines)
+    assert len(onnx.load(path).graph.node) > 100
+
+
+def test_a_network_that_stays_whole_says_why(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["cut", write(relu((1, 3, 4, 4)), tmp_path, "net.onnx")])
+    assert done.exit_code == 0
+    assert "stays whole: all of it runs on the same kinds of processors" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("wrong", [["--for", "abacus"], ["--task", "abacus"]])
+def test_what_is_not_known(tmp_path: Path, wrong: list[str]) -> None:
+    done = CliRunner().invoke(app, ["cut", write(relu(), tmp_path, "net.onnx"), *wrong])
+    assert done.exit_code == 1
+    assert "abacus" in str(done.exception)
