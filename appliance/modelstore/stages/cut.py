@@ -22,8 +22,14 @@ from appliance.modelstore.stages.running import Runner, largest_error
 from appliance.policies.dispatch.joining import joined
 from appliance.policies.dispatch.partition import Operator
 
-ERROR_MAX = 1e-5
-"""Between the parts' results and the whole's, relative: kernels that are not fused may sum up in another order."""
+ERROR_MAX = 1e-3
+"""Between the parts' results and the whole's, relative, as of every rewritten graph: kernels that are not fused across
+a cut sum up in another order. Most networks compute the same to the last bit.
+"""
+STEP = 1e-7
+"""Between numbers near one. What differs by less, in the mean square, is the same however small the results are: where
+a Sigmoid ends in next to nothing, that is all that is left of what it was computed from.
+"""
 TRIALS = 3
 """Inputs of the smallest batch that are compared."""
 
@@ -136,7 +142,17 @@ def _chained(runners: Sequence[Runner], feeds: Arrays) -> dict[str, np.ndarray]:
 
 
 def _same(wanted: Arrays, found: Arrays) -> bool:
-    return largest_error({name: found[name] for name in wanted}, wanted) <= ERROR_MAX
+    return all(
+        largest_error({name: found[name]}, {name: array}) <= ERROR_MAX or _is_within_a_step(array, found[name])
+        for name, array in wanted.items()
+    )
+
+
+def _is_within_a_step(wanted: np.ndarray, found: np.ndarray) -> bool:
+    if wanted.dtype.kind != "f" or wanted.shape != found.shape or not wanted.size:
+        return False
+    apart = found.astype(np.float64) - wanted.astype(np.float64)
+    return bool(np.sqrt(np.mean(np.square(apart))) <= STEP)  # false where they are no numbers
 
 
 def _others(feeds: Arrays) -> Iterator[dict[str, np.ndarray]]:

@@ -11,6 +11,7 @@ from onnx import ModelProto, helper
 from appliance.domain.errors import BadModel
 from appliance.modelstore.orders import InspectOrder
 from appliance.modelstore.stages import quantise
+from appliance.modelstore.stages.cut import _same
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.partition import Operator, units_of
@@ -107,7 +108,7 @@ def test_real_networks_are_cut_into_few_parts(name: str, tmp_path: Path) -> None
     if made.units:
         wanted, there = Runner(path).run(feeds), chained(made, feeds)
         for output, array in wanted.items():
-            np.testing.assert_allclose(there[output], array, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(there[output], array, rtol=1e-3, atol=1e-4)
 
 
 def split_at(made: ModelProto, folder: Path, feeds: Feeds, on_cpu: frozenset[str], ops_min: int = 1) -> list[list[str]]:
@@ -242,6 +243,20 @@ def test_what_computes_something_else_in_parts_stays_whole(tmp_path: Path) -> No
     made = cut_by(found, [picture("x", 2, 4)], lambda one: "Softmax" not in one.name, ops_min=1)
     assert made.units == ()
     assert "something else" in made.reason
+
+
+def test_next_to_nothing_may_differ_by_next_to_nothing() -> None:
+    """Results of a Sigmoid near zero are the same when no number near one would show the difference; of results of any
+    other size a thousandth is the most.
+    """
+    tiny = np.full(1000, 1e-6, np.float32)
+    assert _same({"y": tiny}, {"y": tiny + np.float32(5e-8)})
+    assert not _same({"y": tiny}, {"y": tiny + np.float32(5e-7)})
+    ones = np.ones(1000, np.float32)
+    assert _same({"y": ones}, {"y": ones * np.float32(1.0005)})
+    assert not _same({"y": ones}, {"y": ones * np.float32(1.005)})
+    assert not _same({"y": ones}, {"y": ones * np.float32(np.nan)})
+    assert not _same({"y": np.arange(3)}, {"y": np.arange(3) + 1})
 
 
 def test_one_unit_is_no_cut(tmp_path: Path) -> None:
