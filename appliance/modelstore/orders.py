@@ -256,8 +256,8 @@ class DissectOrder:
     """A file that an import has made; weights that lie apart are beside it."""
     target: str
     """Folder for `model.onnx`, its weights and the small networks; made when missing."""
-    shapes: Mapping[str, tuple[int, ...]]
-    """Of each input in the run that costs are worked out for."""
+    feeds: str
+    """File with inputs (`modelstore.arrays`) of the run that costs are worked out for."""
     tables: tuple[str, ...] = ()
     """Of `WITH_LIMITS`: kinds that are not there; what they take is looked up."""
 

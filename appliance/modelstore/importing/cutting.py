@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.domain.catalogue import TaskSpec, Variant
+from appliance.domain.catalogue import Precision, TaskSpec, Variant
 from appliance.domain.errors import BadModel, LoadFailed, RunFailed
 from appliance.domain.hardware import CPU_KINDS, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
@@ -78,15 +78,17 @@ class Cutting:
                 return Cut(asked, reason=made.reason)
             self._check(made)
             await self._prepare_and_try(made)
+            await self._time(made)
             if not any(kind.forms for kind in self._kinds[1:]):
                 return Cut(asked, reason="no part of it runs on another kind and computes the same there")
-            await self._time(made)
             parts = tuple(self._part(number, unit) for number, unit in enumerate(made.units))
+            names = [_WEIGHTS, *(part_file(number) for number in range(len(parts)))]
+            if not await asyncio.to_thread((self._folder / _WEIGHTS).exists):  # so small that each part has its own
+                names.remove(_WEIGHTS)
+            await self._tools.builds.keep_parts(self._content, self._folder, names)
             for kind in self._kinds:
                 for form in kind.forms.values():
                     await self._tools.builds.keep(form)
-            names = {_WEIGHTS, *(part_file(number) for number in range(len(parts)))}
-            await self._tools.builds.keep_parts(self._content, self._folder, names)
             return Cut(asked, parts)
         except (BadModel, LoadFailed, RunFailed) as error:
             return Cut(asked, reason=error.reason)
@@ -150,7 +152,8 @@ class Cutting:
                 continue
             numbers = list(kind.forms)
             asked = [
-                (kind.forms[number], cases[number], None if is_first else self._reference(number)) for number in numbers
+                (kind.forms[number], cases[number], None if is_first else self._reference(made, number))
+                for number in numbers
             ]
             try:
                 trials = await self._tools.measure.tried(asked, kind.processor.name)
@@ -160,9 +163,10 @@ class Cutting:
                 trials = tuple(Trial(reason="trying it ended its process") for _ in numbers)
             await self._take(kind, dict(zip(numbers, trials, strict=True)))
 
-    def _reference(self, number: int) -> Reference:
-        difference_max = DIFFERENCE_MAX.get(self._variant.precision, DIFFERENCE_MAX_OTHERS)
-        return Reference(self._kinds[0].forms[number], difference_max)
+    def _reference(self, made: CutMade, number: int) -> Reference:
+        is_quantised = any("Quantize" in name or "QLinear" in name for unit in made.units for name in unit.op_types)
+        precision = Precision.INT8 if is_quantised else self._variant.precision
+        return Reference(self._kinds[0].forms[number], DIFFERENCE_MAX.get(precision, DIFFERENCE_MAX_OTHERS))
 
     async def _take(self, kind: _OnKind, trials: Mapping[int, Trial]) -> None:
         """Raises: RunFailed where the first kind does not run a part."""
@@ -172,22 +176,37 @@ class Cutting:
             elif kind is self._kinds[0]:
                 raise RunFailed(variant_id=self._variant.id, reason=trial.reason)
             else:
-                form = kind.forms.pop(number)
-                await self._tools.builds.reject(form, trial.reason)
-                await self._tools.builds.discard(form)
+                await self._give_up(kind, number, trial.reason)
+
+    async def _give_up(self, kind: _OnKind, number: int, reason: str) -> None:
+        """A part does not run on that kind."""
+        form = kind.forms.pop(number)
+        await self._tools.builds.reject(form, reason)
+        await self._tools.builds.discard(form)
 
     async def _time(self, made: CutMade) -> None:
-        """The largest part of each kind, by batch (BA-18)."""
+        """The largest part of each kind, by batch (BA-18); one that computes something else in a larger batch is given
+        up, and the next one is the largest.
+
+        Raises: LoadFailed, RunFailed where that is the first kind.
+        """
         for kind in self._kinds:
-            if not kind.forms:
-                continue
-            number = max(kind.forms, key=lambda one: _work(made.units[one]).weight(kind.per_byte))
-            kind.largest = made.units[number]
-            cases = await asyncio.to_thread(_cases, kind.largest, made.feeds, self._batches)
-            reference = None if kind is self._kinds[0] else self._reference(number)
-            form, name = kind.forms[number], kind.processor.name
-            profile = await self._tools.measure.profile(form, name, cases, reference=reference)
-            kind.times = tuple(BatchTime(row.batch, row.p50_ms) for row in profile.alone)
+            while kind.forms and kind.largest is None:
+                number = max(kind.forms, key=lambda one: _work(made.units[one]).weight(kind.per_byte))
+                try:
+                    await self._time_largest(kind, made, number)
+                except (LoadFailed, RunFailed) as error:
+                    if kind is self._kinds[0]:
+                        raise
+                    await self._give_up(kind, number, error.reason)
+
+    async def _time_largest(self, kind: _OnKind, made: CutMade, number: int) -> None:
+        unit = made.units[number]
+        cases = await asyncio.to_thread(_cases, unit, made.feeds, self._batches)
+        reference = None if kind is self._kinds[0] else self._reference(made, number)
+        form, name = kind.forms[number], kind.processor.name
+        profile = await self._tools.measure.profile(form, name, cases, reference=reference)
+        kind.largest, kind.times = unit, tuple(BatchTime(row.batch, row.p50_ms) for row in profile.alone)
 
     def _part(self, number: int, unit: CutUnit) -> Part:
         return Part(

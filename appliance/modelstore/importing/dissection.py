@@ -62,13 +62,12 @@ async def _with_inputs(
     if any(np.asarray(array).dtype.kind not in "biuf" for array in cases[0].inputs.values()):
         raise BadModel(reason="its inputs are texts")
     limits, scratch = options.limits, folder.parent
-    shapes = {name: tuple(array.shape) for name, array in cases[0].inputs.items()}
-    order = DissectOrder(str(whole.source), str(folder), shapes, tuple(tables))
-    found = await run_order(order, limits=limits, scratch=scratch)
     feeds = [
         await asyncio.to_thread(arrays.save, folder / f"inputs{place}.npz", case.inputs)
         for place, case in enumerate(cases)
     ]
+    order = DissectOrder(str(whole.source), str(folder), feeds[0], tuple(tables))
+    found = await run_order(order, limits=limits, scratch=scratch)
     cut = CutOrder(
         model=found.model,
         target=str(folder),

@@ -269,7 +269,12 @@ class Importer:
         variants = await self._store.models.variants_of(content_sha256)
         if not variants:
             return
-        cut = await Cutting(self._tools, variants, path).cut()
+        try:
+            cut = await Cutting(self._tools, variants, path).cut()
+        finally:
+            variants = await self._store.models.variants_of(content_sha256)
+            if not variants:  # it was deleted meanwhile: the parts are nobody's
+                await self._tools.builds.forget([content_sha256])
         for variant, _task, _axes in variants:
             variant = await self._store.models.put_variant(replace(variant, cut=cut))
             self._tools.builds.put(variant)

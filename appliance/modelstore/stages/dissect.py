@@ -18,10 +18,12 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from appliance.domain.errors import BadModel
+from appliance.modelstore import arrays
 from appliance.modelstore.orders import Dissected, DissectedOperator, DissectOrder
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import normalise
 from appliance.modelstore.stages.equivalents import DEQUANTIZE, QUANTIZE, rewrite
+from appliance.modelstore.stages.running import Runner
 from appliance.modelstore.stages.vendor_limits import Asked, Shape, takes
 
 NODES_MAX = 4096
@@ -37,7 +39,8 @@ def dissect(order: DissectOrder, report: Callable[[float, str], None]) -> Dissec
     if len(model.graph.node) > NODES_MAX:
         raise BadModel(reason=f"the graph has more than {NODES_MAX} nodes")
     rewrite(model)
-    known = _Known(model, order.shapes)
+    known = _Known(model, arrays.load(order.feeds), Path(order.target))
+    _declare(model, known)
     folder = Path(order.target)
     probes = _Probes(known, folder / "probes")
     groups = _groups(model)
@@ -74,13 +77,14 @@ class _Known:
     """Constants, and what is computed of them alone: dequantized weights."""
     opsets: list[onnx.OperatorSetIdProto]
 
-    def __init__(self, model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, model: ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -> None:
+        """`folder`: where there is room for a copy of the model."""
         fixed = ModelProto()
         fixed.CopyFrom(model)
         del fixed.graph.value_info[:]
         for value in fixed.graph.input:
             elem_type = value.type.tensor_type.elem_type
-            value.CopyFrom(helper.make_tensor_value_info(value.name, elem_type, shapes[value.name]))
+            value.CopyFrom(helper.make_tensor_value_info(value.name, elem_type, feeds[value.name].shape))
         for value in fixed.graph.output:
             value.type.tensor_type.ClearField("shape")
         graph = normalise.with_shapes(fixed).graph
@@ -97,6 +101,26 @@ class _Known:
                 self.types[value.name] = value.type.tensor_type.elem_type
             if value.type.tensor_type.HasField("shape"):
                 self.shapes[value.name] = facts.dims(value)
+        unknown = [
+            name
+            for node in model.graph.node
+            for name in node.output
+            if name and (name not in self.types or min(self.shapes.get(name, (-1,)), default=0) < 0)
+        ]
+        if unknown:
+            self._look(model, feeds, unknown, folder)
+
+    def _look(self, model: ModelProto, feeds: Mapping[str, np.ndarray], unknown: Sequence[str], folder: Path) -> None:
+        """Operators that onnx does not know, or whose results depend on values: a run shows what comes out."""
+        told = ModelProto()
+        told.CopyFrom(model)
+        results = {value.name for value in told.graph.output}
+        told.graph.output.extend(onnx.ValueInfoProto(name=name) for name in unknown if name not in results)
+        found = Runner(normalise.write(told, folder, "looked-at", is_external=True)[0]).run(feeds)
+        for name in unknown:
+            if isinstance(found[name], np.ndarray) and found[name].dtype != object:
+                self.types[name] = helper.np_dtype_to_tensor_dtype(found[name].dtype)
+                self.shapes[name] = found[name].shape
 
     def shape(self, name: str) -> Shape:
         return self.shapes.get(name)
@@ -133,6 +157,17 @@ class _Known:
             steps = (self.shapes.get(node.input[0], ()) or (1,))[0]
             return 2.0 * max(steps, 1) * sum(self.elements(name) for name in node.input[1:3])
         return float(results)
+
+
+def _declare(model: ModelProto, known: _Known) -> None:
+    """Types of tensors that onnx does not infer, with their ranks: a part that takes them must say them."""
+    shaped = normalise.with_shapes(model).graph
+    inferred = {value.name for value in (*shaped.value_info, *shaped.output) if value.type.tensor_type.elem_type}
+    for node in model.graph.node:
+        for name in node.output:
+            if name in known.types and name not in inferred:
+                shape = [None] * len(known.shapes[name])
+                model.graph.value_info.append(helper.make_tensor_value_info(name, known.types[name], shape))
 
 
 # -- what stays together -----------------------------------------------------------------------------------------------

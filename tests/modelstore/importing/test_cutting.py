@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from appliance.modelstore.importing.importer import ImportOptions
 from appliance.modelstore.importing.prepared import PARTS, part_file
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.measure import ChildMeasure
+from appliance.runtime.processors.sessions import sessions_of
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, Parts, parts
 from tests.modelstore.importing.test_importer import asked, done
@@ -306,5 +308,83 @@ def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> 
                 *(part_file(number) for number in range(len(variant.cut.parts))),
             }
             assert sum(file.stat().st_size for file in home.iterdir()) < 1.2 * variant.size_bytes
+
+    asyncio.run(story())
+
+
+def quantised(folder: Path) -> Path:
+    """A convolution net of integers; OpenVINO does not know its pooling."""
+    rng = np.random.default_rng(0)
+    weights: dict[str, np.ndarray] = {
+        "s": np.array(0.05, np.float32),
+        "z": np.array(128, np.uint8),
+        "w": rng.integers(100, 156, (16, 3, 3, 3)).astype(np.uint8),
+        "v": rng.standard_normal((16, 4)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("QLinearConv", ["q", "s", "z", "w", "s", "z", "s", "z"], ["a"]),
+        helper.make_node("QLinearGlobalAveragePool", ["a", "s", "z", "s", "z"], ["b"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["c"]),
+        helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    made = model(nodes, {"x": ("n", 3, 16, 16)}, {"y": ("n", 4)}, weights)
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return Path(write(made, folder))
+
+
+@pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
+def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> None:
+    """One operator that it does not know stays with the first kind; what it computes of the rest is the same."""
+
+    async def story() -> None:
+        other = ProcessorDescription("openvino", "openvino", 1, 1, "host", "a library")
+        (tmp_path / "measuring").mkdir()
+        measure = ChildMeasure([CPU, other], ChildLimits(wall_s=120, nice=0), tmp_path / "measuring")
+        made = parts(tmp_path / "state", others=[other], measure=cast(FakeMeasure, measure), options=OPTIONS)
+        async with made as box:
+            await done(box, await box.importer.submit(asked_for(quantised(tmp_path))))
+            (variant,) = (await cut(box, within_s=200)).variants
+            assert variant.cut is not None
+            assert variant.cut.reason == ""
+            assert [part.kinds for part in variant.cut.parts] == [("cpu", "openvino"), ("cpu",), ("cpu", "openvino")]
+            feeds = {"x": np.random.default_rng(1).standard_normal((1, 3, 16, 16)).astype(np.float32)}
+            cpu, openvino = OnnxSessions(1), sessions_of("openvino", 1, 1)
+            there: dict[str, Any] = dict(feeds)
+            for number, part in enumerate(variant.cut.parts):
+                form = await box.builds.open_build(part_build_id(variant.content_sha256, number, part.kinds[-1]))
+                one = openvino if form.kind == "openvino" else cpu
+                there |= one.run(one.load(form), {name: there[name] for name in part.inputs}, None)
+            whole = cpu.load(await box.builds.open_build(build_id(variant.content_sha256, "cpu")))
+            np.testing.assert_allclose(there["y"], cpu.run(whole, feeds, None)["y"], rtol=1e-3, atol=1e-5)
+
+    asyncio.run(story())
+
+
+def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) -> None:
+    """Its parts are finished for nobody."""
+
+    async def story() -> None:
+        measure = refusing()
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure, options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            measure.gate.clear()
+            asked_before = len(measure.tried_forms)
+
+            async def is_under_way() -> bool:
+                return len(measure.tried_forms) > asked_before
+
+            async with asyncio.timeout(30):
+                await box.settled(is_under_way)
+            await box.deletion.delete("default/net")
+            measure.gate.set()
+
+            async def is_over() -> bool:
+                return not [path for path in (tmp_path / "state/prepared").rglob("*") if path.is_file()]
+
+            async with asyncio.timeout(30):
+                await box.settled(is_over)
+            assert box.builds.uncut() == []
 
     asyncio.run(story())

@@ -17,8 +17,10 @@ Takes = Callable[[DissectedOperator], bool]
 
 
 def dissected(source: str | Path, folder: Path, feeds: Feeds, *tables: str) -> Dissected:
-    shapes = {name: array.shape for name, array in feeds.items()}
-    return dissect(DissectOrder(str(source), str(folder / "cut"), shapes, tables), lambda share, message: None)
+    target = folder / "cut"
+    target.mkdir(parents=True, exist_ok=True)
+    inputs = arrays.save(target / "inputs.npz", feeds)
+    return dissect(DissectOrder(str(source), str(target), inputs, tables), lambda share, message: None)
 
 
 def cut_by(found: Dissected, feeds: Sequence[Feeds], takes: Takes, ops_min: int = 7, units_max: int = 16) -> CutMade:

@@ -220,6 +220,33 @@ def test_a_small_network_asks_for_each_sort_of_operator(tmp_path: Path) -> None:
     assert sum(Path(path).stat().st_size for path in found.probes) < 400_000
 
 
+def test_what_onnx_does_not_know_is_looked_at(tmp_path: Path) -> None:
+    """After an operator of ONNX Runtime's own, and one whose result depends on values, tensors still have types."""
+    nodes = [
+        helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft", alpha=1.7),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("NonZero", ["b"], ["c"]),
+        helper.make_node("Cast", ["c"], ["d"], to=FLOAT),
+        helper.make_node("Softmax", ["d"], ["e"]),
+        helper.make_node("ReduceSum", ["e"], ["y"], keepdims=0),
+    ]
+    made = model(nodes, {"x": ("n", 4)}, {"y": ()})
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    feeds = {"x": np.abs(picture("x", 2, 4)["x"])}
+    found = dissected(write(made, tmp_path), tmp_path, feeds)
+    assert all(one.probes is not None for one in found.operators)
+    assert all(Runner(path) for path in found.probes)
+    types = types_in(found)
+    parts = cut_by(found, [feeds], lambda one: types[one.nodes[-1]] not in ("QuickGelu", "Softmax"), ops_min=1)
+    assert [sorted(unit.op_types) for unit in parts.units] == [
+        ["QuickGelu"],
+        ["Cast", "NonZero", "Relu"],
+        ["Softmax"],
+        ["ReduceSum"],
+    ]
+    np.testing.assert_allclose(chained(parts, feeds)["y"], 2.0)
+
+
 def test_costs_are_floating_point_operations(tmp_path: Path) -> None:
     """Two for each multiplication of a convolution and of a product of matrices."""
     found = dissected(write(classifier(), tmp_path), tmp_path, picture("x", 1, 3, 16, 16))
