@@ -235,8 +235,8 @@ class Engine:
         return runs, busy_ns / NS_PER_MS
 
     def is_stuck(self) -> bool:
-        """Whether a run holds its worker a minute after its deadline, and after it should have ended: runs are stopped
-        at their deadline, so that one will never end. Those that take no worker hold the event loop, and nobody asks.
+        """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
+        that one will never end. Those that take no worker hold the event loop, and nobody asks.
         """
         return self._queue.overdue_ns(self._clock.now_ns()) > _STUCK_NS
 

@@ -45,6 +45,8 @@ class Job:
     """What its tenant was charged with when it was taken."""
     holds_ns: int = 0
     """For how long its run, with all who share it, is expected to hold a worker."""
+    stops_ns: int | None = None
+    """When its run, with all who share it, is stopped; None: never."""
     share: float = 1.0
     """Of its run, which others may have rows in, too."""
     run_items: int = 0

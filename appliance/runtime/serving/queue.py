@@ -315,13 +315,14 @@ class Queue:
         return [rest_ns for rest_ns in known if rest_ns > 0]
 
     def overdue_ns(self, now_ns: int) -> int:
-        """How long ago the run under way should have ended that is most behind, by its deadline and by what was
-        expected of it; of runs in the service, for others end with their process. 0: none is behind.
+        """How long ago the run under way should have ended that is most behind, by when it was stopped and by what was
+        expected of it. Not of runs that nobody stops, for what is expected may be wrong, nor of those in guards, which
+        end with their process. 0: none is behind.
         """
         ends = (
-            max(job.request.deadline_ns or 0, job.started_ns + job.holds_ns)
+            max(job.stops_ns, job.started_ns + job.holds_ns)
             for job in self._running
-            if not job.servable.is_guarded
+            if job.stops_ns is not None and not job.servable.is_guarded
         )
         return max([0, *(now_ns - end_ns for end_ns in ends)])
 

@@ -75,6 +75,7 @@ class Worker:
         for each in batch.jobs:
             each.to(RequestState.RUNNING)
             each.started_ns = each.request.started_ns = now_ns
+        job.stops_ns = batch.deadline_ns
         self._run = asyncio.ensure_future(self._handed_over(batch))
         self._run.add_done_callback(partial(self._end, batch))
 

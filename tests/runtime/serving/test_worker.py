@@ -142,6 +142,25 @@ def test_stopped_worker_answers_its_job() -> None:
     run_virtual(story)
 
 
+def test_a_run_that_nobody_stops_is_not_overdue() -> None:
+    """One that is answered late, or shared with one, may go on for as long as it takes: where that is more than was
+    expected, its owner must not have the whole box begun anew for it.
+    """
+
+    async def story() -> None:
+        bench = WorkerBench()
+        bench.processor.costs["b"].run_ms = 100_000
+        each = bench.put()
+        each.request.deadline_ns, each.request.runs_late = bench.clock.now_ns() + 2 * NS_PER_S, True
+        work = asyncio.create_task(bench.worker.work())
+        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 90 * NS_PER_S)
+        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        await each.answer
+        work.cancel()
+
+    run_virtual(story)
+
+
 def test_a_run_that_does_not_end_is_overdue() -> None:
     """From when it should have ended, by its deadline and by what is expected of a run that nobody knows; never one in
     a guard, which ends with it.
