@@ -37,6 +37,7 @@ from appliance.cli import (
 )
 from appliance.cli.demo import demo
 from appliance.cli.faults import sentence_of
+from appliance.terminal.failure import CommandFailed
 
 app = typer.Typer(
     name="appliance",
@@ -110,7 +111,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong
-    usage.
+    usage, 78 settings that do not fit.
     """
     try:
         app(args=arguments, prog_name="appliance")
@@ -124,4 +125,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if sentence is None:
             raise
         print(f"appliance: {sentence}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.status if isinstance(error, CommandFailed) else 1)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.terminal import screen
-from appliance.terminal.failure import CommandFailed
+from appliance.terminal.failure import CommandFailed, SettingsUnfit
 
 
 def serve(
@@ -82,7 +82,9 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(overrides: dict[str, Any]) -> Any:
-    """The settings tree. Raises: CommandFailed, naming the first setting that does not fit."""
+    """The settings tree. Raises: SettingsUnfit, naming the first setting that does not fit."""
+    from tomllib import TOMLDecodeError
+
     from pydantic import ValidationError
 
     from appliance.settings import Settings
@@ -90,15 +92,17 @@ def _settings(overrides: dict[str, Any]) -> Any:
     for variable in os.environ:  # those of no section are passed over
         section, nested, _ = variable.lower().removeprefix("appliance_").partition("__")
         if nested and variable.lower().startswith("appliance_") and section not in Settings.model_fields:
-            raise CommandFailed(f"there is no setting {section} ({variable}); docs/operations.md has all of them")
+            raise SettingsUnfit(f"there is no setting {section} ({variable}); docs/operations.md has all of them")
     try:
         settings = Settings(**_given(overrides))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise CommandFailed(f"there is no setting {place}; docs/operations.md has all of them") from error
-        raise CommandFailed(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
+            raise SettingsUnfit(f"there is no setting {place}; docs/operations.md has all of them") from error
+        raise SettingsUnfit(f"setting {place}: {first['msg']}; see docs/operations.md for all settings") from error
+    except (TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsUnfit(f"{os.environ['APPLIANCE_CONFIG']} is no TOML file: {error}") from error
     # Children work in folders of their own, where a relative path would mean something else.
     return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 

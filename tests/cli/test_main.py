@@ -121,6 +121,7 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
         (["serve", "APPLIANCE_HTP__PORT=1"], "there is no setting htp (APPLIANCE_HTP__PORT);"),
         (["serve", "APPLIANCE_HTTP__PRT=1"], "there is no setting http.prt;"),
         (["serve", "--config", "[http]\nprt = 1"], "there is no setting http.prt;"),
+        (["serve", "--config", "[http\n"], "box.toml is no TOML file"),
     ],
 )
 def test_a_command_that_cannot_go_on_says_why(
@@ -130,8 +131,9 @@ def test_a_command_that_cannot_go_on_says_why(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One sentence on standard error, status 1, nothing on standard output. What follows `--config` is its text; with a
-    `=` it is a variable of the environment.
+    """One sentence on standard error, status 1, nothing on standard output. Settings that do not fit have a status of
+    their own, so that systemd does not start the box again and again, and takes no upgrade back. What follows
+    `--config` is its text; with a `=` it is a variable of the environment.
     """
     for variable in [argument for argument in arguments if "=" in argument and "--config" not in arguments]:
         arguments = [argument for argument in arguments if argument != variable]
@@ -144,7 +146,7 @@ def test_a_command_that_cannot_go_on_says_why(
     with pytest.raises(SystemExit) as end:
         main(arguments)
     said = capsys.readouterr()
-    assert end.value.code == 1
+    assert end.value.code == (78 if arguments[0] == "serve" else 1)
     assert part in said.err
     assert said.out == ""
 

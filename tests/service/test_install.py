@@ -47,11 +47,11 @@ def checkout(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def machine(folder: Path, checkout: Path) -> Iterator[Machine]:
-    """With a box in it."""
+    """With a box in it, installed by a root that is careful with its files, and behind a proxy."""
     model = toys.tiny_add(folder / "add.onnx")
     assert model.exists()
     with booted(folder) as machine:
-        said = machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+        said = machine.run(f"umask 077; HTTPS_PROXY=http://127.0.0.1:9 {checkout}/scripts/install", timeout_s=1200)
         assert "the box answers at https://" in said
         yield machine
 
@@ -120,6 +120,53 @@ def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -
     assert "add" in call(machine, "/v1/models")
 
 
+def test_what_no_other_release_would_mend_is_no_reason_to_go_back(machine: Machine, checkout: Path) -> None:
+    """Right after an upgrade: a person who starts the box more often than systemd lets them, and settings that do not
+    fit.
+    """
+    server = checkout / "appliance" / "server.py"
+    sound = server.read_text()
+    server.write_text(sound + "\n# a good release\n")
+    machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+    server.write_text(sound)
+    good = running(machine)
+    went_back = "test $(systemctl show -p ActiveState --value edge-appliance-rollback) = inactive"
+
+    machine.run(f"for n in 1 2 3 4 5 6; do systemctl restart {UNIT}; done", check=False)
+    machine.until(f"{went_back} && {READY}", 60)
+    assert running(machine) == good
+
+    machine.run("cd /etc/edge-appliance && cp box.toml kept.toml && echo '[http' >> box.toml")
+    machine.run(f"systemctl restart {UNIT}", check=False)
+    machine.until(f"systemctl is-failed --quiet {UNIT} && {went_back}", 60)
+    assert "is no TOML file" in machine.run(f"journalctl -u {UNIT} -o cat -n 20")
+    assert "do not fit" in machine.run("journalctl -u edge-appliance-rollback -o cat -n 20")
+    assert running(machine) == good
+    machine.run(f"cd /etc/edge-appliance && mv kept.toml box.toml && systemctl restart {UNIT}")
+
+
+def test_an_upgrade_that_is_cut_short_leaves_a_box_that_runs(machine: Machine, checkout: Path) -> None:
+    """While the database is kept, for which there is no room; and after the switch, by whoever takes it up."""
+    first = running(machine)
+    server = checkout / "appliance" / "server.py"
+    sound = server.read_text()
+    server.write_text(sound + "\nraise RuntimeError('another bad release')\n")
+    kept = "/opt/edge-appliance/before.db.new"
+    machine.run(f"mkdir {kept}")
+    assert f"starting {first} again" in machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    machine.run(f"{READY} && rmdir {kept}")
+    assert running(machine) == first
+
+    is_first = f"test $(readlink /opt/edge-appliance/current) = /opt/edge-appliance/releases/{first}"
+    order = f"{checkout}/scripts/install & while {is_first}; do :; done; kill -KILL $!"
+    machine.run(f"{order}; systemctl stop {UNIT}", timeout_s=1200)
+    assert running(machine) != first
+    assert f"{first} runs again" in machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    server.write_text(sound)
+    machine.run(READY)
+    assert running(machine) == first
+
+
 def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) -> None:
     """It answers at first and ends after some seconds, again and again: systemd gives it up, and the old one serves."""
     first = running(machine)
@@ -134,11 +181,15 @@ def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) 
 
 
 def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path) -> None:
+    """And what an operator has set for the unit."""
+    machine.run(f"printf '[Service]\\nNice=1\\n' > /etc/systemd/system/{UNIT}.service.d/override.conf")
     machine.run(f"{checkout}/scripts/uninstall")
     assert machine.run(f"systemctl is-active {UNIT} || true") == "inactive"
-    assert machine.run("ls /opt /etc/systemd/system | grep edge-appliance || true") == ""
+    assert machine.run("ls /opt /etc/systemd/system | grep edge-appliance || true") == f"{UNIT}.service.d"
+    assert machine.run(f"ls /etc/systemd/system/{UNIT}.service.d") == "override.conf"
     assert "admin.key" in machine.run("ls /var/lib/edge-appliance")
     machine.run(f"{checkout}/scripts/uninstall --purge")
+    assert machine.run("ls /etc/systemd/system | grep edge-appliance || true") == ""
     assert machine.run("ls -d /etc/edge-appliance /var/lib/edge-appliance 2>/dev/null || true") == ""
 
 
