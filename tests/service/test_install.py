@@ -115,9 +115,11 @@ def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -
     assert "add" in call(machine, "/v1/models")
     assert machine.run("tail -n 1 /etc/edge-appliance/box.toml") == "# mine"
 
+    call(machine, "/v1/tenants", "-H 'content-type: application/json' -d '{\"name\": \"newcomer\"}'")
     machine.run("/opt/edge-appliance/current/scripts/install --rollback")
     assert running(machine) == first
     assert "add" in call(machine, "/v1/models")
+    assert "newcomer" in call(machine, "/v1/tenants")  # both releases have the database in the same form
 
 
 def test_what_no_other_release_would_mend_is_no_reason_to_go_back(machine: Machine, checkout: Path) -> None:
