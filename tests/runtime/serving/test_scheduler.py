@@ -10,6 +10,7 @@ import pytest
 from appliance.domain.errors import DeadlineExceeded
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.policies.dispatch.base import DispatchInput, DispatchPlan
 from appliance.runtime.decisions.document import dispatch_record
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
@@ -280,6 +281,50 @@ async def test_decisions_are_sampled_and_replayed() -> None:
         again = plan_one(record.problem)
         again.pop("elapsed_ms")
         assert again == {key: value for key, value in record.answer.items() if key not in ("outcome", "actions")}
+
+
+@story
+async def test_decisions_do_not_count_others_requests() -> None:
+    """Jobs are named by their places in what is decided: a tenant learns nothing of how much others ask."""
+    bench = bench_of()
+    async with bench.working():
+        for _ in range(20):
+            await bench.infer()
+        await bench.pause(1000)
+        bench.decisions.told.clear()
+        await asyncio.gather(*(bench.infer() for _ in range(6)))
+    problem: Any = next(facts["problem"] for kind, facts in bench.decisions.told if kind == "dispatch")
+    assert [job.name for job in problem.jobs] == [f"{at:02}" for at in range(1, len(problem.jobs) + 1)]
+
+
+@story
+async def test_no_policy_is_asked_where_nobody_can_begin() -> None:
+    """All would be late on the slow core, which idles, so that they wait for the quick one: however many tenants they
+    are of, what decides costs next to nothing.
+    """
+    bench = EngineBench(1000, twins=[LITTLE])
+    tenants = [f"t{at}" for at in range(50)]
+    for tenant in tenants:
+        bench.add({"v": Cost(run_ms=10, load_ms=0)}, tenant=tenant)
+    async with bench.working():
+        for tenant in tenants:
+            await bench.infer(application=f"{tenant}/app", tenant=tenant)
+        scheduler = bench.engine._scheduler
+        assert scheduler is not None
+        asked, plan = [0], scheduler._policy.plan
+
+        def counted(problem: DispatchInput) -> DispatchPlan:
+            asked[0] += 1
+            return plan(problem)
+
+        scheduler._policy.plan = counted  # type: ignore[method-assign]
+        ends = await asyncio.gather(
+            *(bench.infer(application=f"{tenant}/app", tenant=tenant, within_ms=28) for tenant in tenants),
+            return_exceptions=True,
+        )
+        assert sum(not isinstance(end, BaseException) for end in ends) == 2
+        assert asked[0] <= 10
+    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
