@@ -90,6 +90,14 @@ class FairLine(Generic[F]):
         self._charge(flow, self.start_of(flow) + expected_ns / weight)
         self.running += 1
 
+    def overtake(self, flow: F, expected_ns: int, weight: float) -> None:
+        """A run of the flow begins, which may not be the first in line: who is before it keeps what it is behind."""
+        first = self.first()
+        if first is None or first is flow:
+            self.begin(flow, expected_ns, weight)
+        else:
+            self.join(flow, expected_ns, weight)
+
     def end(self, flow: F, error_ns: int, weight: float) -> None:
         """A run has ended that took `error_ns` longer than was expected when it began."""
         self._charge(flow, flow.tag + error_ns / weight)

@@ -239,30 +239,35 @@ class Queue:
         """Who may run now where a worker is idle: of the tenant whose turn it is the jobs of its highest priority, at
         most so many, then the others of it, then those of the next tenant. Late and abandoned ones leave.
 
-        Applications of a tenant are apart that have had more than `LONG_NS` of processor time beyond the others: they
-        come after.
+        Applications of a tenant that have had more than `LONG_NS` of processor time beyond the others come after,
+        whatever their priorities: who may call one of them does not keep the others from being served.
         """
         waiting = [tenant for tenant in self._tenants.values() if tenant.entry is not None]
         for tenant in sorted(waiting, key=_order):
-            found: dict[int, list[tuple[float, Job]]] = {}
+            found: list[tuple[float, Job]] = []
             applications = [one for one in tenant.applications.values() if one.entry is not None]
             each = max(2, most // max(1, len(applications)))
             for application in sorted(applications, key=_order)[:most]:
                 start = tenant.line.start_of(application)
                 for job in list(islice(application.in_order(), each)):  # some of them leave
                     if self._is_ready(job, tenant):
-                        found.setdefault(job.request.priority, []).append((start, job))
-            for _priority, jobs in sorted(found.items(), reverse=True):
-                least = min(start for start, _ in jobs)
-                yield [job for start, job in jobs if start - least <= LONG_NS]
-                yield [job for start, job in jobs if start - least > LONG_NS]
+                        found.append((start, job))
+            least = min((start for start, _ in found), default=0.0)
+            turns: dict[tuple[bool, int], list[Job]] = {}
+            for start, job in found:
+                turns.setdefault((start - least > LONG_NS, -job.request.priority), []).append(job)
+            for _turn, jobs in sorted(turns.items()):
+                yield jobs
 
     def give(self, job: Job, group: int) -> None:
         """A waiting job begins on an idle worker of a group."""
         at = next(index for index, (_begin, own) in enumerate(self._idle) if own == group)
         begin, _ = self._idle[at]
         del self._idle[at]
-        self._charge(job, self._tenants[job.request.tenant])
+        tenant = self._tenants[job.request.tenant]
+        self._note_begin(job)
+        self._line.overtake(tenant, job.charged_ns, job.weights[0])
+        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
         self._remove(job)
         begin(job)
 
@@ -437,13 +442,16 @@ class Queue:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
 
     def _charge(self, job: Job, tenant: _Tenant) -> None:
-        """The run of a job begins."""
+        """The run of a job begins whose turn it is."""
+        self._note_begin(job)
+        self._line.begin(tenant, job.charged_ns, job.weights[0])
+        tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+
+    def _note_begin(self, job: Job) -> None:
         self._running[job] = None
         job.started_ns = self._clock.now_ns()
         job.holds_ns = job.likely_ns
         job.charged_ns = int(job.holds_ns * job.worth)
-        self._line.begin(tenant, job.charged_ns, job.weights[0])
-        tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
     def _is_held(self, job: Job, tenant: _Tenant) -> bool:
         """Whether a long run leaves the free worker, the only one left of several, to a tenant that was active in the

@@ -188,6 +188,35 @@ async def test_priority_goes_first_and_others_fill() -> None:
         await asyncio.gather(*low)
 
 
+@pytest.mark.parametrize("haste", [{"priority": 5}, {"within_ms": 100}])
+def test_no_application_starves(haste: dict[str, int]) -> None:
+    """Of two applications of one tenant that always wait each has half, though all requests to one of them have a
+    priority, or less time.
+    """
+
+    @story
+    async def body() -> None:
+        bench = bench_of((1, 1.0, 1.0))
+        bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+        answered: Counter[str] = Counter()
+
+        async def ask(application: str, **facts: int) -> None:
+            while True:
+                await bench.infer(application=application, **facts)
+                answered[application] += 1
+
+        async with bench.working():
+            tasks = [asyncio.create_task(ask("t/app", **haste)) for _ in range(6)]
+            tasks += [asyncio.create_task(ask("t/other")) for _ in range(6)]
+            await bench.pause(5000)
+            for task in tasks:
+                task.cancel()
+            await settle()
+        assert 0.9 < answered["t/other"] / answered["t/app"] < 1.1
+
+    body()
+
+
 @story
 async def test_a_group_that_is_lost() -> None:
     """What runs there is placed anew, and nothing goes there until it is back."""
