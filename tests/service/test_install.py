@@ -47,11 +47,11 @@ def checkout(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def machine(folder: Path, checkout: Path) -> Iterator[Machine]:
-    """With a box in it, installed by a root that is careful with its files, and behind a proxy."""
+    """With a box in it, installed by a root that is careful with its files."""
     model = toys.tiny_add(folder / "add.onnx")
     assert model.exists()
     with booted(folder) as machine:
-        said = machine.run(f"umask 077; HTTPS_PROXY=http://127.0.0.1:9 {checkout}/scripts/install", timeout_s=1200)
+        said = machine.run(f"umask 077; {checkout}/scripts/install", timeout_s=1200)
         assert "the box answers at https://" in said
         yield machine
 
@@ -65,8 +65,10 @@ def running(machine: Machine) -> str:
     return machine.run("basename $(readlink /opt/edge-appliance/current)")
 
 
-def test_a_model_is_imported_under_the_unit(machine: Machine, folder: Path) -> None:
+def test_a_model_is_imported_under_the_unit(machine: Machine, folder: Path, checkout: Path) -> None:
     """Confined: what the unit forbids would have turned that off without a word."""
+    again = machine.run(f"HTTPS_PROXY=http://127.0.0.1:9 {checkout}/scripts/install")  # fetches nothing any more
+    assert "the box answers at https://" in again
     assert '"files":true' in call(machine, "/v1/system").replace(" ", "")
     call(machine, "/v1/models", f"-F name=add -F task=tensor -F file=@{folder}/add.onnx")
     machine.until(f'{_asked("/v1/models/add")} | grep -q \'"state": *"ready"\'', 120)
