@@ -303,8 +303,10 @@ class Settings(BaseSettings):
     memory: MemorySettings = MemorySettings()
     processors: tuple[ProcessorSettings, ...] = Field((ProcessorSettings(),), min_length=1, max_length=8)
     """Processors as a JSON list of objects with kind, name, workers, threads_per_run and cores, `cpu` first; several of
-    `cpu` with cores of their own, each with its workers; then `openvino` where that is installed, which takes theirs.
-    Each model is measured on each kind, on the first processor of it, and serves on the kind that costs least.
+    `cpu` with cores of their own, each with its workers; then `openvino`, `xnnpack`, `cuda`, `tensorrt` or `dla` where
+    those are there; on the same cores they take the workers of `cpu`. `memory_bytes` bounds what is loaded on a card
+    with memory of its own. Each model is measured on each kind, on the first processor of it, and serves on the kind
+    that costs least.
     """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()
