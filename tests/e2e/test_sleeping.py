@@ -57,7 +57,7 @@ def test_files_that_another_program_cuts_short(box: SleepingBox, client: httpx.C
         assert other.returncode == 0
         for name in NAMES:
             assert box.ask(client, name).status_code == 200
-        until(lambda path=path, size=size_bytes: _is_of(path, size), "a new file")  # type: ignore[misc]
+        until(lambda path=path, size=size_bytes: _is_of(path, size), "a new file", 120)  # type: ignore[misc]
         until(lambda path=path: (path.parent / "form.json").exists(), "its form")  # type: ignore[misc]
     assert box.server.process.poll() is None
 
