@@ -24,6 +24,7 @@ from appliance.lab.problems.base import (
 from appliance.policies.dispatch import DEFAULT, DISPATCH_POLICIES
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, Job, Processor, Tenant
 from appliance.policies.dispatch.partition import Operator, Partition, Uncuttable, partition
+from appliance.runtime.decisions.document import dispatch_answer
 
 MODELS_MAX = 256
 OPERATORS_MAX = 1024
@@ -103,7 +104,7 @@ def read(document: Mapping[str, Any]) -> Question[DispatchPlan]:
     )
     policy = DISPATCH_POLICIES[written.policy]()
     cut = {name: network.partition for name, network in networks.items()}
-    return Question(lambda: policy.plan(problem), lambda plan: _answer(plan, cut))
+    return Question(lambda: policy.plan(problem), lambda plan: dispatch_answer(plan, cut))
 
 
 class _Network:
@@ -165,27 +166,3 @@ def _job(job: _Job, networks: Mapping[str, _Network], tenants: Sequence[str], ke
         job.queued_ms,
         network.fixed,
     )
-
-
-def _answer(plan: DispatchPlan, cut: Mapping[str, Partition]) -> dict[str, object]:
-    decision = plan.decision
-    return {
-        "models": {
-            name: {
-                "units": [list(unit) for unit in one.units],
-                "subgraphs": [{"ops": list(s.ops), "processors": list(s.latency_ms)} for s in one.subgraphs],
-            }
-            for name, one in cut.items()
-        },
-        "decision": decision
-        and {
-            "job": decision.job,
-            "ops": list(decision.ops),
-            "processor": decision.processor,
-            "start_ms": decision.start_ms,
-            "expected_latency_ms": decision.expected_latency_ms,
-            "slack_ms": None if decision.slack_ms == FOREVER else decision.slack_ms,
-        },
-        "violated": list(plan.violated),
-        "reason": plan.reason,
-    }

@@ -84,16 +84,24 @@ def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> Decision
         ],
         "jobs": [_job(job, names[job.partition]) for job in problem.jobs],
     }
-    decision = plan.decision
     answer = {
-        "outcome": "run" if decision else "none",
+        "outcome": "run" if plan.decision else "none",
         "actions": [],
+        **dispatch_answer(plan, {name: one for one, name in names.items()}),
+    }
+    return DecisionRecord(at, "dispatch", facts["application"], facts["concerned"], asked, answer)
+
+
+def dispatch_answer(plan: DispatchPlan, cut: Mapping[str, Partition]) -> dict[str, Any]:
+    """What a dispatch policy decided about networks by name, as `appliance plan` writes it."""
+    decision = plan.decision
+    return {
         "models": {
             name: {
                 "units": [list(unit) for unit in one.units],
                 "subgraphs": [{"ops": list(s.ops), "processors": list(s.latency_ms)} for s in one.subgraphs],
             }
-            for one, name in names.items()
+            for name, one in cut.items()
         },
         "decision": decision
         and {
@@ -107,7 +115,6 @@ def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> Decision
         "violated": list(plan.violated),
         "reason": plan.reason,
     }
-    return DecisionRecord(at, "dispatch", facts["application"], facts["concerned"], asked, answer)
 
 
 def _names(partitions: Sequence[Partition]) -> dict[Partition, str]:
