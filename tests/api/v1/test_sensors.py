@@ -80,7 +80,10 @@ async def test_shown(root: Path, tmp_path: Path) -> None:
         assert (own["state"], own["reason"]) == ("throttled", None)
         tree(root, {COOLING: "0"})
         await until(stand, "serving")
-        events = [one.event for one in appliance.running().telemetry.recent()]
+        # What the box does is told a moment after it is done.
+        async with asyncio.timeout(60):
+            while (events := [one.event for one in appliance.running().telemetry.recent()])[-1] != "processor serving":
+                await asyncio.to_thread(pause_s, 0.02)
         assert events[-2:] == ["processor throttled", "processor serving"]
         await harbour.aclose()
         await stand.close()
