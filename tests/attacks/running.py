@@ -24,7 +24,7 @@ def ask(box: Attacked, attacks: Iterable[Attack]) -> list[str]:
         headers = dict(attack.headers)
         if (key := box.keys[attack.role]) is not None:
             headers["Authorization"] = f"Bearer {key}"
-        connection = http.client.HTTPConnection(address, timeout=30)
+        connection = http.client.HTTPConnection(address, timeout=120)
         try:
             raw = {name: value.encode("latin-1") for name, value in headers.items()}
             connection.request(attack.method, attack.path, attack.body or None, raw)

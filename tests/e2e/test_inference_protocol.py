@@ -158,7 +158,7 @@ def test_a_known_caller_may_send_a_whole_picture_at_once(uploaded: Server) -> No
     """What may be on its way bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
     asked = _add(uploaded, 1, rows=20_000)  # more than the model takes, which is found out when all is read
     host, port = uploaded.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         for _ in range(5):
             connection.sendall(asked)
             assert _answer(answers)[0] == 400
@@ -176,7 +176,7 @@ def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
     asked[11] = asked[11].replace(b"Bearer ", b"Bearer x")
     asked[20] = asked[20].replace(b"POST", b"GET ").replace(b"/infer", b"      ", 1)
     host, port = uploaded.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         whole = b"".join(asked)
         for start in range(0, len(whole), 1000):
             connection.sendall(whole[start : start + 1000])
@@ -194,7 +194,7 @@ def test_a_wrong_key_counts_once(uploaded: Server) -> None:
     once, as any other does.
     """
     host, port = uploaded.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection, connection.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         for value in range(20):
             connection.sendall(_add(uploaded, value).replace(b"Bearer ", b"Bearer x"))
             assert _answer(answers)[0] == 401
@@ -204,7 +204,7 @@ def test_requests_of_many_connections_at_once(uploaded: Server) -> None:
     """What is answered together is not mixed up; a caller that has gone takes nobody along."""
     host, port = uploaded.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
-        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(24)]
+        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=120)) for _ in range(24)]
         for value, connection in enumerate(connections):
             connection.sendall(_add(uploaded, value))
         for connection in connections[::5]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:

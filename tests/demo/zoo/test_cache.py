@@ -103,7 +103,7 @@ def test_second_process_waits_and_says_so(tmp_path: Path) -> None:
         child.stdin.flush()
 
     with Cache(tmp_path).locked(progress):
-        assert child.wait(timeout=30) == 0
+        assert child.wait(timeout=120) == 0
     child.communicate()
     assert said == ["another process is fetching; waiting for it"]
 

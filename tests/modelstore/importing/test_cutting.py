@@ -153,7 +153,7 @@ def test_where_every_kind_runs_the_whole_nothing_is_cut(tmp_path: Path) -> None:
             async def is_measured() -> bool:
                 return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_measured)
             assert box.builds.uncut() == []
             (variant,) = (await box.store.models.get("default/net")).variants
@@ -215,7 +215,7 @@ def test_it_is_cut_anew_where_things_have_changed(tmp_path: Path, what: str) -> 
                 (one,) = (await box.store.models.get("default/net")).variants
                 return one.cut is not None and one.cut.asked == box.builds.asked and not box.builds.uncut()
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_so)
             (again,) = (await box.store.models.get("default/net")).variants
             assert again.cut is not None
@@ -375,7 +375,7 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
             async def is_under_way() -> bool:
                 return len(measure.tried_forms) > asked_before
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_under_way)
             await box.deletion.delete("default/net")
             measure.gate.set()
@@ -383,7 +383,7 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
             async def is_over() -> bool:
                 return not [path for path in (tmp_path / "state/prepared").rglob("*") if path.is_file()]
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_over)
             assert box.builds.uncut() == []
 

@@ -125,7 +125,7 @@ def test_nothing_is_measured_again_unconfined_where_that_is_required(
         lacking, clock = Confinement(files=False, calls=True, own_user=True).missing, SystemClock()
         async with parts(tmp_path / "state", options=ImportOptions(missing_confinement=lacking)) as box:
             assert box.builds.unmeasured()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while not any("again" in line["event"] for line in logged.entries):
                     await clock.sleep_until_ns(clock.now_ns() + NS_PER_MS)
             assert box.measure.profiled == []

@@ -20,7 +20,7 @@ async def measured(box: Parts) -> Model:
     async def is_so() -> bool:
         return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await box.settled(is_so)
     return await box.store.models.get("default/net")
 
@@ -72,7 +72,7 @@ def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> No
             async def is_tried() -> bool:
                 return not box.builds.unmeasured()
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_tried)
             variants = (await box.store.models.get("default/net")).variants
             assert {one.kind for variant in variants for one in variant.profiles} == {"cpu"}
@@ -125,7 +125,7 @@ def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
                 async def is_so() -> bool:
                     return told() == states
 
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     await box.settled(is_so)
 
             await until(["compiling", "waiting"])
@@ -162,7 +162,7 @@ def test_what_was_tried_in_vain_is_not_awaited(tmp_path: Path) -> None:
             async def is_told() -> bool:
                 return bool(box.events.of("variant measured"))
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await box.settled(is_told)
             assert box.events.of("variant measured")[0]["runs_there"] is False
             variant = (await box.store.models.get("default/net")).variants[0]

@@ -43,7 +43,7 @@ class FakeStore:
 
 
 async def until(log: DecisionLog, written: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while log.written + log.dropped < written:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.005)  # noqa: TID251 - a thread works, in real time
 
@@ -136,7 +136,7 @@ async def test_close_finishes_what_was_under_way() -> None:
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while log._writing is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)  # noqa: TID251 - turns of the loop, no time
     log.record("residency", FACTS)

@@ -31,7 +31,7 @@ async def test_value_and_error() -> None:
 async def test_as_many_at_once_as_threads() -> None:
     """Three calls that wait for one another can only end side by side."""
     threads = WorkerThreads("calc", 3)
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=120)
     assert sorted(await asyncio.gather(*(threads.submit(together.wait) for _ in range(3)))) == [0, 1, 2]
     threads.close()
 
