@@ -66,6 +66,9 @@ class Idle:
         return Way(self.finish_ms(now_ms, free_ms), start_ms, self.first)
 
 
+_IMPOSSIBLE = Idle(FOREVER, None, 0.0, ())
+
+
 class Search:
     """Over one network, for some processors and a time to transfer results between them."""
 
@@ -87,11 +90,15 @@ class Search:
         """By what is done and where its results are: what is best on idle processors."""
         self._begins: dict[tuple[int, int], tuple[Idle, ...]] = {}
         """The same among the ways that begin on each processor."""
-        for done in reversed(self._order):
-            for place in (ANYWHERE, ELSEWHERE, *range(len(processors))):
-                self._begins[done, place] = begins = self._idle_ways(done, place)
-                nothing = Idle(0.0 if done == self._whole else FOREVER, None, 0.0, ())
-                self._idle[done, place] = min(begins, key=lambda way: way.took_ms, default=nothing)
+        nothing_left = Idle(0.0, None, 0.0, ())
+        for place in self._places:
+            self._begins[self._whole, place], self._idle[self._whole, place] = (), nothing_left
+        first, *later = self._order
+        for done in reversed(later[:-1]):
+            for place in self._places:
+                self._find(done, place)
+        if first != self._whole:
+            self._find(first, ANYWHERE)  # where a job begins; other places when they are asked for
 
     def bounds(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
         """A job is not done before the first; the second is a good way to do it.
@@ -99,7 +106,7 @@ class Search:
         Whatever begins on a processor begins when that is free, and then takes no less than on idle ones. Infinite
         where the rest is not possible, or nothing is left to do.
         """
-        earliest_ms, best = FOREVER, self._idle[done, place]
+        earliest_ms, best = FOREVER, self._best(done, place)
         for way in self._begins[done, place]:
             assert way.first is not None
             begin_ms = free_ms[way.first.processor] - way.start_ms
@@ -159,7 +166,20 @@ class Search:
 
     def ways(self, done: int, place: int) -> tuple[Idle, ...]:
         """The best way on idle processors that begins on each of them."""
+        self._best(done, place)
         return self._begins[done, place]
+
+    def _best(self, done: int, place: int) -> Idle:
+        """The best way on idle processors."""
+        known = self._idle.get((done, place))
+        return self._find(done, place) if known is None else known
+
+    def _find(self, done: int, place: int) -> Idle:
+        """Work it out; what can follow is known."""
+        self._begins[done, place] = begins = self._idle_ways(done, place)
+        best = min(begins, key=_took, default=_IMPOSSIBLE)
+        self._idle[done, place] = best
+        return best
 
     def _idle_ways(self, done: int, place: int) -> tuple[Idle, ...]:
         best: dict[int, tuple[float, float, Run]] = {}
@@ -190,6 +210,10 @@ def search(partition: Partition, processors: tuple[str, ...], transfer_ms: float
 def place_of(at: str | None, processors: Mapping[str, int]) -> int:
     """A lost processor's results are elsewhere."""
     return ANYWHERE if at is None else processors.get(at, ELSEWHERE)
+
+
+def _took(way: Idle) -> float:
+    return way.took_ms
 
 
 def _end(way: tuple[float, float, Run | None]) -> float:
