@@ -30,6 +30,8 @@ class Run:
     took_ms: float
     after: int
     """What is done then, as bits."""
+    rest_ms: float = 0.0
+    """What is left takes at least so long after it."""
 
 
 class Way(NamedTuple):
@@ -74,16 +76,10 @@ class Search:
 
     def __init__(self, partition: Partition, processors: Sequence[str], transfer_ms: float) -> None:
         self._whole, self._transfer_ms = partition.whole, transfer_ms
-        index = {name: place for place, name in enumerate(processors)}
-        self._runs = {
-            done: tuple(
-                Run(subgraph, index[name], took_ms, after)
-                for after, subgraph in choices
-                for name, took_ms in subgraph.latency_ms.items()
-                if name in index
-            )
-            for done, choices in partition.next.items()
-        }
+        self._next = partition.next
+        self._index = {name: place for place, name in enumerate(processors)}
+        self._runs: dict[int, tuple[Run, ...]] = {}
+        """By what is done: what can run then, the quickest way to the end first; of equal ones the larger."""
         self._order = partition.order
         self._places = (ANYWHERE, ELSEWHERE, *range(len(processors)))
         self._idle: dict[tuple[int, int], Idle] = {}
@@ -95,9 +91,11 @@ class Search:
             self._begins[self._whole, place], self._idle[self._whole, place] = (), nothing_left
         first, *later = self._order
         for done in reversed(later[:-1]):
+            self._runs[done] = self._runs_after(done)
             for place in self._places:
                 self._find(done, place)
         if first != self._whole:
+            self._runs[first] = self._runs_after(first)
             self._find(first, ANYWHERE)  # where a job begins; other places when they are asked for
 
     def bounds(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
@@ -121,7 +119,7 @@ class Search:
         best = good.way(now_ms, free_ms)
         if best.finish_ms <= earliest_ms:
             return best
-        limit_ms, transfer_ms, whole, idle = best.finish_ms, self._transfer_ms, self._whole, self._idle
+        limit_ms, transfer_ms, whole = best.finish_ms, self._transfer_ms, self._whole
         # By what is done: the earliest end on each processor, and how the way there began.
         reached: dict[int, dict[int, tuple[float, float, Run | None]]] = {done: {place: (now_ms, 0.0, None)}}
         for state in self._order:
@@ -129,11 +127,12 @@ class Search:
             if not ends or state == whole:
                 continue
             moved_ms, moved_start_ms, moved_first = min(ends.values(), key=_end)
-            if moved_ms + idle[state, ANYWHERE].took_ms >= limit_ms:
-                continue
+            here_ms = moved_ms
             if ANYWHERE not in ends:
                 moved_ms += transfer_ms
-            for run in self._runs.get(state, ()):
+            for run in self._runs[state]:
+                if here_ms + run.took_ms + run.rest_ms >= limit_ms:
+                    break  # all that follow take longer
                 processor, after = run.processor, run.after
                 ready_ms, start_ms, first = moved_ms, moved_start_ms, moved_first
                 if processor in ends and ends[processor][0] <= ready_ms:
@@ -141,7 +140,7 @@ class Search:
                 begin_ms = free_ms[processor]
                 begin_ms = ready_ms if ready_ms > begin_ms else begin_ms
                 end_ms = begin_ms + run.took_ms
-                if end_ms + idle[after, processor].took_ms >= limit_ms:
+                if end_ms + run.rest_ms >= limit_ms:
                     continue
                 if first is None:
                     start_ms, first = begin_ms, run
@@ -181,11 +180,21 @@ class Search:
         self._idle[done, place] = best
         return best
 
+    def _runs_after(self, done: int) -> tuple[Run, ...]:
+        """What can run then; what can follow is known."""
+        runs = [
+            Run(subgraph, self._index[name], took_ms, after, self._idle[after, self._index[name]].took_ms)
+            for after, subgraph in self._next[done]
+            for name, took_ms in subgraph.latency_ms.items()
+            if name in self._index
+        ]
+        return tuple(sorted(runs, key=_least))
+
     def _idle_ways(self, done: int, place: int) -> tuple[Idle, ...]:
         best: dict[int, tuple[float, float, Run]] = {}
-        for run in self._runs.get(done, ()):
+        for run in self._runs[done]:
             start_ms = 0.0 if place in (run.processor, ANYWHERE) else self._transfer_ms
-            took_ms = start_ms + run.took_ms + self._idle[run.after, run.processor].took_ms
+            took_ms = start_ms + run.took_ms + run.rest_ms
             if took_ms < best.get(run.processor, (FOREVER,))[0]:
                 best[run.processor] = took_ms, start_ms, run
         return tuple(self._idle_way(*found) for found in best.values())
@@ -210,6 +219,10 @@ def search(partition: Partition, processors: tuple[str, ...], transfer_ms: float
 def place_of(at: str | None, processors: Mapping[str, int]) -> int:
     """A lost processor's results are elsewhere."""
     return ANYWHERE if at is None else processors.get(at, ELSEWHERE)
+
+
+def _least(run: Run) -> float:
+    return run.took_ms + run.rest_ms
 
 
 def _took(way: Idle) -> float:
