@@ -48,6 +48,10 @@ class Partition:
     """By what is done: the subgraphs that can run then, largest first, each with what is done after it."""
     order: tuple[int, ...]
     """The keys of `next` and `whole`, each after all that can come before it."""
+    operators: tuple[Operator, ...]
+    """What it was made of, in an order in which they can run ..."""
+    latency_ms: Mapping[str, Mapping[str, float]]
+    """... by processor and operator, as far as they run there."""
     searches: dict[object, object] = field(default_factory=dict, repr=False)
     """What a search over it has worked out, once and for all."""
 
@@ -89,13 +93,16 @@ def partition(
         following = _choices_in_order(subgraphs, whole)
     units = tuple(tuple(op.name for op in group) for group in groups)
     order = tuple(sorted({*following, whole}, key=lambda done: (done.bit_count(), done)))
-    return Partition(name, units, subgraphs, whole, following, order)
+    known = {p: {op.name: ms[op.name] for op in left if p in op.processors} for p, ms in latency_ms.items()}
+    return Partition(name, units, subgraphs, whole, following, order, tuple(left), known)
 
 
 def uncut(name: str, latency_ms: Mapping[str, float]) -> Partition:
     """A network that runs in one piece; latencies by the processors that run it."""
     only = Subgraph(1, (name,), dict(sorted(latency_ms.items())))
-    return Partition(name, ((name,),), (only,), 1, {0: ((1, only),)}, (0, 1))
+    operator = Operator(name, frozenset(latency_ms))
+    known = {processor: {name: took_ms} for processor, took_ms in only.latency_ms.items()}
+    return Partition(name, ((name,),), (only,), 1, {0: ((1, only),)}, (0, 1), (operator,), known)
 
 
 # -- operators to units ------------------------------------------------------------------------------------------------

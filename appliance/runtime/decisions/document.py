@@ -63,7 +63,9 @@ def residency_record(
 
 
 def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> DecisionRecord:
-    """Which job runs next on which processor: of networks that run in one piece."""
+    """Which job runs next on which processor. Of a network in parts the operators are its parts, by their numbers, as
+    far as they are left.
+    """
     problem: DispatchInput = facts["problem"]
     plan: DispatchPlan = facts["plan"]
     names = _names([job.partition for job in problem.jobs])
@@ -73,15 +75,7 @@ def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> Decision
         "now_ms": problem.now_ms,
         "transfer_ms": problem.transfer_ms,
         "processors": [{"name": one.name, "busy_until_ms": one.busy_until_ms} for one in problem.processors],
-        "models": [
-            {
-                "name": name,
-                "ops": [{"name": op, "processors": list(one.subgraphs[0].latency_ms), "inputs": []}],
-                "latency_ms": {at: {op: ms} for at, ms in one.subgraphs[0].latency_ms.items()},
-            }
-            for one, name in names.items()
-            for op in one.units[0]
-        ],
+        "models": [_model(one, name) for one, name in names.items()],
         "jobs": [_job(job, names[job.partition]) for job in problem.jobs],
     }
     answer = {
@@ -122,9 +116,26 @@ def _names(partitions: Sequence[Partition]) -> dict[Partition, str]:
     return {one: f"m{number}" for number, one in enumerate(dict.fromkeys(partitions), 1)}
 
 
+def _model(partition: Partition, name: str) -> dict[str, Any]:
+    there = {op.name for op in partition.operators}
+    return {
+        "name": name,
+        "ops": [
+            {
+                "name": op.name,
+                "processors": sorted(op.processors),
+                "inputs": [needed for needed in op.inputs if needed in there],
+            }
+            for op in partition.operators
+        ],
+        "latency_ms": {processor: dict(ms) for processor, ms in partition.latency_ms.items()},
+    }
+
+
 def _job(job: Job, model: str) -> dict[str, Any]:
     due = {} if job.deadline_ms == FOREVER else {"slo_ms": job.deadline_ms - job.arrival_ms}
-    return {"name": job.name, "model": model, "arrival_ms": job.arrival_ms, "priority": job.priority, **due}
+    held = {} if job.at is None else {"processor": job.at}
+    return {"name": job.name, "model": model, "arrival_ms": job.arrival_ms, "priority": job.priority, **due, **held}
 
 
 def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:
