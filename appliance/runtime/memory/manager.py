@@ -148,7 +148,11 @@ class MemoryManager:
 
     def lost(self, build_id: str) -> None:
         """A build has gone by itself: its process ended. Who holds a pin finds no handle any more."""
-        self._unloads.lost(build_id)
+        holder = self._loader.holder_of(build_id)
+        if holder == build_id:
+            self._unloads.lost(build_id)
+        else:  # the parts that came with it are still there, and of no use without it
+            self.dismiss(holder)
 
     def set_overhead(self, count_bytes: int) -> None:
         """What the processes of builds take beside them; it counts against the budget."""
@@ -165,9 +169,9 @@ class MemoryManager:
     async def unload(self, build_id: str) -> None:
         """Make a build absent, sleepers too: no new pins, wait for the running ones, give its memory back.
 
-        No-op when it is not in memory.
+        No-op when it is not in memory. A part leaves with all that came with it.
         """
-        build = self._ledger.get(build_id)
+        build = self._ledger.get(self._loader.holder_of(build_id))
         if build is None:
             return
         if build.loading is not None:
@@ -178,8 +182,10 @@ class MemoryManager:
         self._ledger.forget(build)
 
     def dismiss(self, build_id: str) -> None:
-        """Let a build go for good, with its last pin at the latest: nobody refers to it any more."""
-        build = self._ledger.get(build_id)
+        """Let a build go for good, with its last pin at the latest: nobody refers to it any more. A part leaves with
+        all that came with it.
+        """
+        build = self._ledger.get(self._loader.holder_of(build_id))
         if build is not None:
             self._unloads.remove(build)
 

@@ -176,7 +176,8 @@ class Member:
         return self._inner.run_inline(handle, inputs, outputs)
 
     async def unload(self, handle: Any) -> None:
-        self._builds.pop(id(handle), None)
+        if self._builds.pop(id(handle), None) is None:  # it was lost, and is dropped already
+            return
         await self._watched("an unload", self._inner.unload(handle), self._limits.unload_s, handle, _nothing)
 
     def can_sleep(self, handle: Any) -> bool:

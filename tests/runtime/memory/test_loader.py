@@ -51,3 +51,44 @@ def test_own_errors_pass() -> None:
             await Loader(source, FakeProcessor(LoopClock())).load("b")
 
     run_virtual(story)
+
+
+def test_parts_come_and_go_together() -> None:
+    """A part that does not load takes those with it that were there; who is asked about a part finds the whole."""
+
+    async def story() -> None:
+        source, processor = FakeSource(), FakeProcessor(LoopClock())
+        parts = {(0, "cpu"): "c.0@cpu", (1, "npu"): "c.1@npu"}
+        loader = Loader(source, processor, lambda build_id: parts if build_id == "c.p@cpu+npu" else None)
+        loaded = await loader.load("c.p@cpu+npu")
+        assert {key: handle.build_id for key, handle in loaded.handles.items()} == parts
+        assert [loader.holder_of(build) for build in ("c.1@npu", "b")] == ["c.p@cpu+npu", "b"]
+        assert not loader.can_sleep(loaded)
+        await loader.unload(loaded)
+        assert (processor.memory, loader.holder_of("c.1@npu")) == ({}, "c.1@npu")
+        source.missing.add("c.1@npu")
+        with pytest.raises(LoadFailed):
+            await loader.load("c.p@cpu+npu")
+        assert processor.memory == {}
+        assert processor.unloads == {"c.0@cpu": 2, "c.1@npu": 1}
+
+    run_virtual(story)
+
+
+def test_parts_sleep_and_wake_together() -> None:
+    """What they keep adds up."""
+
+    async def story() -> None:
+        parts = {(at, "cpu"): f"c.{at}@cpu" for at in range(2)}
+        costs = {build: Cost(resident_bytes=10, asleep_bytes=2) for build in parts.values()}
+        processor = FakeProcessor(LoopClock(), costs)
+        loader = Loader(FakeSource(), processor, lambda build_id: parts)
+        loaded = await loader.load("c.p@cpu+npu")
+        assert loader.can_sleep(loaded)
+        assert await loader.sleep(loaded) == 4
+        assert loader.wake_ns(loaded) == 6_000_000
+        await loader.wake("c.p@cpu+npu", loaded)
+        assert processor.memory == dict.fromkeys(parts.values(), 10)
+        await loader.unload(loaded)
+
+    run_virtual(story)
