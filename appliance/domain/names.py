@@ -5,11 +5,14 @@ name.
 """
 
 import re
+from collections.abc import Iterable
 
 from appliance.domain.errors import BadName
 
 _DIGEST_CHARS = 24
 """How much of a content's digest its build ids carry."""
+JOINED = "+"
+"""Between the kinds of processors of a network in parts."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -60,6 +63,14 @@ def part_build_id(content_sha256: str, number: int, processor_kind: str) -> str:
     return f"{content_of(content_sha256)}.{number}@{processor_kind}"
 
 
+def parts_build_id(content_sha256: str, made: str, processor_kinds: Iterable[str]) -> str:
+    """The parts of a network that serve together, as one thing in memory: `content.made@kind+kind`.
+
+    `made` tells apart how it may be cut, and is no number.
+    """
+    return f"{content_of(content_sha256)}.{made}@{JOINED.join(processor_kinds)}"
+
+
 def owner_of(build: str) -> tuple[str, str | None]:
     """The build's id without its tenant, and the tenant in whose guard it runs; None = in the service."""
     content, kind, *tenant = build.split("@", 2)
@@ -72,5 +83,5 @@ def content_of(build_or_digest: str) -> str:
 
 
 def kind_of(build: str) -> str:
-    """The kind of processor that a build is prepared for."""
+    """The kind of processor that a build is prepared for; of the parts of a network all of theirs, joined."""
     return build.split("@", 2)[1]

@@ -14,7 +14,7 @@ from typing import Any
 from appliance.clock import Clock
 from appliance.domain.catalogue import Latency, Profile, Shapes
 from appliance.domain.events import EventSink
-from appliance.domain.names import content_of, kind_of, owner_of
+from appliance.domain.names import JOINED, content_of, kind_of, owner_of
 from appliance.domain.profiles import SeenLatency, SeenRuns, rung_in, shape_of, size_class
 from appliance.runtime.profiles.times import Pace, RunTimes
 
@@ -44,15 +44,19 @@ class BuildTimes:
         profile: Profile,
         usual: int | None,
         where: Where = MEASURED,
+        *,
+        is_measured: bool = True,
     ) -> None:
-        """`usual`: the class of the inputs that the import measured; None where inputs differ in number only."""
+        """`usual`: the class of the inputs that the import measured; None where inputs differ in number only.
+        Not `is_measured`: the profile is an estimate, which only stands in until runs are seen.
+        """
         self._store = store
         self._build_id = build_id
         self._rung = rung
         self._usual = usual
         self._where = where
         self._profile = profile
-        self.usual = store.table(build_id, rung, profile, is_measured=True, where=where)
+        self.usual = store.table(build_id, rung, profile, is_measured=is_measured, where=where)
         self._others: dict[int, RunTimes] = {}
 
     def refer(self, profile: Profile) -> None:
@@ -105,8 +109,10 @@ class ProfileStore:
         base: Shapes | None,
         batched: str | None,
         where: Where = MEASURED,
+        *,
+        is_measured: bool = True,
     ) -> BuildTimes:
-        """The tables of a build at a rung, on a processor.
+        """The tables of a build at a rung, on a processor. Not `is_measured`: as of `BuildTimes`.
 
         `base`: shapes of the inputs that the import measured, where requests may have others; `batched`: that of them
         whose first axis counts the items.
@@ -115,7 +121,7 @@ class ProfileStore:
         found = self._builds.get(key)
         if found is None:
             usual = None if base is None else _size_of(base, batched)
-            found = self._builds[key] = BuildTimes(self, build_id, rung, profile, usual, where)
+            found = self._builds[key] = BuildTimes(self, build_id, rung, profile, usual, where, is_measured=is_measured)
         found.refer(profile)
         return found
 
@@ -175,7 +181,7 @@ class ProfileStore:
     def restore(self, runs: Iterable[SeenRuns]) -> None:
         """Take over what was seen before a restart, on processors that are the same now. Before anything is asked."""
         for one in runs:
-            if one.fingerprint == self._fingerprints.get(kind_of(one.build_id)):
+            if one.fingerprint == self._fingerprint_of(one.build_id):
                 self._restored[one.build_id, one.shape] = one
 
     def changed(self, *, at_all: bool = False) -> list[SeenRuns]:
@@ -209,7 +215,12 @@ class ProfileStore:
             )
             for items, concurrency, one in table.estimates()
         )
-        return SeenRuns(*key, self._fingerprints.get(kind_of(key[0]), ""), rows)
+        return SeenRuns(*key, self._fingerprint_of(key[0]) or "", rows)
+
+    def _fingerprint_of(self, build_id: str) -> str | None:
+        """Of the processors that a build runs on; None where the box has not all of them."""
+        found = [self._fingerprints.get(kind) for kind in kind_of(build_id).split(JOINED)]
+        return None if None in found else JOINED.join(one or "" for one in found)
 
     def _drifted(self, build_id: str, shape: str, table: RunTimes) -> None:
         self.drifts += table.is_drifted
