@@ -107,8 +107,11 @@ def _parts(cut: "CutShape") -> str:
     """How a variant is cut, in a line."""
     if not cut.parts:
         return f"stays whole on {cut.kinds[0]}: {cut.reason}"
-    told = [f"{screen.count(part.operators, 'operator')} on {' or '.join(part.kinds)}" for part in cut.parts]
-    return f"runs in {screen.count(len(told), 'part')}: {', then '.join(told)}"
+    serves = any(part.serves_on for part in cut.parts)
+    on = [" and ".join(part.serves_on) if serves else " or ".join(part.kinds) for part in cut.parts]
+    told = [f"{screen.count(part.operators, 'operator')} on {kinds}" for part, kinds in zip(cut.parts, on, strict=True)]
+    how = "serves in" if serves else "serves whole, and could run in"
+    return f"{how} {screen.count(len(told), 'part')}: {', then '.join(told)}"
 
 
 def _explain(model: "ModelShape") -> None:

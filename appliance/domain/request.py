@@ -50,6 +50,16 @@ class Request:
         return None if self.runs_late else self.deadline_ns
 
 
+@dataclass(frozen=True, slots=True)
+class RanPart:
+    """A part of a network as it ran for one request. `group` of processors, and the kind of the one of them."""
+
+    number: int
+    group: str
+    kind: str
+    took_ns: int
+
+
 @dataclass(slots=True)
 class Result:
     """The answer and where its time went."""
@@ -65,6 +75,8 @@ class Result:
     compute_ns: int = 0
     wake_ns: int = 0
     """Until a build that slept was awake; `load_ns` is 0 then."""
+    parts: Sequence[RanPart] = ()
+    """What ran where, of a network that ran in parts, in their order; empty: it ran whole."""
 
 
 class DeferredState(StrEnum):

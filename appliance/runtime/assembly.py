@@ -164,6 +164,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         profiles,
         groups,
         ports.copies,
+        ports.fingerprints,
     )
     variant_groups = VariantGroups(catalogue)
     shares = Shares(catalogue, variant_groups, config.budget_bytes)
@@ -180,7 +181,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     memory = MemoryManager(
         clock=clock,
-        loader=Loader(ports.builds, ports.processor),
+        loader=Loader(ports.builds, ports.processor, catalogue.parts_of),
         arbiter=arbiter,
         budget_bytes=config.budget_bytes,
         wait_ms_max=config.wait_ms_max,

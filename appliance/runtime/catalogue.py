@@ -4,8 +4,8 @@ Owned by the event-loop thread; filled from the store at start and after every c
 reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ from appliance.policies.selection.kinds import KindOption, serving_kind
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
 from appliance.runtime.profiles.times import RunTimes
+from appliance.runtime.served_parts import ServedParts, places_of, served_parts, where_of
 from appliance.tasks.datatypes import DTYPES
 
 _UNMEASURED_FACTOR = 3
@@ -99,6 +100,15 @@ class Servable:
     """The same of inputs that differ in the number of items only; None where others may come, and until measured."""
     loss: float | None = None
     """Points that it may be behind the model's most accurate variant at 95 %; None = not known."""
+    parts: ServedParts | None = field(default=None, compare=False)
+    """In which it serves; None: whole."""
+    whole: "Servable | None" = None
+    """Of one in parts: what serves while these are not there."""
+
+    @property
+    def builds(self) -> tuple[str, ...]:
+        """That requests may run on, the wanted one first."""
+        return (self.build_id,) if self.whole is None else (self.build_id, self.whole.build_id)
 
     def run_bytes_of(self, inputs: Mapping[str, Any], items: int | None = None) -> int:
         """What a run takes beside the build; 0 where that is not worth counting, or nobody knows. `items`: with so
@@ -149,6 +159,11 @@ class Servable:
         """What runs with such inputs, which hold so many items, take; None until measured."""
         return self.usual_times if self.times is None or not self.is_of_free_size else self.times.of(inputs, items)
 
+    def part_times(self, group: int, number: int, inputs: Mapping[str, Any], items: int) -> RunTimes | None:
+        """As `times_of`, of runs of one of its parts in a group of processors, by what goes into the network."""
+        times = None if self.parts is None else self.parts.times.get((group, number))
+        return None if times is None else times.of(inputs, items) if self.is_of_free_size else times.usual
+
     def expected_of(self, inputs: Mapping[str, Any], now_ns: int) -> int | None:
         """Median of a run with these inputs and no other beside it (the P99 would drop work that can still be in time);
         None until measured.
@@ -184,6 +199,16 @@ class Entry:
     """Why they are in that order."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """As what a variant serves: on which kind of processor, as which build, in whose guard, in which parts."""
+
+    kind: str
+    build_id: str
+    guarded_for: str | None
+    parts: ServedParts | None
+
+
 class Catalogue:
     """Tenants, models and applications in memory."""
 
@@ -198,13 +223,16 @@ class Catalogue:
         profiles: ProfileStore | None = None,
         groups: Sequence[RunGroup] = (),
         copies: Mapping[str, int] = MappingProxyType({}),
+        fingerprints: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
         application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
         `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks. `groups` of
         processors, where there are several. `copies`: kind → how often a build of it is in memory, where not once.
+        `fingerprints` of the processors, by kind: what was cut for others serves whole.
         """
+        self._fingerprints = dict(fingerprints)
         self._groups = tuple(groups)
         self._copies = copies
         self._profiles = profiles
@@ -391,7 +419,14 @@ class Catalogue:
 
     def figures_of(self, model_id: str) -> dict[str, Servable]:
         """A servable of each build of a model: sizes are those of the build."""
-        return {s.build_id: s for e in self._entries.values() if e.model.id == model_id for s in e.servables.values()}
+        return {
+            each.build_id: each
+            for entry in self._entries.values()
+            if entry.model.id == model_id
+            for servable in entry.servables.values()
+            for each in (servable, servable.whole)
+            if each is not None
+        }
 
     def variants_of(self, build: str) -> list[str]:
         """Ids of the variants that a build serves now; of a tenant's build (`build_of`): of those that are its own."""
@@ -399,7 +434,7 @@ class Catalogue:
             s.variant.id
             for e in self._entries.values()
             for s in e.servables.values()
-            if build in (s.build_id, self.build_of(s.variant, e.model.tenant))
+            if build in (*s.builds, self.build_of(s.variant, e.model.tenant))
         )
         return sorted(set(served))
 
@@ -408,17 +443,21 @@ class Catalogue:
         return build_id(variant.content_sha256, self._kinds[0], tenant)
 
     def kind_of(self, variant: Variant, model: Model) -> str:
-        """The kind of processor that a variant serves on now."""
-        if self._guarded_for(variant, model) is not None:
-            return self._kinds[0]
-        return self._serving_kind(_rungs(variant, model))
+        """The kind of processor that a variant serves on now; of one in parts all of theirs, joined."""
+        return self._serving(variant, model).kind
+
+    def part_kinds_of(self, variant: Variant, model: Model) -> list[tuple[str, ...]]:
+        """Of each part of a variant the kinds of processors that it serves on now; none where it serves whole."""
+        parts = self._serving(variant, model).parts
+        if parts is None:
+            return []
+        return [tuple(kind for own, kind in parts.builds if own == number) for number in range(len(parts.cut.parts))]
 
     def seen_of(self, variant: Variant, model: Model) -> list[SeenRuns]:
         """What a variant's runs took since the import, on the build that serves it now."""
         if self._profiles is None or not _rungs(variant, model):
             return []
-        build = build_id(variant.content_sha256, self.kind_of(variant, model), self._guarded_for(variant, model))
-        return self._profiles.seen(build, rung_of(variant))
+        return self._profiles.seen(self._serving(variant, model).build_id, rung_of(variant))
 
     def reader_of(self, model: Model) -> str | None:
         """The tenant in whose guard is read what was uploaded beside the graph; None = in the service."""
@@ -429,20 +468,31 @@ class Catalogue:
         if self._users is None:
             self._users = {}
             for entry in self.entries():
-                for each in {s.build_id for s in entry.servables.values()}:
+                for each in {build for s in entry.servables.values() for build in s.builds}:
                     self._users.setdefault(each, []).append(entry.application.id)
         return tuple(self._users.get(build, ()))
 
     def asleep_bytes_of(self, build: str) -> int | None:
         """What a build takes asleep, as measured at import; None where it was not, or cannot sleep."""
-        for user in self.users_of(build):
-            for servable in self._entries[user].servables.values():
-                profile = servable.profile
-                if servable.build_id == build and profile is not None and profile.asleep_bytes is not None:
-                    return profile.asleep_bytes * self._copies_of(profile.kind, is_guarded=servable.is_guarded)
+        for servable in self._on(build):
+            profile = servable.profile
+            if profile is not None and profile.asleep_bytes is not None:
+                return profile.asleep_bytes * self._copies_of(profile.kind, is_guarded=servable.is_guarded)
         return None
 
+    def parts_of(self, build: str) -> Mapping[tuple[int, str], str] | None:
+        """The builds of parts, by number and kind, that are in memory as one; None: it is none of several."""
+        return next((servable.parts.builds for servable in self._on(build) if servable.parts is not None), None)
+
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _on(self, build: str) -> Iterator[Servable]:
+        """What a build serves."""
+        for user in self.users_of(build):
+            for servable in self._entries[user].servables.values():
+                for each in (servable, servable.whole):
+                    if each is not None and each.build_id == build:
+                        yield each
 
     def _guarded_for(self, variant: Variant, model: Model) -> str | None:
         """The owner of the model, whoever calls it, unless every rung of the build was shown to be harmless."""
@@ -485,23 +535,30 @@ class Catalogue:
         return Entry(application, model, servables, order, chosen.reason)
 
     def _servable(self, variant: Variant, model: Model, loss: float | None) -> Servable:
-        guarded_for = self._guarded_for(variant, model)
-        rungs = _rungs(variant, model)
-        kind = self._kinds[0] if guarded_for is not None else self._serving_kind(rungs)
-        build = build_id(variant.content_sha256, kind, guarded_for)
-        profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None]
+        serving = self._serving(variant, model)
+        made = self._made(variant, model, loss, serving)
+        if serving.parts is None:
+            return made
+        whole = self._serving_whole(variant, model)
+        return replace(made, whole=self._made(variant, model, loss, whole))
+
+    def _made(self, variant: Variant, model: Model, loss: float | None, serving: "_Serving") -> Servable:
+        guarded_for, kind, build, parts = serving.guarded_for, serving.kind, serving.build_id, serving.parts
+        if parts is None:
+            profiles = [p for rung in _rungs(variant, model) if (p := self._profile(rung, kind)) is not None]
+            profile = self._profile(variant, kind)
+        else:
+            profiles = [parts.profile]
+            profile = parts.profile
         resident = max((p.resident_bytes for p in profiles), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in profiles), default=resident)
         beside = resident * (self._copies_of(kind, is_guarded=guarded_for is not None) - 1)
         resident, peak = resident + beside, peak + beside  # one is loaded after the other
-        profile = self._profile(variant, kind)
         inputs = {t.name: _slot(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
-        batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
-        is_of_free_size = any(side < 0 for t in variant.inputs for side in t.shape[1:])
+        batched, is_of_free_size, base = _shapes_of(variant)
         runs = variant.profile.runs if variant.profile else ()
-        base = runs[0].shapes if is_of_free_size and runs else None
-        times = self._times(variant, build, profile, base, batched)
+        times = self._times(variant, build, profile, base, batched, is_measured=parts is None)
         largest_bytes = runs[-1].peak_bytes if runs else 0
         return Servable(
             variant,
@@ -525,8 +582,53 @@ class Catalogue:
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
-            places=self._places(variant, build, kind, profile, base, batched),
+            places={} if parts is not None else self._places(variant, build, kind, profile, base, batched),
+            parts=parts,
         )
+
+    def _serving(self, variant: Variant, model: Model) -> "_Serving":
+        """What a variant serves as now: the whole of it on one kind of processor, or in parts on several."""
+        whole = self._serving_whole(variant, model)
+        rungs = _rungs(variant, model)
+        if whole.guarded_for is not None or len(self._kinds) == 1 or variant.profile is None:
+            return whole
+        parts = self._parts(variant, rungs)
+        if parts is None or not self._is_better(parts, variant, rungs):
+            return whole
+        return _Serving(parts.kind, parts.build_id, None, parts)
+
+    def _serving_whole(self, variant: Variant, model: Model) -> "_Serving":
+        guarded_for = self._guarded_for(variant, model)
+        kind = self._kinds[0]
+        if guarded_for is None:
+            options = self._options(_rungs(variant, model))
+            kind = serving_kind(options, self._memory_bytes) if options else kind
+        return _Serving(kind, build_id(variant.content_sha256, kind, guarded_for), guarded_for, None)
+
+    def _parts(self, variant: Variant, rungs: Sequence[Variant]) -> ServedParts | None:
+        """Of a variant that is cut for the processors of this box; None where it has none, or they serve nothing."""
+        cut = variant.cut
+        if cut is None or not cut.parts or cut.asked != self._fingerprints:
+            return None
+        if not all(rung.profile and rung.profile.latencies and _run_ms(rung) for rung in rungs):
+            return None
+        batched, _is_of_free_size, base = _shapes_of(variant)
+
+        def times_of(build: str, profile: Profile, where: Where, is_measured: bool) -> BuildTimes | None:
+            return self._times(variant, build, profile, base, batched, where, is_measured=is_measured)
+
+        kinds = [kind for kind in self._kinds if kind not in self._away]
+        places = places_of(self._groups, kinds)
+        scale = _run_ms(variant) / _run_ms(_largest(rungs))
+        return served_parts(variant, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
+
+    def _is_better(self, parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> bool:
+        """Whether a content costs less in parts than on any kind that runs all of it."""
+        one_ms = parts.profile.latencies[0].p50_ms / _run_ms(variant)
+        run_ms = one_ms * sum(_run_ms(rung) for rung in rungs)
+        profile = parts.profile
+        option = KindOption(parts.kind, run_ms, profile.wake_ms or profile.load_ms, profile.resident_bytes)
+        return serving_kind([*self._options(rungs), option], self._memory_bytes) == parts.kind
 
     def _copies_of(self, kind: str, *, is_guarded: bool) -> int:
         return 1 if is_guarded else self._copies.get(kind, 1)
@@ -543,7 +645,7 @@ class Catalogue:
         if len(self._groups) < 2:
             return {}
         return {
-            index: self._times(variant, build, profile, base, batched, _where(group, kind))
+            index: self._times(variant, build, profile, base, batched, where_of(group, kind))
             for index, group in enumerate(self._groups)
             if kind in group.kinds
         }
@@ -556,17 +658,18 @@ class Catalogue:
         base: Shapes | None,
         batched: str | None,
         where: Where = MEASURED,
+        *,
+        is_measured: bool = True,
     ) -> BuildTimes | None:
         if self._profiles is None or profile is None or not profile.latencies:
             return None
-        return self._profiles.of(build, rung_of(variant), profile, base, batched, where)
+        rung = rung_of(variant)
+        return self._profiles.of(build, rung, profile, base, batched, where, is_measured=is_measured)
 
-    def _serving_kind(self, rungs: Sequence[Variant]) -> str:
-        """Of those that take runs and on which all variants of a content were measured."""
-        if len(self._kinds) == 1 or not rungs:
-            return self._kinds[0]
-        options = []
-        for kind in self._kinds:
+    def _options(self, rungs: Sequence[Variant]) -> list[KindOption]:
+        """The kinds that take runs and on which all variants of a content were measured."""
+        options: list[KindOption] = []
+        for kind in self._kinds if rungs and len(self._kinds) > 1 else ():
             if kind in self._away:
                 continue
             profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
@@ -576,7 +679,7 @@ class Catalogue:
                 shared_ms = sum(_shared_ms(p) for p in profiles)
                 resident_bytes = max(p.resident_bytes for p in profiles)
                 options.append(KindOption(kind, run_ms, back_ms, resident_bytes, shared_ms))
-        return serving_kind(options, self._memory_bytes) if options else self._kinds[0]
+        return options
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:
         if kind == self._kinds[0]:
@@ -591,11 +694,6 @@ class Catalogue:
         self._shared = shared
 
 
-def _where(group: RunGroup, kind: str) -> Where:
-    name = group.kinds[kind]
-    return Where(name, group.speed) if name else MEASURED
-
-
 def rung_of(variant: Variant) -> str:
     """Which of the input sizes that share a build; empty where it has one only."""
     return "" if variant.height is None else f"{variant.height}x{variant.width}"
@@ -604,6 +702,27 @@ def rung_of(variant: Variant) -> str:
 def _rungs(variant: Variant, model: Model) -> list[Variant]:
     """The measured variants of a model that share a variant's file: one build serves them all."""
     return [v for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
+
+
+def _largest(rungs: Sequence[Variant]) -> Variant:
+    """The one that a cut is timed with."""
+    return max(rungs, key=lambda one: (one.height or 0, one.width or 0))
+
+
+def _run_ms(variant: Variant) -> float:
+    """Median of a run of one item on the first kind of processor."""
+    assert variant.profile is not None and variant.profile.latencies
+    return variant.profile.latencies[0].p50_ms
+
+
+def _shapes_of(variant: Variant) -> tuple[str | None, bool, Shapes | None]:
+    """The input that counts the items, whether inputs differ in more than that, and if so the shapes that the import
+    measured.
+    """
+    batched = next((t.name for t in variant.inputs if t.shape and t.shape[0] < 0), None)
+    is_of_free_size = any(side < 0 for t in variant.inputs for side in t.shape[1:])
+    runs = variant.profile.runs if variant.profile else ()
+    return batched, is_of_free_size, runs[0].shapes if is_of_free_size and runs else None
 
 
 def _slot(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:

@@ -7,11 +7,12 @@ Recording is list arithmetic (about a microsecond); the Prometheus text is made 
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.clock import Clock
+from appliance.domain.request import RanPart
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
@@ -73,6 +74,8 @@ class Statistics:
     slo_kept: int = 0
     """Of these, answered within the SLO."""
     last_ns: int = 0
+    parts: dict[tuple[int, str, str], list[int]] = field(default_factory=dict)
+    """Part of a network, group of processors and kind → its runs there, and the nanoseconds of all of them."""
     runs_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
     """Compute times of the latest warm requests of one item, oldest first."""
 
@@ -200,6 +203,14 @@ class Telemetry:
         statistics.last_ns = at_ns
         _count_slo(statistics, slo_kept)
 
+    def ran_parts(self, key: tuple[str, str, str], parts: Iterable[RanPart]) -> None:
+        """Count what ran where of one that is `done`."""
+        known = self._statistics(key).parts
+        for one in parts:
+            count = known.setdefault((one.number, one.group, one.kind), [0, 0])
+            count[0] += 1
+            count[1] += one.took_ns
+
     def late(self, key: tuple[str, str, str]) -> None:
         """One that is `done` was so after its deadline."""
         self._statistics(key).late += 1
@@ -263,6 +274,10 @@ def merge(into: Statistics, other: Statistics) -> None:
         before = into.runs.setdefault(items, [0, 0])
         before[0] += count
         before[1] += took_ns
+    for ran, (count, took_ns) in other.parts.items():
+        known = into.parts.setdefault(ran, [0, 0])
+        known[0] += count
+        known[1] += took_ns
     into.late += other.late
     into.failed_ns += other.failed_ns
     into.slo_requests += other.slo_requests

@@ -146,6 +146,8 @@ class PartShape(Shape):
     """How often each operator occurs in it."""
     kinds: list[str] = Field(examples=[["cpu", "dla"]])
     """Kinds of processors that it runs on, the box's first one first."""
+    serves_on: list[str] = Field([])
+    """Those of them that requests run it on now: one for each group of processors; empty: the variant serves whole."""
     inputs: list[str]
     """Tensors that it takes: the network's inputs, or what other parts compute."""
     outputs: list[str]
@@ -195,7 +197,9 @@ class VariantShape(Shape):
     seen: list[SeenShape] = Field([])
     """What runs took since, where it serves now; of a build that others have too, theirs included."""
     serves_on: str | None = Field(None, examples=["cpu"])
-    """The kind of processor that requests run on now; null: none, it is not measured yet or does not serve."""
+    """The kind of processor that requests run on now, of one in parts all of theirs (`cpu+openvino`); null: none, it
+    is not measured yet or does not serve.
+    """
     awaited: list[AwaitedShape] = Field([])
     """Kinds of processors that it is to be measured on yet: it may serve there then."""
     cut: CutShape | None = None

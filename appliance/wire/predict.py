@@ -23,6 +23,18 @@ class TimingsShape(Shape):
     total: float
 
 
+class RanPartShape(Shape):
+    """A part of the network as it ran for this request."""
+
+    part: int
+    """Its number, from 0: its place in `cut.parts` of the variant."""
+    group: str = Field(examples=["cpu"])
+    """Processors that share cores, or a device."""
+    kind: str = Field(examples=["openvino"])
+    """Of the one of them that computed it."""
+    ms: float
+
+
 class PredictShape(Shape):
     """What the model says.
 
@@ -40,6 +52,8 @@ class PredictShape(Shape):
     warm: bool
     """Whether a variant was in memory when the request came."""
     timings_ms: TimingsShape
+    parts: list[RanPartShape] = Field([])
+    """What ran where, in its order, of a network that ran in parts; absent: it ran whole."""
     request_id: str
 
     @property

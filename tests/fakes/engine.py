@@ -117,12 +117,14 @@ class EngineBench:
         delta_share_max: float = 0.1,
         patience_ms: float | None = 0,
         other_kind: str | None = None,
+        apart: bool = False,
         twins: Sequence[tuple[int, float, float]] = (),
         threads: int = 1,
         dispatch: str = DEFAULT_DISPATCH,
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
-        of few tests. `twins`: further processors of the first one's kind, each with its workers, how many times longer
+        of few tests. `apart`: the other kind has a device of its own.
+        `twins`: further processors of the first one's kind, each with its workers, how many times longer
         its runs take, and the speed that the machine says it has; with several `threads` a run each has its own copy.
         """
         self.clock = LoopClock()
@@ -144,14 +146,17 @@ class EngineBench:
         for one in (self.processor, *self.twins):
             one.costs, one.threads = self.processor.costs, threads
         cores = [OwnCores(twin, speed) for twin, (_, _, speed) in zip(self.twins, twins, strict=True)]
-        group = ProcessorGroup(self.processor, [self.member] if other_kind else [], cores, clock=self.clock)
+        others = [self.member] if other_kind else []
+        own = [other_kind] if other_kind and apart else []
+        group = ProcessorGroup(self.processor, others, cores, clock=self.clock, apart=own)
         self.group = group
         ports = RuntimePorts(
             clock=self.clock,
             processor=self.processor if other_kind is None and not twins else group,
-            groups=group.groups() if twins else (),
+            groups=group.groups() if twins or apart else (),
             copies=group.copies,
             kinds=() if other_kind is None else ("cpu", other_kind),
+            fingerprints={} if other_kind is None else {"cpu": "", other_kind: ""},
             builds=self.source,
             telemetry=self.telemetry,
             events=self.telemetry,

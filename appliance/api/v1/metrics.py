@@ -121,9 +121,19 @@ def _requests(figures: _Figures) -> Iterator[str]:
     runs = ((_of(whose), sum(count for count, _ in each.runs.values())) for whose, each in figures.items())
     text = "Runs; requests that shared one are counted with the first of them."
     yield from _counter("appliance_runs", text, runs)
+    text = "Runs of parts of networks, by the group of processors and the kind of the one of them."
+    yield from _counter("appliance_part_runs", text, _of_parts(figures, 0, 1))
+    text = "What these runs have taken."
+    yield from _counter("appliance_part_run_seconds", text, _of_parts(figures, 1, 1 / NS_PER_S))
     text = "Requests answered after their deadline, as their application wants it."
     yield from _counter("appliance_late", text, ((_of(whose), each.late) for whose, each in figures.items()))
     yield from _seconds("appliance_request_seconds", "Where the time of answered requests went.", figures)
+
+
+def _of_parts(figures: _Figures, figure: int, unit: float) -> Iterator[_Sample]:
+    for whose, each in figures.items():
+        for (number, group, kind), counts in sorted(each.parts.items()):
+            yield _of(whose, number=str(number), group=group, kind=kind), counts[figure] * unit
 
 
 def _of(whose: tuple[str, str, str], **others: str) -> str:

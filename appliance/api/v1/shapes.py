@@ -15,6 +15,7 @@ from appliance.domain.states import VariantState
 from appliance.runtime.catalogue import Catalogue
 from appliance.wire.catalogue import (
     AwaitedShape,
+    CutShape,
     ModelShape,
     ModelSummary,
     ProfileShape,
@@ -78,6 +79,7 @@ def variant_shapes(
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
                 "serves_on": catalogue.kind_of(variant, model) if _serves(variant) else None,
                 "awaited": _awaited(variant, awaited),
+                "cut": _cut(variant, model, catalogue),
                 "seen": [row for one in catalogue.seen_of(variant, model) for row in _seen(one)],
             }
         )
@@ -96,6 +98,17 @@ def variant_shape(
 def _awaited(variant: Variant, awaited: Awaiting) -> list[AwaitedShape]:
     """Of one that was measured: before, its import tells how far it is."""
     return [AwaitedShape.model_validate(one) for one in awaited(variant.content_sha256)] if variant.profile else []
+
+
+def _cut(variant: Variant, model: Model, catalogue: Catalogue) -> CutShape | None:
+    if variant.cut is None:
+        return None
+    shape = CutShape.model_validate(variant.cut)
+    kinds = catalogue.part_kinds_of(variant, model) if _serves(variant) else []
+    if not kinds:
+        return shape
+    pairs = zip(shape.parts, kinds, strict=True)
+    return shape.model_copy(update={"parts": [p.model_copy(update={"serves_on": list(own)}) for p, own in pairs]})
 
 
 def _serves(variant: Variant) -> bool:
@@ -120,6 +133,6 @@ def _alone(profile: Profile | None) -> ProfileShape | None:
 
 
 def _residency(variant: Variant, memory: Mapping[str, Any]) -> str:
-    prefix = content_of(variant.content_sha256) + "@"
-    states = [build["state"] for build in memory["builds"] if build["build"].startswith(prefix)]
-    return states[0] if states else "absent"
+    prefixes = tuple(content_of(variant.content_sha256) + mark for mark in "@.")  # the whole of it, and in parts
+    states = [build["state"] for build in memory["builds"] if build["build"].startswith(prefixes)]
+    return "resident" if "resident" in states else states[0] if states else "absent"

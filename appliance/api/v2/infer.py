@@ -121,7 +121,12 @@ def _timing(result: Result) -> bytes:
     """Warm or cold, and where the time inside the box went, ms, in the words of the header `Server-Timing`."""
     parts = (result.queue_ns / NS_PER_MS, result.load_ns / NS_PER_MS, result.compute_ns / NS_PER_MS)
     text = (b"warm, " if result.warm else b"cold, ") + b"queue;dur=%.3f, load;dur=%.3f, compute;dur=%.3f" % parts
-    return text if result.warm else text + b", wake;dur=%.3f" % (result.wake_ns / NS_PER_MS)
+    if not result.warm:
+        text += b", wake;dur=%.3f" % (result.wake_ns / NS_PER_MS)
+    for one in result.parts:
+        where = f"{one.kind} in {one.group}".encode()
+        text += b', part-%d;desc="%b";dur=%.3f' % (one.number, where, one.took_ns / NS_PER_MS)
+    return text
 
 
 def _apply(parameters: Mapping[str, Any], request: Request) -> None:

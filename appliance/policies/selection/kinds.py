@@ -4,11 +4,15 @@ Kinds on the same cores differ by network, precision and machine, and neither is
 was measured on each of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NOTICEABLE = 0.1
 """A gain below this is measuring noise: kinds are measured one after the other, on a box that may serve meanwhile."""
+CALL_MS = 0.2
+"""What a run on another kind takes however little it computes: times of small parts are estimated from those of large
+ones, which do not tell.
+"""
 COLD_SHARE = 0.01
 """Of requests, that are assumed to wait for a load: what each request pays for a kind that loads slowly."""
 
@@ -42,3 +46,19 @@ def serving_kind(options: Sequence[KindOption], memory_bytes: int) -> str:
     if best.cost_ms(memory_bytes) < (1 - NOTICEABLE) * first.cost_ms(memory_bytes):
         return best.kind
     return first.kind
+
+
+def quickest_kinds(parts_ms: Sequence[Mapping[str, float]], kinds: Sequence[str]) -> tuple[str | None, ...]:
+    """Of each part of a network the kind, among those on the same cores, that it serves on: the quickest; the first of
+    `kinds` that runs it unless another is noticeably quicker. `parts_ms`: by the kinds that run a part, a run of it;
+    None: none of `kinds` does.
+    """
+    return tuple(_quickest([(kind, run_ms[kind]) for kind in kinds if kind in run_ms]) for run_ms in parts_ms)
+
+
+def _quickest(runs_ms: Sequence[tuple[str, float]]) -> str | None:
+    if not runs_ms:
+        return None
+    first, first_ms = runs_ms[0]
+    best_ms, best = min((run_ms, kind) for kind, run_ms in runs_ms)
+    return best if best_ms + CALL_MS < (1 - NOTICEABLE) * first_ms else first

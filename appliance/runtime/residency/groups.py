@@ -223,7 +223,7 @@ class VariantGroups:
             accuracy_min=accuracy_min,
             options=self._options(servables),
             servables=tuple(servables),
-            builds=frozenset(s.build_id for e in entries for s in e.servables.values()),
+            builds=frozenset(build for e in entries for s in e.servables.values() for build in s.builds),
         )
 
     def _options(self, servables: Sequence[Servable]) -> tuple[Option, ...]:
@@ -260,7 +260,7 @@ def _groups(entries: list[Entry]) -> list[list[Entry]]:
     group_of: dict[str, list[Entry]] = {}
     groups: list[list[Entry]] = []
     for entry in entries:
-        builds = [s.build_id for s in entry.servables.values()]
+        builds = [build for s in entry.servables.values() for build in s.builds]
         group = next((group_of[b] for b in builds if b in group_of), None)
         if group is None:
             group = []

@@ -98,8 +98,8 @@ class Availability:
         self._residency.leave_out(application.id)
         model_id = entry.model.id
         await self._until(lambda: model_id not in self._running or self._is_model_in_use(model_id))
-        used = {s.build_id for e in self._entries_open() for s in e.servables.values()}
-        for build in sorted({s.build_id for s in entry.servables.values()} - used):
+        used = {build for e in self._entries_open() for s in e.servables.values() for build in s.builds}
+        for build in sorted({build for s in entry.servables.values() for build in s.builds} - used):
             await self._memory.unload(build)
 
     async def retire_model(self, model_id: str) -> None:

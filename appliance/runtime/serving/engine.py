@@ -41,8 +41,10 @@ from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.batching import Batching
+from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.job import Job, RunAgain
+from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
 from appliance.runtime.serving.scheduler import Scheduler
@@ -120,6 +122,7 @@ class Engine:
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
+        self._dispatching = Dispatching(clock, queue, memory, groups)
         self._scheduler = None
         if len(groups) > 1:
             self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions)
@@ -306,6 +309,12 @@ class Engine:
                 soon = asyncio.get_running_loop().call_soon
                 soon(self._ran_inline, request, entry, placed[1], times, run, overrun_ns)
                 soon(self._count, request, entry, placed, items, run, placed_ns)
+            elif servable.parts is not None:
+                try:
+                    return await self._run_in_parts(request, entry, placed, times, items, run_bytes, placed_ns)
+                except RunAgain:
+                    entry = self._catalogue.entry(request.application_id)  # a processor may be lost
+                    continue
             else:
                 try:
                     run = await self._run_in_turn(request, entry, placed, times, items, run_bytes)
@@ -458,6 +467,47 @@ class Engine:
                 self._memory.unpin(build)
             # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
             del answer, job
+
+    async def _run_in_parts(
+        self,
+        request: Request,
+        entry: Entry,
+        placed: Placed,
+        times: RunTimes | None,
+        items: int,
+        run_bytes: int,
+        placed_ns: int,
+    ) -> Result:
+        """Run the parts of a network where they are dispatched to; the build is released when nothing of it runs any
+        more. At the deadline the caller is told, as for a network that runs whole.
+
+        What its parts have taken is what it computed; whatever was between them, it waited.
+        """
+        servable, build, *_ = placed
+        assert servable.parts is not None
+        expected_ns = None if times is None else self._expected_ns(request, times, items)
+        weights = self._weights(entry.application, request.tenant)
+        dispatcher = PartsDispatcher(self._dispatching, request, servable, build, expected_ns, run_bytes, weights)
+        outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
+        parts = PartsRun(self._clock, servable.parts.cut, request, outputs)
+        until_s = None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
+        try:
+            await in_task()
+            async with asyncio.timeout_at(until_s):
+                answer = await parts.run(dispatcher)
+        except TimeoutError:
+            raise parts.too_late() from None
+        finally:
+            dispatcher.close()
+        end_ns = self._clock.now_ns()
+        if times is not None:
+            times.ran(items, 1, parts.took_ns, end_ns)
+        run = answer, end_ns - parts.took_ns, end_ns, items
+        self._count(request, entry, placed, items, run, placed_ns)
+        self._telemetry.ran_parts((request.application_id, servable.variant.name, request.tenant), parts.ran)
+        result = self._result(placed, run, placed_ns)
+        result.parts = parts.ran
+        return result
 
     def _expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
         """What a run that began now would take."""

@@ -12,6 +12,7 @@ from appliance.domain.states import REQUEST_MOVES, RequestState, move
 from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.profiles.times import RunTimes
+from appliance.runtime.serving.parts import Rest
 
 LONG_NS = 50 * NS_PER_MS
 """A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
@@ -25,7 +26,8 @@ class Job:
     request: Request
     servable: Servable
     build: LoadedBuild
-    answer: asyncio.Future[dict[str, Any]]
+    answer: asyncio.Future[Any]
+    """Its outputs by name; of one in parts, what runs next (`Commitment`)."""
     state: RequestState = RequestState.ADMITTED
     times: RunTimes | None = None
     """What runs with such inputs take; None until the variant is profiled."""
@@ -63,6 +65,10 @@ class Job:
     """Of a nanosecond there, against one where it runs quickest: a tenant is not charged for slow cores."""
     waiting_ns: int = 0
     """What it adds to the backlog while it waits."""
+    rest: Rest | None = None
+    """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
+    run. None: it runs whole.
+    """
 
     @property
     def likely_ns(self) -> int:
@@ -96,7 +102,10 @@ class Job:
     def runs_on(self, group: int) -> None:
         """It is handed to one of several groups of processors: what is expected of its run is what runs take there."""
         self.group = group
-        if self.times_by_group and self.expected_by_group:
+        if self.rest is not None:
+            self.expected_ns = self.rest.holds_ns(group)
+            self.worth = self.rest.worth(group)
+        elif self.times_by_group and self.expected_by_group:
             self.times = self.times_by_group[group]
             self.expected_ns = self.expected_by_group[group]
             if self.expected_ns:

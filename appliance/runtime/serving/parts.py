@@ -1,7 +1,7 @@
 """A run of a network in parts: a sequence of runs on processors, between which tensors are passed on (Band §4.3).
 
-Who decides what runs next and where is behind the port `Dispatcher`; it is asked after each run, and is told how far
-the network has come. What is computed stays when a processor is lost: the rest runs elsewhere.
+Who decides what runs next and where is behind the port `Dispatcher`; it is asked after each commitment, and is told how
+far the network has come. What is computed stays when a processor is lost: the rest runs elsewhere.
 """
 
 import asyncio
@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import DeadlineExceeded, ProcessorLost, RunStopped
-from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.parts import Cut
-from appliance.domain.request import Request, Tensors
-from appliance.policies.dispatch.partition import Operator, Partition, Subgraph, partition
+from appliance.domain.request import RanPart, Request, Tensors
+from appliance.policies.dispatch.partition import Partition
 
 
 @dataclass(slots=True)
@@ -26,15 +25,13 @@ class Progress:
     done: set[int] = field(default_factory=set)
     """Numbers of the parts that have run."""
     at: str | None = None
-    """The processor that computed last; None: nobody has."""
+    """The group of processors that computed last; None: none has."""
     lost: set[str] = field(default_factory=set)
-    """Processors that were lost under it; it is not given to them again."""
+    """Kinds of processors that were lost under it; it is not given to them again."""
 
 
 class RunsParts(Protocol):
-    """What a part needs of a processor: a part of the port `Processor`."""
-
-    def describe(self) -> ProcessorDescription: ...
+    """What a part needs of a group of processors: a part of the port `Runs`."""
 
     def run(
         self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
@@ -42,22 +39,31 @@ class RunsParts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedPart:
+    """A part in memory: the kind of processor that it is prepared for, and what that calls it."""
+
+    kind: str
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Commitment:
-    """Parts that run next, one after the other on one processor. Their builds are in memory and stay there, and nobody
-    else has the processor's slot, until the dispatcher is told that it is over.
+    """Parts that run next, one after the other in one group of processors. They are in memory and stay there, and
+    nobody else has their worker, until the dispatcher is told that it is over.
     """
 
-    processor: RunsParts
-    handles: Mapping[int, Any]
-    """Number of a part → its build as the processor loaded it, in an order in which they can run."""
+    group: str
+    runs: RunsParts
+    parts: Mapping[int, LoadedPart]
+    """By number, in an order in which they can run."""
 
 
 class Dispatcher(Protocol):
     """Decides what runs next."""
 
-    async def commit(self, request: Request, progress: Progress) -> Commitment:
-        """Wait for a processor, then say which parts run there: at least one that is not done, none before what it
-        needs. Whoever cancels waits no longer and holds nothing.
+    async def commit(self, progress: Progress) -> Commitment:
+        """Wait for a worker, then say which parts run there: at least one that is not done, none before what it needs.
+        Whoever cancels waits no longer and holds nothing.
 
         Raises: Unavailable where no processor is left; DeadlineExceeded.
         """
@@ -66,6 +72,34 @@ class Dispatcher(Protocol):
     def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
         """It is over, however it ended: `ran` are nanoseconds of the parts that have run."""
         ...
+
+
+@dataclass(slots=True)
+class Rest:
+    """What is left of a network in parts while it waits for a worker."""
+
+    begin: Callable[[int, tuple[int, ...]], Awaitable[int]]
+    """Begins with some parts, in a group of processors by index: gives the number of runs, once it is over."""
+    takes_ns: Mapping[int, Mapping[int, int]]
+    """Group of processors → what each part that runs there takes."""
+    next: tuple[int, ...]
+    """Numbers of the parts that run next: all of them, unless a policy decides otherwise."""
+    is_begun: bool = False
+    """Some of it has run: it goes before all that has not begun."""
+    partition: Partition | None = None
+    """For that policy; None where there is one group."""
+    at: str | None = None
+    """As in `Progress`."""
+
+    def holds_ns(self, group: int) -> int:
+        """For how long what runs next holds a worker there."""
+        return sum(self.takes_ns[group][number] for number in self.next)
+
+    def worth(self, group: int) -> float:
+        """Of a nanosecond there, against one where these parts run quickest."""
+        able = [own for own in self.takes_ns.values() if own.keys() >= set(self.next)]
+        least = min(sum(own[number] for number in self.next) for own in able)
+        return least / max(1, self.holds_ns(group))
 
 
 class PartsRun:
@@ -82,6 +116,13 @@ class PartsRun:
         """Parts that have yet to read each tensor."""
         self._under_way: asyncio.Future[dict[str, Any]] | None = None
         self.progress = Progress()
+        self.ran: list[RanPart] = []
+        """What ran where, in its order."""
+
+    @property
+    def took_ns(self) -> int:
+        """Of all parts that have run."""
+        return sum(one.took_ns for one in self.ran)
 
     async def run(self, dispatcher: Dispatcher) -> dict[str, Any]:
         """The outputs, exactly as the whole network would compute them. Whoever cancels waits for nothing: the run that
@@ -91,7 +132,7 @@ class PartsRun:
         """
         while len(self.progress.done) < len(self._cut.parts):
             self._check_deadline()
-            commitment = await dispatcher.commit(self._request, self.progress)
+            commitment = await dispatcher.commit(self.progress)
             ran: dict[int, int] = {}
             over = partial(dispatcher.ended, commitment, ran)
             try:
@@ -99,9 +140,6 @@ class PartsRun:
             except asyncio.CancelledError:
                 self._after_last(over)
                 raise
-            except ProcessorLost:
-                self.progress.lost.add(commitment.processor.describe().name)
-                over()
             except BaseException:
                 over()
                 raise
@@ -110,24 +148,41 @@ class PartsRun:
         return {name: self._tensors[name] for name in self._outputs}
 
     async def _run_there(self, commitment: Commitment, ran: dict[int, int]) -> None:
-        processor = commitment.processor
-        for number, handle in commitment.handles.items():
+        """Until all of it has run, or its processor is lost."""
+        for number, loaded in commitment.parts.items():
             self._check_deadline()
             part = self._cut.parts[number]
             inputs = {name: self._tensors[name] for name in part.inputs}
             begun_ns = self._clock.now_ns()
-            run = processor.run(handle, inputs, part.outputs, deadline_ns=self._request.drop_ns)
-            self._under_way = asyncio.ensure_future(run)
+            deadline_ns = self._request.drop_ns
             try:
-                made = await asyncio.shield(self._under_way)
+                made = await self._made(
+                    commitment.runs.run(loaded.handle, inputs, part.outputs, deadline_ns=deadline_ns)
+                )
             except RunStopped:
                 self._check_deadline()
                 raise
-            ran[number] = self._clock.now_ns() - begun_ns
+            except ProcessorLost:
+                self.progress.lost.add(loaded.kind)
+                return
+            ran[number] = took_ns = self._clock.now_ns() - begun_ns
+            self.ran.append(RanPart(number, commitment.group, loaded.kind, took_ns))
             self._tensors |= made
             self.progress.done.add(number)
-            self.progress.at = processor.describe().name
+            self.progress.at = commitment.group
             self._drop_read(part.inputs)
+
+    async def _made(self, run: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        """What comes of a run, which goes on where the caller goes away."""
+        self._under_way = asyncio.ensure_future(run)
+        del run
+        try:
+            return await asyncio.shield(self._under_way)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._under_way = None  # the run holds the error, and that this frame: a circle that would keep the tensors
+            raise
 
     def _after_last(self, over: Callable[[], None]) -> None:
         """The caller has gone; once nothing of it runs, it is over."""
@@ -152,33 +207,12 @@ class PartsRun:
 
     def _check_deadline(self) -> None:
         """Raises: DeadlineExceeded."""
+        if self._request.drop_ns is not None and self._clock.now_ns() >= self._request.drop_ns:
+            raise self.too_late()
+
+    def too_late(self) -> DeadlineExceeded:
+        """What its caller is told at the deadline."""
         request, now_ns = self._request, self._clock.now_ns()
-        if request.drop_ns is None or now_ns < request.drop_ns:
-            return
         ran_ms = (now_ns - request.started_ns) / NS_PER_MS if request.started_ns else None
         waited_ms, decoded_ms = (now_ns - request.arrival_ns) / NS_PER_MS, request.decoded_ns / NS_PER_MS
-        raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=decoded_ms, ran_ms=ran_ms)
-
-
-def partition_of(name: str, cut: Cut, kinds: Mapping[str, str], latency_ms: Callable[[int, str], float]) -> Partition:
-    """A cut network as the dispatch policies know it. `kinds`: of each processor, by name; `latency_ms`: of a part on a
-    processor of a kind that runs it.
-    """
-    operators = [
-        Operator(
-            str(number),
-            frozenset(processor for processor, kind in kinds.items() if kind in part.kinds),
-            tuple(str(other) for other in cut.needs(number)),
-        )
-        for number, part in enumerate(cut.parts)
-    ]
-    latencies = {
-        processor: {op.name: latency_ms(int(op.name), kind) for op in operators if processor in op.processors}
-        for processor, kind in kinds.items()
-    }
-    return partition(name, operators, latencies)
-
-
-def parts_of(subgraph: Subgraph) -> tuple[int, ...]:
-    """Numbers of the parts in a subgraph of such a partition, in an order in which they can run."""
-    return tuple(int(op) for op in subgraph.ops)
+        return DeadlineExceeded(waited_ms=waited_ms, decoded_ms=decoded_ms, ran_ms=ran_ms)

@@ -72,10 +72,15 @@ class Placement:
                 build = self._memory.pin_resident(servable.build_id)
                 if build is not None:
                     return servable, build, not request.began_cold, 0, 0
+            whole = servable.whole
+            if whole is not None and self._memory.is_resident(whole.build_id) and _fits(request, whole):
+                build = self._memory.pin_resident(whole.build_id)
+                if build is not None:
+                    return whole, build, not request.began_cold, 0, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
-        """The most wanted candidate that finds room, loaded and pinned.
+        """The most wanted candidate that finds room, loaded and pinned; the whole of one whose parts do not come.
 
         Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown.
         """
@@ -86,13 +91,18 @@ class Placement:
         candidates = self._in_time(request, _distinct_builds(candidates))
         if not warm:
             candidates = self._residency.order(request.application_id, candidates)
-        for servable in candidates:
+        ahead = candidates[::-1]
+        while ahead:
+            servable = ahead.pop()
             try:
                 build = await self._pin(servable, request.drop_ns)
-            except OutOfMemory:
-                refused.append(servable)
-            except LoadFailed as error:
-                failure = error
+            except (OutOfMemory, LoadFailed) as error:
+                if isinstance(error, LoadFailed):
+                    failure = error
+                else:
+                    refused.append(servable)
+                if servable.whole is not None:
+                    ahead.append(servable.whole)
             except DeadlineExceeded:
                 now_ns = self._clock.now_ns()
                 raise too_late(request, servable.expected_of(request.inputs, now_ns), now_ns) from None
@@ -126,7 +136,7 @@ class Placement:
             self._memory.unpin(await self._pin(servable, None))
 
     def _is_warm(self, entry: Entry) -> bool:
-        return any(self._memory.is_resident(s.build_id) for s in entry.servables.values())
+        return any(self._memory.is_resident(build) for s in entry.servables.values() for build in s.builds)
 
     def _in_time(self, request: Request, candidates: list[Servable]) -> list[Servable]:
         """Those whose run alone could end before the deadline: for the others no load is begun.

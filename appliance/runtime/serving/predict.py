@@ -229,7 +229,7 @@ class Predictor:
         accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
         parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}
         total_ns = self._clock.now_ns() - run.call.arrival_ns
-        frame = {
+        frame: dict[str, Any] = {
             "application": run.application.name,
             "model": run.entry.model.name,
             "variant": variant,
@@ -239,6 +239,11 @@ class Predictor:
             "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
             "request_id": run.call.request_id,
         }
+        if parts_ran := [part for result in run.results for part in result.parts]:
+            frame["parts"] = [
+                {"part": one.number, "group": one.group, "kind": one.kind, "ms": round(one.took_ns / NS_PER_MS, 3)}
+                for one in parts_ran
+            ]
         return text[:-1] + (b"," if len(text) > 2 else b"") + write_json(frame)[1:]
 
 

@@ -125,12 +125,15 @@ class Queue:
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
-        """Add a job; an idle worker begins at once. One that was let in before and runs anew is not refused.
+        """Add a job; an idle worker begins at once. One that was let in before is not refused: it runs anew, or some of
+        its network has run, and then the rest goes first.
 
         Raises: QueueFull, Overloaded.
         """
         request = job.request
-        if not request.runs_alone:
+        is_begun = job.rest is not None and job.rest.is_begun
+        was_let_in = request.runs_alone or is_begun
+        if not was_let_in:
             self.check_room(request.application_id, request.tenant)
         tenant = self._tenant(request.tenant)
         self.saw(request.tenant, self._clock.now_ns())
@@ -147,10 +150,10 @@ class Queue:
             return
         self._sequence += 1
         deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
-        place = [-request.priority, deadline, self._sequence, job]
+        place = [-_FOREVER if is_begun else -request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
         job.waiting_ns = max(LEAST_NS, job.likely_ns)
-        if not request.runs_alone:
+        if not was_let_in:
             self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place

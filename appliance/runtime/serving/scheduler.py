@@ -3,7 +3,8 @@
 
 Fair shares stand before it: it sees the requests of the tenant whose turn it is, and those of others only to fill a
 processor that would idle. A request that is better off with a processor that is busy waits for it, and its place there
-is taken when others are weighed. With one group there is no scheduler: turns and deadlines say all.
+is taken when others are weighed. Of a network in parts the first run is decided, and the rest when that is over. With
+one group there is no scheduler: turns and deadlines say all.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPla
 from appliance.policies.dispatch.base import Job as DispatchJob
 from appliance.policies.dispatch.partition import Partition, uncut
 from appliance.runtime.ports import DecisionSink, RunGroup
+from appliance.runtime.served_parts import TRANSFER_MS
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 
@@ -107,15 +109,17 @@ class Scheduler:
                 0.0,
                 tuple(Processor(self._groups[at].name, _ms(own[0])) for at, own in free.items()),
                 tuple(asked.values()),
+                TRANSFER_MS if any(jobs[name].rest is not None for name in asked) else 0.0,
             )
             plan = self._policy.plan(problem)
             if plan.decision is None:
                 return None
             job, group = jobs[plan.decision.job], self._index[plan.decision.processor]
-            start_ns, took_ns = free[group][0], _takes_ns(job, group)
+            start_ns, took_ns = free[group][0], _holds_ns(job, group, plan.decision.ops)
             if not start_ns and group in idle:
                 if _is_in_time(job, group, 0, now_ns):
                     self._record(problem, plan, jobs, now_ns)
+                    _decide(job, plan.decision.ops)
                     job.runs_on(group)
                     return job, group
             else:
@@ -125,6 +129,16 @@ class Scheduler:
 
     def _asked(self, name: str, job: Job, free: Collection[int], now_ns: int) -> DispatchJob:
         """As the policy sees it."""
+        request, rest = job.request, job.rest
+        partition, at = (self._whole(job, free), None) if rest is None else (rest.partition, rest.at)
+        assert partition is not None, "there are several groups"
+        drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
+        deadline_ms = FOREVER if drop_ns is None else _ms(drop_ns - now_ns)
+        arrival_ms = _ms(request.arrival_ns - now_ns)
+        return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority)
+
+    def _whole(self, job: Job, free: Collection[int]) -> Partition:
+        """A network that runs in one piece."""
         takes_ms = tuple(
             (self._groups[at].name, float(f"{_takes_ns(job, at) / NS_PER_MS:.3g}")) for at in free if job.is_able(at)
         )
@@ -133,10 +147,7 @@ class Scheduler:
             if len(self._partitions) >= _PARTITIONS_MAX:
                 self._partitions.clear()
             partition = self._partitions[takes_ms] = uncut("run", dict(takes_ms))
-        request = job.request
-        drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
-        deadline_ms = FOREVER if drop_ns is None else _ms(drop_ns - now_ns)
-        return DispatchJob(name, partition, _ms(request.arrival_ns - now_ns), deadline_ms, priority=request.priority)
+        return partition
 
     def _free_ns(self, idle: Mapping[int, int], now_ns: int) -> dict[int, list[int]]:
         """By group that takes runs: when each of its workers is expected to be free, from now, as a heap.
@@ -202,7 +213,22 @@ def _wait_in(free: Mapping[int, list[int]], job: Job, now_ns: int) -> None:
         heapq.heapreplace(free[group], ends[group])
 
 
+def _decide(job: Job, ops: Sequence[str]) -> None:
+    """Of a network in parts those that run next."""
+    if job.rest is not None:
+        job.rest.next = tuple(int(op) for op in ops)
+
+
+def _holds_ns(job: Job, group: int, ops: Sequence[str]) -> int:
+    """For how long what was decided on would hold a worker."""
+    if job.rest is None:
+        return _takes_ns(job, group)
+    return sum(job.rest.takes_ns[group][int(op)] for op in ops)
+
+
 def _takes_ns(job: Job, group: int) -> int:
-    """What its run is expected to take there; where nobody knows, it is taken for a long one."""
+    """What its run is expected to take there, of one in parts all that is left if it goes on there; where nobody knows,
+    it is taken for a long one.
+    """
     known = job.expected_by_group
     return known[group] if known else job.likely_ns

@@ -82,6 +82,8 @@ class Worker:
     def _handed_over(self, batch: Batch) -> Awaitable[Any]:
         first = batch.jobs[0]
         request, handle = first.request, first.build.handle
+        if first.rest is not None:
+            return first.rest.begin(self._index, first.rest.next)
         if len(batch.jobs) == 1:
             return self._processor.run(handle, request.inputs, request.outputs, deadline_ns=batch.deadline_ns)
         inputs = [job.request.inputs for job in batch.jobs]
@@ -94,10 +96,10 @@ class Worker:
         now_ns = self._clock.now_ns()
         items = uncounted = sum(batch.counts)
         self.busy_ns += now_ns - batch.jobs[0].started_ns
-        self.runs += 1
-        self.rows += items
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
+        self.runs += run.result() if batch.jobs[0].rest is not None and error is None else 1
+        self.rows += items
         if isinstance(error, ProcessorLost) and (batch.jobs[0].build.handle is None or not self._group.is_serving()):
             error = RunAgain()  # the build went with the processor, or others run it: each job is placed anew
         for place, job in enumerate(batch.jobs):
@@ -106,7 +108,7 @@ class Worker:
             job.to(RequestState.FAILED if error else RequestState.DONE)
             if job.is_abandoned:
                 self._release(job.build)
-            elif job.answer.done():  # cancelled this very moment: the caller, about to wake, unpins
+            elif job.answer.done():  # in parts; or cancelled this very moment: the caller, about to wake, unpins
                 pass
             elif error is None:
                 job.run_items, uncounted = uncounted, 0

@@ -69,7 +69,7 @@ def test_a_variant_says_how_it_is_cut() -> None:
     assert "secret" not in shown.model_dump_json()
     whole = replace(variant, cut=Cut(cut.asked, reason="it computes something else"))
     told = [_parts(CutShape.model_validate(one.cut)) for one in (variant, whole)]
-    assert told[0] == "runs in 1 part: 3 operators on cpu or npu"
+    assert told[0] == "serves whole, and could run in 1 part: 3 operators on cpu or npu"
     assert told[1] == "stays whole on cpu: it computes something else"
 
 

@@ -23,7 +23,8 @@ from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.base import DispatchInput, Job, Processor
 from appliance.policies.dispatch.least_slack import LeastSlack
 from appliance.runtime.processors.cpu.session import OnnxProcessor
-from appliance.runtime.serving.parts import Commitment, PartsRun, Progress, partition_of, parts_of
+from appliance.runtime.served_parts import partition_of
+from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress
 from tests.fakes.hand_clock import HandClock
 from tests.modelstore.networks import model, write
 from tests.modelstore.stages.dissected import cut_by, dissected, types_in
@@ -73,14 +74,11 @@ class Box:
 
     def __post_init__(self) -> None:
         self.cut = cut_of(self.made)
-        kinds = {name: one.describe().kind for name, one in self.processors.items()}
-        profiled = {name: kinds[name] for name in self.processors}
-        self.partition = partition_of("net", self.cut, profiled, self._expected)
+        self.kinds = {name: one.describe().kind for name, one in self.processors.items()}
 
-    def _expected(self, number: int, kind: str) -> float:
-        profile = self.cut.profile(number, kind)
-        assert profile is not None
-        return profile.p50_ms()
+    def _takes_ms(self, name: str) -> dict[int, float]:
+        profiles = {number: self.cut.profile(number, self.kinds[name]) for number in range(len(self.cut.parts))}
+        return {number: profile.p50_ms() for number, profile in profiles.items() if profile is not None}
 
     async def load(self) -> None:
         for name, processor in self.processors.items():
@@ -91,35 +89,31 @@ class Box:
                 if kind in unit.kinds
             }
 
-    async def commit(self, request: Request, progress: Progress) -> Commitment:
+    async def commit(self, progress: Progress) -> Commitment:
         while True:
-            there = [name for name in self.processors if name not in progress.lost]
+            there = [name for name in self.processors if self.kinds[name] not in progress.lost]
             free = [Processor(name) for name in there if not self.busy.get(name)]
             if not there:
                 raise ProcessorLost(processor="all", retry_after_s=30.0)
-            units = sum(
-                1 << index
-                for index, unit in enumerate(self.partition.units)
-                if progress.done.issuperset(int(op) for op in unit)
-            )
-            job = Job("job", self.partition, 0.0, done=units, at=progress.at if progress.at in there else None)
+            left = [number for number in range(len(self.cut.parts)) if number not in progress.done]
+            partition = partition_of(self.cut, {name: self._takes_ms(name) for name in there}, left)
+            job = Job("job", partition, 0.0, at=progress.at if progress.at in there else None)
             plan = LeastSlack().plan(DispatchInput(0.0, tuple(free), (job,), 0.0))
             if plan.decision is not None:
                 name = plan.decision.processor
                 self.busy[name] = self.busy.get(name, 0) + 1
                 self.most_at_once = max(self.most_at_once, *self.busy.values())
-                subgraph = next(one for one in self.partition.subgraphs if one.units == plan.decision.units)
-                parts = [number for number in parts_of(subgraph) if number not in progress.done]
-                self.trace.append((name, tuple(parts)))
-                return Commitment(self.processors[name], {number: self.handles[name][number] for number in parts})
+                parts = tuple(int(op) for op in plan.decision.ops)
+                self.trace.append((name, parts))
+                loaded = {number: LoadedPart(self.kinds[name], self.handles[name][number]) for number in parts}
+                return Commitment(name, self.processors[name], loaded)
             if not self.busy:
                 raise ProcessorLost(processor="all", retry_after_s=30.0)
             self.freed.clear()
             await self.freed.wait()
 
     def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
-        name = next(name for name, one in self.processors.items() if one is commitment.processor)
-        self.busy[name] -= 1
+        self.busy[commitment.group] -= 1
         self.ended_ns.append(dict(ran))
         self.freed.set()
 
@@ -295,18 +289,23 @@ async def test_tensors_between_parts_go_once_they_are_read(tmp_path: Path) -> No
 
 
 def test_a_cut_is_a_partition_for_the_dispatch_policies(tmp_path: Path) -> None:
-    """Parts keep their order and their processors; latencies add up over a subgraph, by processor."""
+    """Parts keep their order and their processors; latencies add up over a subgraph, by processor. What has run is no
+    part of it.
+    """
     _path, made = shuffled(tmp_path)
     cut = cut_of(made)
-    processors = {"big": "cpu", "little": "cpu", "npu": "npu"}
-    times = {("cpu", number): random.Random(number).uniform(1, 9) for number in range(len(made.units))}
-    partition = partition_of("net", cut, processors, lambda number, kind: times.get((kind, number), 0.5))
-    assert [int(op) for unit in partition.units for op in unit] == list(range(len(made.units)))
-    for subgraph in partition.subgraphs:
-        for number in parts_of(subgraph):
-            assert {processors[name] for name in subgraph.latency_ms} <= set(cut.parts[number].kinds)
-        wanted = sum(times["cpu", number] for number in parts_of(subgraph))
-        assert subgraph.latency_ms["big"] == pytest.approx(wanted)
+    count = len(made.units)
+    takes_ms = {
+        "big": {number: random.Random(number).uniform(1, 9) for number in range(count)},
+        "npu": {number: 0.5 for number, part in enumerate(cut.parts) if "npu" in part.kinds},
+    }
+    for left in (range(count), range(3, count)):
+        partition = partition_of(cut, takes_ms, left)
+        assert [int(op) for unit in partition.units for op in unit] == list(left)
+        for subgraph in partition.subgraphs:
+            numbers = [int(op) for op in subgraph.ops]
+            assert all(number in takes_ms[name] for name in subgraph.latency_ms for number in numbers)
+            assert subgraph.latency_ms["big"] == pytest.approx(sum(takes_ms["big"][number] for number in numbers))
 
 
 def test_what_a_description_of_the_accelerator_says() -> None:

@@ -1,0 +1,177 @@
+"""A network in parts as it serves: which part runs on which kind of processor of each group, what that takes, and what
+all of them are together in memory.
+
+The parts that serve together are one build to whoever owns memory: none of them answers anything without the others.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.domain.catalogue import Latency, Profile, Variant
+from appliance.domain.names import JOINED, part_build_id, parts_build_id
+from appliance.domain.parts import Cut, PartProfile
+from appliance.policies.dispatch.partition import Operator, Partition, partition
+from appliance.policies.dispatch.search import ANYWHERE, search
+from appliance.policies.selection.kinds import quickest_kinds
+from appliance.runtime.ports import RunGroup
+from appliance.runtime.profiles.store import MEASURED, BuildTimes, Where
+
+PASS_MS = 0.15
+"""What each further run of a part takes beside the run: the way to another thread, and back."""
+TRANSFER_MS = 0.15
+"""To go on with another group of processors: a place in its queue. Bringing tensors to a device and back is in what
+its runs take.
+"""
+
+Place = Mapping[str, Where]
+"""Kinds of processors that run on the same cores, or device → the name under which it is learnt what they take there.
+"""
+TimesOf = Callable[[str, Profile, Where, bool], BuildTimes | None]
+"""Gives what runs of a build take, by a profile that was measured or estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedParts:
+    """The parts of one variant. `build_id`: of all of them together, on the kinds `kind`, joined; `profile`: what that
+    costs, were all processors idle.
+    """
+
+    cut: Cut
+    build_id: str
+    kind: str
+    kinds: Mapping[int, tuple[str | None, ...]]
+    """Group of processors → the kind there that each part runs on; None: none does."""
+    builds: Mapping[tuple[int, str], str]
+    """Number of a part and kind → the build of that part."""
+    profile: Profile
+    times: Mapping[tuple[int, int], BuildTimes | None]
+    """Group and number of a part → what its runs take there."""
+
+
+def places_of(groups: Sequence[RunGroup], kinds: Sequence[str]) -> list[Place]:
+    """Of each group of processors the kinds, of those that take runs now; with one group it has all."""
+    if len(groups) < 2:
+        return [dict.fromkeys(kinds, MEASURED)]
+    return [{kind: where_of(group, kind) for kind in kinds if kind in group.kinds} for group in groups]
+
+
+def where_of(group: RunGroup, kind: str) -> Where:
+    """Where what runs of a kind take in a group is learnt."""
+    name = group.kinds[kind]
+    return Where(name, group.speed) if name else MEASURED
+
+
+def served_parts(
+    variant: Variant, scale: float, places: Sequence[Place], copies: Callable[[str], int], times_of: TimesOf
+) -> ServedParts | None:
+    """A variant that is cut, in parts; None where that serves nothing: one kind would run them all, or some part runs
+    nowhere. `scale`: how much longer its runs take than those of the variant that its cut was timed with; `copies`: how
+    often a build of a kind is in memory.
+    """
+    cut = variant.cut
+    assert cut is not None and variant.profile is not None
+    kinds = {
+        at: quickest_kinds(
+            [
+                {one.kind: one.p50_ms() / place[one.kind].speed for one in part.profiles if one.kind in place}
+                for part in cut.parts
+            ],
+            list(place),
+        )
+        for at, place in enumerate(places)
+    }
+    builds = {
+        (number, kind): part_build_id(variant.content_sha256, number, kind)
+        for chosen in kinds.values()
+        for number, kind in enumerate(chosen)
+        if kind is not None
+    }
+    used = [kind for kind in cut.kinds if any(kind == own for _number, own in builds)]
+    if len(used) < 2 or len({number for number, _kind in builds}) < len(cut.parts):
+        return None
+    costs = {key: _cost(cut, *key) for key in builds}
+    rows = tuple(
+        Latency(batch, took_ms, took_ms * _spread(variant.profile))
+        for batch in (row.batch for row in cut.parts[0].profiles[0].times)
+        if (took_ms := scale * _sequence_ms(cut, kinds, places, batch)) > 0
+    )
+    if not rows:
+        return None
+    made = repr(([(part.inputs, part.outputs) for part in cut.parts], sorted(builds)))
+    digest = hashlib.sha256(made.encode()).hexdigest()[:8]
+    build = parts_build_id(variant.content_sha256, f"p{digest}", used)
+    times = {
+        (at, number): times_of(builds[number, kind], _profile_of(cost, scale), places[at][kind], cost.is_measured)
+        for at, chosen in kinds.items()
+        for number, kind in enumerate(chosen)
+        if kind is not None and (cost := costs[number, kind])
+    }
+    resident = sum(cost.resident_bytes * copies(kind) for (_number, kind), cost in costs.items())
+    load = max(max(0, cost.peak_bytes - cost.resident_bytes) for cost in costs.values())
+    asleep = [None if one.asleep_bytes is None else one.asleep_bytes * copies(one.kind) for one in costs.values()]
+    whole = variant.profile
+    profile = Profile(
+        processor=JOINED.join(used),
+        resident_bytes=resident,
+        peak_bytes=resident + load,
+        load_ms=whole.load_ms * len(used),  # until one was seen: nobody has timed it
+        load_cold_ms=whole.load_cold_ms * len(used),
+        latencies=rows,
+        hazards=whole.hazards,
+        runs=whole.runs,
+        asleep_bytes=None if None in asleep else sum(one or 0 for one in asleep),
+        wake_ns=None if None in asleep else whole.wake_ns,
+        kind=JOINED.join(used),
+    )
+    return ServedParts(cut, build, profile.kind, kinds, builds, profile, times)
+
+
+def partition_of(cut: Cut, takes_ms: Mapping[str, Mapping[int, float]], left: Sequence[int]) -> Partition:
+    """What is left of a network as the dispatch policies know it. `takes_ms`: by processor, the parts that run there
+    and what that takes.
+    """
+    operators = [
+        Operator(
+            str(number),
+            frozenset(processor for processor, own in takes_ms.items() if number in own),
+            tuple(str(other) for other in cut.needs(number) if other in left),
+        )
+        for number in left
+    ]
+    latencies = {processor: {str(number): ms for number, ms in own.items()} for processor, own in takes_ms.items()}
+    return partition("network", operators, latencies)
+
+
+def _sequence_ms(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], batch: int) -> float:
+    """The quickest sequence of runs that does all of it on idle processors."""
+    takes_ms = {
+        f"{at:02}": {
+            number: _cost(cut, number, kind).p50_ms(batch) / places[at][kind].speed + PASS_MS
+            for number, kind in enumerate(chosen)
+            if kind is not None
+        }
+        for at, chosen in kinds.items()
+    }
+    if len(takes_ms) == 1:
+        return sum(takes_ms["00"].values()) - PASS_MS
+    made = partition_of(cut, takes_ms, range(len(cut.parts)))
+    ways = search(made, tuple(sorted(takes_ms)), TRANSFER_MS).ways(0, ANYWHERE)
+    return min(way.took_ms for way in ways) - PASS_MS
+
+
+def _cost(cut: Cut, number: int, kind: str) -> PartProfile:
+    found = cut.profile(number, kind)
+    assert found is not None, "it runs there"
+    return found
+
+
+def _profile_of(cost: PartProfile, scale: float) -> Profile:
+    rows = tuple(Latency(row.batch, scale * row.p50_ms + PASS_MS, scale * row.p50_ms + PASS_MS) for row in cost.times)
+    return Profile(cost.kind, cost.resident_bytes, cost.peak_bytes, 0.0, 0.0, rows, kind=cost.kind)
+
+
+def _spread(profile: Profile) -> float:
+    """P99 over median of the whole: of parts only medians are known."""
+    one = profile.latencies[0]
+    return one.p99_ms / one.p50_ms if one.p50_ms else 1.0

@@ -1,0 +1,243 @@
+"""Port `Dispatcher` over the queue: what is left of a network in parts waits there as a job, and a worker that begins
+with it has its slot taken until the parts that were decided on have run.
+
+With several groups of processors the scheduler asks its policy which parts these are, and what remains goes back to the
+head of the queue. With one group whoever is idle runs all parts, each on the kind that it serves on.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import LoadFailed, OutOfMemory, ProcessorLost
+from appliance.domain.names import part_build_id
+from appliance.domain.parts import Cut
+from appliance.domain.request import Request
+from appliance.policies.dispatch.base import FOREVER
+from appliance.policies.dispatch.partition import Partition
+from appliance.policies.dispatch.search import place_of, search
+from appliance.runtime.catalogue import Servable
+from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.loader import LoadedParts
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import RunGroup
+from appliance.runtime.served_parts import TRANSFER_MS, ServedParts, partition_of
+from appliance.runtime.serving.job import Job, RunAgain
+from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Rest
+from appliance.runtime.serving.queue import Queue
+
+_PARTITIONS_MAX = 256
+
+
+class Dispatching:
+    """What the dispatchers of all requests share. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, queue: Queue, memory: MemoryManager, groups: Sequence[RunGroup]) -> None:
+        self.clock = clock
+        self.queue = queue
+        self.memory = memory
+        self.groups = tuple(groups)
+        self._partitions: dict[tuple[object, ...], Partition] = {}
+
+    def partition(
+        self, build_id: str, cut: Cut, takes_ns: Mapping[int, Mapping[int, int]], left: Sequence[int]
+    ) -> Partition:
+        """What is left of a network, by names of groups. Times to two digits: they move a little with each run, and to
+        cut a network takes longer than to decide on it.
+        """
+        takes_ms = {
+            self.groups[at].name: {number: float(f"{own[number] / NS_PER_MS:.2g}") for number in left if number in own}
+            for at, own in takes_ns.items()
+        }
+        key = build_id, tuple(left), tuple((name, tuple(own.items())) for name, own in takes_ms.items())
+        found = self._partitions.get(key)
+        if found is None:
+            if len(self._partitions) >= _PARTITIONS_MAX:
+                self._partitions.clear()
+            found = self._partitions[key] = partition_of(cut, takes_ms, left)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """A commitment that is not over yet."""
+
+    commitment: Commitment
+    group: int
+    over: "asyncio.Future[int]"
+
+
+@dataclass(slots=True, eq=False)
+class PartsDispatcher:
+    """Of one request. It releases the build that it is given: `close`, and then when nothing of it runs any more."""
+
+    shared: Dispatching
+    request: Request
+    servable: Servable
+    build: LoadedBuild
+    """Pinned."""
+    expected_ns: int | None
+    """Of all parts; None: nobody knows."""
+    run_bytes: int
+    weights: tuple[float, float]
+    _others: dict[int, LoadedBuild] = field(default_factory=dict)
+    """Parts on the first kind of processor that were loaded because theirs was lost: pinned."""
+    _under_way: _UnderWay | None = None
+    _is_closed: bool = False
+
+    async def commit(self, progress: Progress) -> Commitment:
+        """Raises, beyond the port's: QueueFull, Overloaded, NoRoomToRun; RunAgain where it has to be placed anew."""
+        left = [number for number in range(len(self._parts.cut.parts)) if number not in progress.done]
+        await self._bring(left, progress.lost)
+        places = {at: self._there(at, left, progress.lost) for at in range(len(self.shared.groups))}
+        job = self._job(left, places, progress)
+        try:
+            self.shared.queue.put(job)
+            commitment: Commitment = await job.answer
+            return commitment
+        except asyncio.CancelledError:
+            if self._under_way is not None:  # it was begun this very moment
+                self.ended(self._under_way.commitment, {})
+            raise
+        finally:
+            self.shared.queue.leave(job)
+            del job  # an error holds this frame, and the answer holds the error
+
+    def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
+        one = self._under_way
+        assert one is not None and one.commitment is commitment, "it was committed to"
+        items = self.servable.items_of(self.request.inputs)
+        now_ns = self.shared.clock.now_ns()
+        for number, took_ns in ran.items():
+            if number not in self._others:
+                times = self.servable.part_times(one.group, number, self.request.inputs, items)
+                if times is not None:
+                    times.ran(items, 1, took_ns, now_ns)
+        self._under_way = None
+        if not one.over.done():
+            one.over.set_result(len(ran))
+        if self._is_closed:
+            self._release()
+
+    def close(self) -> None:
+        """The request has its answer, or wants none any more."""
+        self._is_closed = True
+        if self._under_way is None:
+            self._release()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> ServedParts:
+        assert self.servable.parts is not None
+        return self.servable.parts
+
+    @property
+    def _first(self) -> str:
+        """The kind of processor that runs every part."""
+        return self._parts.cut.kinds[0]
+
+    def _release(self) -> None:
+        self.shared.memory.unpin(self.build)
+        for build in self._others.values():
+            self.shared.memory.unpin(build)
+            self.shared.memory.dismiss(build.build_id)
+        self._others.clear()
+
+    async def _bring(self, left: Sequence[int], lost: set[str]) -> None:
+        """Parts that no kind is left to run are loaded on the first kind.
+
+        Raises: ProcessorLost where that is lost, too; RunAgain where they cannot be loaded.
+        """
+        for number in left if lost else ():
+            if number in self._others or any(self._kind(at, number, lost) for at in self._parts.kinds):
+                continue
+            if self._first in lost:
+                raise ProcessorLost(processor=self._first)
+            cost = self._parts.cut.profile(number, self._first)
+            assert cost is not None, "the first kind runs all"
+            build_id = part_build_id(self.servable.variant.content_sha256, number, self._first)
+            pinned = self.shared.memory.pin(build_id, cost.resident_bytes, cost.peak_bytes, self.request.drop_ns)
+            try:
+                self._others[number] = await pinned
+            except (OutOfMemory, LoadFailed):
+                raise RunAgain from None
+
+    def _kind(self, group: int, number: int, lost: set[str]) -> str | None:
+        """The kind of processor of a group that a part runs on, of those that came into memory with the others."""
+        kind = self._parts.kinds[group][number]
+        return None if kind in lost else kind
+
+    def _there(self, group: int, left: Sequence[int], lost: set[str]) -> dict[int, LoadedPart]:
+        """The parts that a group runs."""
+        assert isinstance(self.build.handle, LoadedParts) or self.build.handle is None
+        if self.build.handle is None:  # whichever worker it comes to has it placed anew
+            return {}
+        found: dict[int, LoadedPart] = {}
+        for number in left:
+            kind = self._kind(group, number, lost)
+            if kind is not None:
+                found[number] = LoadedPart(kind, self.build.handle.handles[number, kind])
+            elif number in self._others and self._first in self.shared.groups[group].kinds:
+                found[number] = LoadedPart(self._first, self._others[number].handle)
+        return found
+
+    def _job(self, left: Sequence[int], places: Mapping[int, Mapping[int, LoadedPart]], progress: Progress) -> Job:
+        answer: asyncio.Future[Commitment] = asyncio.get_running_loop().create_future()
+        takes_ns = {at: {number: self._takes_ns(at, number) for number in there} for at, there in places.items()}
+        rest = Rest(partial(self._begin, answer, places), takes_ns, tuple(left), bool(progress.done))
+        job = Job(
+            self.request,
+            self.servable,
+            self.build,
+            answer,
+            expected_ns=sum(takes_ns[0].values()) if progress.done else self.expected_ns,
+            run_bytes=self.run_bytes,
+            weights=self.weights,
+            rest=rest,
+        )
+        if len(places) > 1:
+            rest.partition = self.shared.partition(self.build.build_id, self._parts.cut, takes_ns, left)
+            rest.at = progress.at
+            job.expected_by_group = self._soonest_ns(rest.partition, progress.at)
+            job.expected_ns = min(job.expected_by_group.values(), default=job.expected_ns)
+        return job
+
+    def _takes_ns(self, group: int, number: int) -> int:
+        items = self.servable.items_of(self.request.inputs)
+        times = self.servable.part_times(group, number, self.request.inputs, items)
+        if times is not None:
+            return times.expected_ns(items, 1, self.shared.clock.now_ns())
+        cost = self._parts.cut.profile(number, self._first)
+        return 0 if cost is None else int(cost.p50_ms(items) * NS_PER_MS)
+
+    def _soonest_ns(self, partition: Partition, at: str | None) -> dict[int, int]:
+        """Group of processors → what is left takes so long if it goes on there, were all idle."""
+        names = tuple(sorted(one.name for one in self.shared.groups))
+        place = place_of(at, {name: index for index, name in enumerate(names)})
+        groups = {one.name: index for index, one in enumerate(self.shared.groups)}
+        return {
+            groups[names[way.first.processor]]: int(way.took_ms * NS_PER_MS)
+            for way in search(partition, names, TRANSFER_MS).ways(0, place)
+            if way.first is not None and way.took_ms < FOREVER
+        }
+
+    def _begin(
+        self,
+        answer: "asyncio.Future[Commitment]",
+        places: Mapping[int, Mapping[int, LoadedPart]],
+        group: int,
+        numbers: tuple[int, ...],
+    ) -> "asyncio.Future[int]":
+        """A worker of a group begins with what was decided on."""
+        over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if answer.done():  # its caller has gone this very moment
+            over.set_result(0)
+            return over
+        one = self.shared.groups[group]
+        commitment = Commitment(one.name, one.runs, {number: places[group][number] for number in numbers})
+        self._under_way = _UnderWay(commitment, group, over)
+        answer.set_result(commitment)
+        return over

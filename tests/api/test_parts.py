@@ -1,0 +1,264 @@
+"""A real network that a real kind of processor does not run whole runs in parts on both kinds: over REST, and in the
+middle of what may happen to it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+
+from appliance.app import Appliance
+from appliance.domain.states import ProcessorState
+from appliance.runtime.processors.group import ProcessorGroup
+from appliance.runtime.processors.member import Member
+from tests.api.stand import Stand, copied, job_end, running
+from tests.modelstore.networks import model, write
+
+pytestmark = pytest.mark.timeout(300)
+pytest.importorskip("openvino", reason="the extra openvino is not installed")
+SETTINGS: dict[str, Any] = {
+    "processors": [{"kind": "cpu", "workers": 2}, {"kind": "openvino", "workers": 2}],
+    "imports": {"part_ops_min": 1},
+}
+CLOSE = 0.01
+"""An average that falls on the border of two steps of 8 bits may be either."""
+
+
+def network(folder: Path) -> Path:
+    """Convolutions with local response normalisation, which OpenVINO runs several times as fast as ONNX Runtime, then
+    an average of integers, which it does not know.
+    """
+    rng = np.random.default_rng(0)
+    weights: dict[str, np.ndarray] = {
+        "s": np.array(1 / 64, np.float32),
+        "z": np.array(128, np.uint8),
+        "k": (rng.standard_normal((32, 3, 3, 3)) / 5).astype(np.float32),
+        "v": (rng.standard_normal((32, 4)) / 4).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("LRN", ["a"], ["b"], size=5),
+        helper.make_node("LRN", ["b"], ["c"], size=3),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"]),
+        helper.make_node("QLinearGlobalAveragePool", ["d", "s", "z", "s", "z"], ["e"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["e", "s", "z"], ["f"]),
+        helper.make_node("Flatten", ["f"], ["g"]),
+        helper.make_node("MatMul", ["g", "v"], ["y"]),
+    ]
+    made = model(nodes, {"x": ("n", 3, 64, 64)}, {"y": ("n", 4)}, weights)
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return Path(write(made, folder))
+
+
+def rows(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((1, 3, 64, 64)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return network(tmp_path_factory.mktemp("network")).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(source: bytes) -> onnxruntime.InferenceSession:
+    """What every answer has to be."""
+    return onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+
+
+async def upload(client: httpx.AsyncClient, source: bytes) -> None:
+    form = {"name": "net", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
+    files = {"file": ("net.onnx", source)}
+    job = (await client.post("/v1/models", data=form, files=files)).json()["id"]
+    assert (await job_end(client, job))["state"] == "done"
+
+
+async def until_in_parts(client: httpx.AsyncClient) -> dict[str, Any]:
+    """The variant once it serves in parts."""
+    async with asyncio.timeout(200):
+        while True:
+            shown = await client.get("/v1/models/net")
+            (variant,) = shown.json()["variants"]
+            if variant["serves_on"] == "cpu+openvino":
+                return cast(dict[str, Any], variant)
+            await asyncio.sleep(0.2)  # noqa: TID251 - children of the import work, in real time
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes) -> Path:
+    """A state folder with the network, cut."""
+    state_dir = tmp_path_factory.mktemp("furnished") / "state"
+
+    async def furnish() -> None:
+        async with running(state_dir, **SETTINGS) as appliance:
+            admin = stand_of(appliance, state_dir).client()
+            await upload(admin, source)
+            await until_in_parts(admin)
+            for tenant in ("harbour", "museum"):
+                assert (await admin.post("/v1/tenants", json={"name": tenant})).status_code == 201
+
+    asyncio.run(furnish())
+    return state_dir
+
+
+def stand_of(appliance: Appliance, state_dir: Path) -> Stand:
+    return Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
+
+
+@asynccontextmanager
+async def box(furnished: Path, tmp_path: Path) -> AsyncIterator[Stand]:
+    """A box of one's own with the network, in parts."""
+    state_dir = copied(furnished, tmp_path / "state")
+    async with running(state_dir, **SETTINGS) as appliance:
+        stand = stand_of(appliance, state_dir)
+        await until_in_parts(stand.client())
+        yield stand
+        await stand.close()
+
+
+def openvino_of(appliance: Appliance) -> Member:
+    """The kind that may be lost."""
+    statuses = cast(partial[Any], appliance.running().processor_statuses)
+    group: ProcessorGroup = statuses.args[0]
+    (member,) = group._others
+    assert isinstance(member, Member)
+    return member
+
+
+async def infer(client: httpx.AsyncClient, seed: int, **parameters: Any) -> httpx.Response:
+    x = rows(seed)
+    tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "data": x.ravel().tolist()}
+    body = {"inputs": [tensor], "parameters": {"binary_data_output": False, **parameters}}
+    return await client.post("/v2/models/net/infer", json=body)
+
+
+def check(whole: onnxruntime.InferenceSession, seed: int, answer: httpx.Response) -> None:
+    assert answer.status_code == 200, answer.text
+    (output,) = answer.json()["outputs"]
+    (wanted,) = whole.run(["y"], {"x": rows(seed)})
+    np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), wanted, atol=CLOSE)
+
+
+def in_parts(answer: httpx.Response) -> bool:
+    return "part-0" in answer.headers["server-timing"]
+
+
+@pytest.mark.anyio
+async def test_answers_are_those_of_the_whole(
+    furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession
+) -> None:
+    """Over both APIs; what ran where is told by the answer, the model, the memory and the metrics."""
+    async with box(furnished, tmp_path) as stand:
+        admin = stand.client()
+        for seed in range(4):
+            answer = await infer(admin, seed)
+            check(whole, seed, answer)
+            assert in_parts(answer)
+        answers = await asyncio.gather(*(infer(admin, seed) for seed in range(30)))
+        for seed, answer in enumerate(answers):
+            check(whole, seed, answer)
+        body = {"inputs": {"x": rows(1).tolist()}}
+        told = (await admin.post("/v1/applications/net/predict", json=body)).json()
+        assert [(one["part"], one["kind"]) for one in told["parts"]][:2] == [(0, "openvino"), (1, "cpu")]
+        assert told["timings_ms"]["compute"] == pytest.approx(sum(one["ms"] for one in told["parts"]), abs=0.01)
+        (variant,) = (await admin.get("/v1/models/net")).json()["variants"]
+        assert variant["residency"] == "resident"
+        served = [part["serves_on"] for part in variant["cut"]["parts"]]
+        assert served[:2] == [["openvino"], ["cpu"]]
+        assert all(len(kinds) == 1 for kinds in served)
+        builds = [one for one in (await admin.get("/v1/memory")).json()["builds"] if one["bytes"]]
+        (build,) = [one for one in builds if one["build"].endswith("@cpu+openvino")]
+        assert build["bytes"] == sum(
+            profile["resident_bytes"]
+            for part in variant["cut"]["parts"]
+            for profile in part["profiles"]
+            if profile["kind"] in part["serves_on"]
+        )
+        text = (await admin.get("/metrics")).text
+        assert 'appliance_part_runs_total{application="default/net",group="cpu",kind="openvino",number="0"' in text
+        statuses = {one["kind"]: one for one in (await admin.get("/v1/processors")).json()}
+        assert statuses["openvino"]["runs"] >= 35
+
+
+@pytest.mark.anyio
+async def test_a_kind_lost_in_the_middle(furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession) -> None:
+    """Each of the requests under way is answered once, on what is left; later ones by the whole; when it is back, in
+    parts again.
+    """
+    async with box(furnished, tmp_path) as stand:
+        admin, member = stand.client(), openvino_of(stand.appliance)
+        check(whole, 0, await infer(admin, 0))
+        asked = [asyncio.create_task(infer(admin, seed)) for seed in range(40)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        member.lose("a test has taken it away")
+        for seed, one in enumerate(asked):
+            check(whole, seed, await one)
+        answer = await infer(admin, 41)
+        check(whole, 41, answer)
+        assert not in_parts(answer)
+        assert member.state is ProcessorState.LOST
+        member.serve()
+        async with asyncio.timeout(60):
+            while not in_parts(answer):
+                answer = await infer(admin, 42)
+                check(whole, 42, answer)
+                await asyncio.sleep(0.05)  # noqa: TID251 - it is loaded again, in real time
+        assert stand.appliance.running().engine.status()["running"] == 0
+
+
+@pytest.mark.anyio
+async def test_deleted_and_imported_again_while_it_runs(
+    furnished: Path, tmp_path: Path, source: bytes, whole: onnxruntime.InferenceSession
+) -> None:
+    """Who is inside is answered; nothing of it stays in memory; then it is there again, and cut."""
+    async with box(furnished, tmp_path) as stand:
+        admin = stand.client()
+        check(whole, 0, await infer(admin, 0))
+        asked = [asyncio.create_task(infer(admin, seed)) for seed in range(20)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert (await admin.delete("/v1/models/net")).status_code == 200
+        for seed, one in enumerate(asked):
+            answer = await one
+            if answer.status_code == 200:
+                check(whole, seed, answer)
+            else:
+                assert answer.status_code in (404, 409)
+        assert [one for one in (await admin.get("/v1/memory")).json()["builds"] if one["bytes"]] == []
+        await upload(admin, source)
+        asked = [asyncio.create_task(infer(admin, seed)) for seed in range(10)]
+        await until_in_parts(admin)
+        for seed, one in enumerate(asked):
+            check(whole, seed, await one)
+        async with asyncio.timeout(60):
+            while not in_parts(answer := await infer(admin, 1)):
+                check(whole, 1, answer)
+                await admin.post("/v2/repository/models/net/load", json={})
+        check(whole, 1, answer)
+
+
+@pytest.mark.anyio
+async def test_deadlines_and_tenants(furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession) -> None:
+    """Who cannot be in time is told so at once or at the deadline; two tenants have their own answers at once."""
+    async with box(furnished, tmp_path) as stand:
+        keys = dict(stand.keys)
+        for tenant in ("harbour", "museum"):
+            keys[tenant] = (await stand.client().post(f"/v1/tenants/{tenant}/keys", json={})).json()["key"]
+        named = Stand(stand.appliance, stand.state_dir, keys)
+        clients = [named.client("harbour"), named.client("museum")]
+        check(whole, 0, await infer(clients[0], 0))
+        late = await infer(clients[0], 0, timeout=100)
+        assert late.status_code == 504
+        answers = await asyncio.gather(*(infer(clients[seed % 2], seed) for seed in range(30)))
+        for seed, answer in enumerate(answers):
+            check(whole, seed, answer)
+        figures = stand.appliance.running().telemetry.statistics
+        assert figures["default/net", "fp32", "harbour"].outcomes == {"done": 16}
+        assert figures["default/net", "fp32", "museum"].outcomes == {"done": 15}
+        await named.close()

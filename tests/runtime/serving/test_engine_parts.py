@@ -1,0 +1,435 @@
+"""Networks that are cut run in parts, where that is quicker than any kind of processor that runs all of them: over
+shared cores and over devices of their own, in virtual time.
+"""
+
+import asyncio
+import gc
+import weakref
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Quota, Variant
+from appliance.domain.errors import DeadlineExceeded, LoadFailed, RunFailed
+from appliance.domain.names import part_build_id
+from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
+from appliance.domain.request import Tensors
+from appliance.lab.plan import plan_one
+from appliance.policies.dispatch.base import DispatchInput
+from appliance.runtime.decisions.document import dispatch_record
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+OTHER = "npu"
+TAKES = ({"cpu": 4.0, OTHER: 2.0}, {"cpu": 1.0}, {"cpu": 6.0, OTHER: 3.0})
+"""Of each part, by the kinds that run it: milliseconds."""
+
+
+def network(inputs: Tensors) -> dict[str, Any]:
+    """y = 3 (x + 1) - 2, in three steps; whoever has a tensor on the way goes on from there."""
+    there: dict[str, Any] = dict(inputs)
+    if "x" in there:
+        there["a"] = there["x"] + 1
+    if "a" in there:
+        there["b"] = there["a"] * 3
+    if "b" in there:
+        there["y"] = there["b"] - 2
+    return there
+
+
+def part(takes_ms: dict[str, float], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Part:
+    profiles = tuple(PartProfile(kind, (BatchTime(1, took_ms),), True, 5, 6) for kind, took_ms in takes_ms.items())
+    return Part(1, {}, inputs, outputs, 4, 1.0, 4, profiles)
+
+
+CUT = Cut(
+    {"cpu": "", OTHER: ""},
+    tuple(part(*one) for one in zip(TAKES, (("x",), ("a",), ("b",)), (("a",), ("b",), ("y",)), strict=True)),
+)
+
+
+def bench_of(*, whole_ms: float = 20, cut: bool = True, **facts: Any) -> EngineBench:
+    """One variant that the other kind does not run whole."""
+    bench = EngineBench(other_kind=OTHER, model=network, **facts)
+    bench.add({"v": Cost(run_ms=whole_ms, load_ms=5)})
+    bench.follow_kinds()
+    bench.member.serve()
+    for number, takes_ms in enumerate(TAKES):
+        for kind, took_ms in takes_ms.items():
+            processor = bench.processor if kind == "cpu" else bench.other
+            build = part_build_id(variant_of(bench).content_sha256, number, kind)
+            processor.costs[build] = Cost(resident_bytes=5, peak_bytes=6, load_ms=5, run_ms=took_ms)
+    if cut:
+        is_cut(bench)
+    return bench
+
+
+def variant_of(bench: EngineBench) -> Variant:
+    return bench.catalogue.entry("t/app").model.variants[0]
+
+
+def is_cut(bench: EngineBench, cut: Cut = CUT) -> None:
+    """The import has cut it."""
+    model = bench.catalogue.entry("t/app").model
+    bench.catalogue.put_model(replace(model, variants=(replace(model.variants[0], cut=cut),)))
+
+
+def ran(bench: EngineBench) -> list[int]:
+    """Runs of each kind."""
+    return [len(bench.processor.ran), len(bench.other.ran)]
+
+
+def in_memory(bench: EngineBench) -> set[str]:
+    return {*bench.processor.memory, *bench.other.memory}
+
+
+@story
+async def test_each_part_runs_where_it_is_quickest() -> None:
+    """One worker runs all of them, one after the other; what it computed and what ran where is told."""
+    bench = bench_of()
+    assert bench.build("v").endswith("@cpu+npu")
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        answer = await bench.infer(5)
+        assert answer.outputs["y"].tolist() == [16.0]
+        assert ms(bench.clock.now_ns() - start_ns) == 6
+        assert answer.compute_ns == 6_000_000
+        assert answer.queue_ns == 0
+        assert [(one.number, one.group, one.kind, ms(one.took_ns)) for one in answer.parts] == [
+            (0, "fake", "npu", 2),
+            (1, "fake", "cpu", 1),
+            (2, "fake", "npu", 3),
+        ]
+        assert ran(bench) == [2, 4]
+        await settle()
+        assert [one.runs for one in bench.group.statuses(*bench.engine.ran())] == [2, 4]
+        assert in_memory(bench) == {
+            part_build_id(variant_of(bench).content_sha256, number, kind)
+            for number, kind in enumerate(("npu", "cpu", "npu"))
+        }
+        (row,) = [one for one in bench.memory.snapshot()["builds"] if one["bytes"]]
+        assert (row["build"], row["bytes"], row["applications"]) == (bench.build("v"), 15, ["t/app"])
+        counted = bench.telemetry.statistics["t/app", "v", "t"].parts
+        assert counted[1, "fake", "cpu"] == [2, 2_000_000]
+        await bench.memory.unload(bench.build("v"))
+        assert in_memory(bench) == set()
+    bench.assert_quiet()
+
+
+@story
+async def test_the_whole_serves_where_it_is_quicker() -> None:
+    """Or hardly slower: nothing of the parts is loaded."""
+    bench = bench_of(whole_ms=6.5)
+    async with bench.working():
+        answer = await bench.infer(5)
+        assert answer.outputs["y"].tolist() == [16.0]
+        assert (answer.parts, ran(bench)) == ((), [1, 0])
+        assert in_memory(bench) == {bench.build("v")}
+    bench.assert_quiet()
+
+
+@story
+async def test_what_was_cut_for_other_processors_serves_whole() -> None:
+    """It is cut anew first."""
+    bench = bench_of(cut=False)
+    is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
+    async with bench.working():
+        await bench.infer()
+        assert ran(bench) == [1, 0]
+    bench.assert_quiet()
+
+
+@story
+async def test_the_whole_serves_until_the_parts_are_there() -> None:
+    """Nobody waits for what is cut while it serves; what takes their place goes when they have come."""
+    bench = bench_of(cut=False)
+    async with bench.working(residency=True):
+        await bench.infer()
+        whole = bench.build("v")
+        is_cut(bench)
+        answer = await bench.infer()
+        assert (answer.parts, answer.load_ns, answer.warm) == ((), 0, True)
+        await bench.pause(2000)
+        answer = await bench.infer()
+        assert (len(answer.parts), answer.load_ns, answer.warm) == (3, 0, True)
+        assert not bench.memory.is_resident(whole)
+    bench.assert_quiet()
+
+
+@story
+async def test_the_whole_serves_where_a_part_does_not_load() -> None:
+    """What was loaded of the others leaves again."""
+    bench = bench_of()
+    bench.source.missing.add(part_build_id(variant_of(bench).content_sha256, 2, OTHER))
+    async with bench.working():
+        answer = await bench.infer(5)
+        assert answer.outputs["y"].tolist() == [16.0]
+        assert (answer.parts, ran(bench)) == ((), [1, 0])
+        assert len(in_memory(bench)) == 1
+        bench.source.missing.add(in_memory(bench).pop())
+        await bench.memory.unload(bench.catalogue.entry("t/app").servables["v"].builds[1])
+        with pytest.raises(LoadFailed):
+            await bench.infer(5)
+    bench.assert_quiet()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
+@pytest.mark.parametrize("after_ms", [1.0, 5.0], ids=["its first run", "its second"])
+def test_a_kind_that_is_lost_on_the_way(apart: bool, after_ms: float) -> None:
+    """What has run is not run again; the rest runs on the first kind, and then the whole serves."""
+
+    @story
+    async def told() -> None:
+        bench = bench_of(apart=apart)
+        async with bench.working():
+            await bench.infer()
+            before = ran(bench)
+            asked = asyncio.create_task(bench.infer(5))
+            await bench.pause(after_ms)
+            bench.other.is_gone = True
+            answer = await asked
+            assert answer.outputs["y"].tolist() == [16.0]
+            numbers = [one.number for one in answer.parts]
+            assert numbers == [0, 1, 2]
+            assert [one.kind for one in answer.parts][-1] == "cpu"
+            cpu, npu = (after - was for after, was in zip(ran(bench), before, strict=True))
+            assert cpu + npu == 4, "three parts, and the run that was lost"
+            assert not bench.member.is_serving
+            for build in bench.memory.resident_set():  # as a box does with what nobody refers to any more
+                bench.memory.dismiss(build)
+            answer = await bench.infer(5)
+            assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
+            await bench.pause(100)
+            assert in_memory(bench) == {bench.build("v")}
+            assert bench.build("v").endswith("@cpu")
+        bench.assert_quiet()
+
+    told()
+
+
+@story
+async def test_the_deadline_counts_once() -> None:
+    """It is told at the deadline, in the middle of a part; what is under way is the last run, and holds what it runs
+    on until it ends.
+    """
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.other.slowness = 10.0
+        before, start_ns = ran(bench), bench.clock.now_ns()
+        with pytest.raises(DeadlineExceeded) as late:
+            await bench.infer(within_ms=12)
+        assert ms(bench.clock.now_ns() - start_ns) == pytest.approx(12, abs=0.01)
+        assert late.value.waited_ms == pytest.approx(12, abs=0.01)
+        build = bench.memory.build(bench.build("v"))
+        assert build is not None
+        assert build.pins == 1
+        await bench.pause(100)
+        assert [after - was for after, was in zip(ran(bench), before, strict=True)] == [0, 1]
+        assert build.pins == 0
+        bench.other.slowness = 1.0
+        with pytest.raises(DeadlineExceeded):  # it cannot be done in time, so nothing of it begins
+            await bench.infer(within_ms=3)
+        assert (await bench.infer(5, within_ms=60, runs_late=True)).outputs["y"].tolist() == [16.0]
+    bench.assert_quiet()
+
+
+@story
+async def test_who_cancels_frees_the_worker_after_the_run() -> None:
+    """While it waits: at once."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        first, waits, last = (asyncio.create_task(bench.infer(x)) for x in (1, 2, 3))
+        await bench.pause(1)
+        for one in (first, waits):
+            one.cancel()
+        await settle()
+        assert first.cancelled()
+        start_ns = bench.clock.now_ns()
+        assert (await last).outputs["y"].tolist() == [10.0]
+        assert ms(bench.clock.now_ns() - start_ns) == 7, "what is left of the part that runs, and three parts"
+    bench.assert_quiet()
+
+
+@story
+async def test_tenants_have_their_shares() -> None:
+    """Of two tenants that always wait, one with a network in parts, each has half of the time."""
+    bench = bench_of(workers=1)
+    bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
+    bench.follow_kinds()
+    async with bench.working():
+        await bench.infer()
+        await bench.infer(application="u/other", tenant="u")
+        until_ns = bench.clock.now_ns() + 600_000_000
+        done = {"t/app": 0, "u/other": 0}
+
+        async def asks(application: str, tenant: str) -> None:
+            while bench.clock.now_ns() < until_ns:
+                await bench.infer(application=application, tenant=tenant)
+                done[application] += 1
+
+        await asyncio.gather(*(asks("t/app", "t") for _ in range(3)), *(asks("u/other", "u") for _ in range(3)))
+        assert done["t/app"] == pytest.approx(50, abs=3)
+        assert done["u/other"] == pytest.approx(50, abs=3)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_device_of_its_own_computes_beside_the_cores() -> None:
+    """The rest of a network waits for the other group, ahead of what has not begun; several requests overlap."""
+    bench = bench_of(apart=True)
+    async with bench.working():
+        answer = await bench.infer(5)
+        assert [(one.number, one.group) for one in answer.parts] == [(0, "npu"), (1, "fake"), (2, "npu")]
+        start_ns = bench.clock.now_ns()
+        answers = await asyncio.gather(*(bench.infer(x) for x in range(4)))
+        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * x + 1] for x in range(4)]
+        assert ms(bench.clock.now_ns() - start_ns) < 4 * 6, "one after the other"
+        busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.ran())]
+        assert all(busy)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_decision_can_be_made_again() -> None:
+    """Of a network in parts the operators are its parts; what has run is no part of the problem any more."""
+    bench = bench_of(apart=True)
+    bench.decisions.told.clear()
+    async with bench.working():
+        for _ in range(6):
+            await asyncio.gather(*(bench.infer(x) for x in range(3)))
+            await bench.pause(1003)
+    found = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
+    assert found
+    units: set[int] = set()
+    for facts in found:
+        problem = facts["problem"]
+        assert isinstance(problem, DispatchInput)
+        record = dispatch_record(bench.clock.wall_now(), facts)
+        again = plan_one(dict(record.problem))
+        assert again["decision"] == record.answer["decision"]
+        assert again["models"] == record.answer["models"]
+        units |= {len(model["units"]) for model in record.answer["models"].values()}
+    assert max(units) == 3
+    bench.assert_quiet()
+
+
+@story
+async def test_cores_of_two_sorts_run_all_parts() -> None:
+    """Each cluster of cores runs all of them, with the other kind beside; two requests at once overlap."""
+    bench = bench_of(twins=[(1, 1.0, 1.0)])
+    bench.other.workers = 2
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        answers = await asyncio.gather(*(bench.infer(x) for x in range(2)))
+        assert ms(bench.clock.now_ns() - start_ns) == 6
+        assert {one.group for answer in answers for one in answer.parts} == {"fake", "twin-0"}
+        assert all(len({one.group for one in answer.parts}) == 1 for answer in answers)
+    bench.assert_quiet()
+
+
+@story
+async def test_what_is_learnt_of_parts_decides() -> None:
+    """The device is slower than its import said: what runs there by choice moves to the cores."""
+    bench = bench_of(apart=True)
+    async with bench.working():
+        bench.other.slowness = 4.0
+        for _ in range(40):
+            await bench.infer()
+        answer = await bench.infer()
+        assert [one.kind for one in answer.parts] == ["cpu", "cpu", "cpu"]
+    bench.assert_quiet()
+
+
+@story
+async def test_what_was_estimated_does_not_drift() -> None:
+    """That a part takes longer than was estimated says nothing about its processor; one that was measured does."""
+    bench = bench_of(cut=False)
+    measured, *others = CUT.parts
+    guessed = [replace(one, profiles=tuple(replace(p, is_measured=False) for p in one.profiles)) for one in others]
+    is_cut(bench, cut=replace(CUT, parts=(measured, *guessed)))
+    async with bench.working():
+        bench.processor.slowness = bench.other.slowness = 3.0
+        for _ in range(40):
+            await bench.infer()
+    drifted = [event.facts["build"] for event in bench.telemetry.recent() if event.event == "run times drifted"]
+    assert drifted == [part_build_id(variant_of(bench).content_sha256, 0, OTHER)]
+
+
+@story
+async def test_a_model_without_parts_is_placed_beside_them() -> None:
+    """Networks in one piece and in parts wait for the same groups; each is done where it is best."""
+    bench = bench_of(apart=True)
+    bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
+    async with bench.working():
+        await bench.infer()
+        await bench.infer(application="t/other")
+        answers = await asyncio.gather(
+            *(bench.infer(x) for x in range(6)), *(bench.infer(x, application="t/other") for x in range(6))
+        )
+        assert [float(answer.outputs["y"][0]) for answer in answers] == [3.0 * x + 1 for x in range(6)] * 2
+    bench.assert_quiet()
+
+
+def test_no_tensor_outlives_its_request() -> None:
+    """Answered, late, given up or failed: what went in is free when its caller has been told, without a collection."""
+    gc.collect()
+    gc.disable()
+    watched: list[weakref.ref[Any]] = []
+
+    def failing(inputs: Tensors) -> dict[str, Any]:
+        if float(inputs.get("b", [0])[0]) == 12.0:
+            raise RunFailed(variant_id="v", reason="it does not like that")
+        return network(inputs)
+
+    async def asked(bench: EngineBench, x: float, within_ms: float | None) -> None:
+        array = np.array([x], np.float32)
+        watched.append(weakref.ref(array))
+        with suppress(DeadlineExceeded, RunFailed):
+            await bench.infer(inputs={"x": array}, within_ms=within_ms)
+
+    @story
+    async def told() -> None:
+        bench = bench_of(queue_len=100)
+        bench.processor.model = bench.other.model = failing
+        async with bench.working():
+            await bench.infer()
+            tasks = [asyncio.create_task(asked(bench, at % 5, 30 if at % 2 else None)) for at in range(30)]
+            await bench.pause(10)
+            for task in tasks[::7]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            tasks.clear()
+            bench.other.slowness = 10.0
+            await asked(bench, 1, 12)
+            await bench.pause(200)
+            for one in (bench.processor, bench.other):
+                one.ran.clear()
+                one.ran_for.clear()
+        bench.assert_quiet()
+
+    try:
+        told()
+        assert len(watched) == 31
+        assert sum(tensor() is not None for tensor in watched) == 0
+    finally:
+        gc.enable()
+
+
+@story
+async def test_answers_are_those_of_the_whole() -> None:
+    """Asked outputs, and what requests of other values bring, never mix."""
+    bench = bench_of(apart=True, workers=2)
+    async with bench.working():
+        answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(40)))
+        for x, answer in enumerate(answers):
+            assert answer.outputs.keys() == {"y"}
+            np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])
+    bench.assert_quiet()
