@@ -162,7 +162,7 @@ class Member:
         )
 
     def _run(self, begin: Callable[[], Awaitable[T]], handle: Any, deadline_ns: int | None) -> asyncio.Future[T]:
-        if not self.is_serving:
+        if not self.is_serving or id(handle) not in self._builds:  # it, or that build, was lost and is dropped
             lost: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             lost.set_exception(self._lost())
             return lost
