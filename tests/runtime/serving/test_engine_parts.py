@@ -4,7 +4,9 @@ shared cores and over devices of their own, in virtual time.
 
 import asyncio
 import gc
+import random
 import weakref
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 from appliance.domain.catalogue import Quota, Variant
-from appliance.domain.errors import DeadlineExceeded, LoadFailed, RunFailed
+from appliance.domain.errors import DeadlineExceeded, LoadFailed, Overloaded, RunFailed
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.request import Tensors
@@ -158,6 +160,25 @@ async def test_the_whole_serves_until_the_parts_are_there() -> None:
         answer = await bench.infer()
         assert (len(answer.parts), answer.load_ns, answer.warm) == (3, 0, True)
         assert not bench.memory.is_resident(whole)
+    bench.assert_quiet()
+
+
+@story
+async def test_parts_give_way_and_come_back() -> None:
+    """Another model needs their room: all of them leave for it, and are loaded again for the next request."""
+    bench = bench_of()
+    bench.memory.resize(20)
+    bench.add({"w": Cost(resident_bytes=12, run_ms=3, load_ms=5)}, name="other", tenant="u")
+    async with bench.working():
+        for _ in range(2):
+            assert len((await bench.infer()).parts) == 3
+            assert len(in_memory(bench)) == 3
+            await bench.pause(5000)
+            await bench.infer(application="u/other", tenant="u")
+            assert in_memory(bench) == {bench.build("w", "u/other")}
+            await bench.pause(5000)
+        assert bench.memory.evictions == 3
+        assert bench.memory.used_bytes == 12
     bench.assert_quiet()
 
 
@@ -433,3 +454,57 @@ async def test_answers_are_those_of_the_whole() -> None:
             assert answer.outputs.keys() == {"y"}
             np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])
     bench.assert_quiet()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_each_is_answered_once(seed: int) -> None:
+    """Requests of two applications in a random mix: given up, in haste, while the other kind goes and comes back, over
+    shared cores, two clusters of them, or a device of its own. Nothing is left over.
+    """
+    drawn = random.Random(seed)
+    layout: dict[str, Any] = ({"workers": 2}, {"twins": [(1, 2.0, 0.5)]}, {"apart": True, "workers": 2})[seed % 3]
+
+    @story
+    async def told() -> None:
+        bench = bench_of(queue_len=400, queue_total=400, **layout)
+        bench.other.workers = 2
+        bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
+        outcomes: Counter[str] = Counter()
+
+        async def asked(number: int) -> None:
+            await bench.pause(number * 4 + drawn.random())
+            is_other = drawn.random() < 0.3
+            within_ms = drawn.choice([None, None, 12.0, 60.0])
+            application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
+            try:
+                answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
+            except (DeadlineExceeded, Overloaded):
+                outcomes["late"] += 1
+            else:
+                assert answer.outputs["y"].tolist() == [3.0 * number + 1]
+                assert [one.number for one in answer.parts] in ([], [0, 1, 2])
+                outcomes["in parts" if answer.parts else "whole"] += 1
+
+        async def comes_and_goes() -> None:
+            while True:
+                await bench.pause(drawn.uniform(50, 200))
+                bench.other.is_gone = True
+                await bench.pause(drawn.uniform(50, 100))
+                bench.other.is_gone = False
+                if not bench.member.is_serving:
+                    bench.member.serve()
+
+        async with bench.working(residency=True):
+            going = asyncio.create_task(comes_and_goes())
+            tasks = [asyncio.create_task(asked(number)) for number in range(250)]
+            for task in drawn.sample(tasks, 25):
+                asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            going.cancel()
+            assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
+            await bench.pause(500)
+        assert outcomes["in parts"]
+        assert outcomes.total() + sum(end is not None for end in ends) == len(ends)
+        bench.assert_quiet()
+
+    told()
