@@ -94,9 +94,22 @@ class ProcessorState(StrEnum):
     """Its probe failed, or ran elsewhere."""
 
 
-_State = TypeVar("_State", RequestState, ResidencyState, VariantState, JobState, ProcessorState)
+class SessionState(StrEnum):
+    """Where a device's session is."""
 
-R, B, V, J, P = RequestState, ResidencyState, VariantState, JobState, ProcessorState
+    WAITING = "waiting"
+    """No promise can be kept now; it is tried again whenever there may be room."""
+    SERVED = "served"
+    """Its frames are answered as promised."""
+    SUSPENDED = "suspended"
+    """Its link is gone, or it is paused."""
+    ENDED = "ended"
+    """It left, was ended, or was silent for too long."""
+
+
+_State = TypeVar("_State", RequestState, ResidencyState, VariantState, JobState, ProcessorState, SessionState)
+
+R, B, V, J, P, S = RequestState, ResidencyState, VariantState, JobState, ProcessorState, SessionState
 
 REQUEST_MOVES: Mapping[RequestState, frozenset[RequestState]] = {
     R.ADMITTED: frozenset({R.QUEUED, R.EXPIRED, R.FAILED}),
@@ -136,6 +149,12 @@ PROCESSOR_MOVES: Mapping[ProcessorState, frozenset[ProcessorState]] = {
     P.THROTTLED: frozenset({P.SERVING, P.LOST}),
     P.LOST: frozenset({P.SERVING}),
     P.UNFIT: frozenset({P.SERVING}),
+}
+SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {
+    S.WAITING: frozenset({S.SERVED, S.SUSPENDED, S.ENDED}),
+    S.SERVED: frozenset({S.WAITING, S.SUSPENDED, S.ENDED}),
+    S.SUSPENDED: frozenset({S.SERVED, S.WAITING, S.ENDED}),
+    S.ENDED: frozenset(),
 }
 
 

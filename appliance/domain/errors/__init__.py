@@ -2,15 +2,18 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownRequest, UnknownDecision, UnknownRegion, SharedMemoryOff
-├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable
+│   UnknownRequest, UnknownSession, UnknownDecision, UnknownRegion, SharedMemoryOff
+├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable, PromiseNotPossible,
+│   FrameMismatch
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox
-├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections
+├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
+│   CreditExceeded, TooManySessions
 ├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
 │   VariantQuarantined, NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
+├── FrameDropped
 └── RunFailed (RunRefused, RunCrashed, RunStopped)
 
 Import them from here; one module holds one branch of the tree, or what goes wrong with one noun. No HTTP words:
@@ -60,12 +63,20 @@ from appliance.domain.errors.missing import (
     UnknownModel,
     UnknownRegion,
     UnknownRequest,
+    UnknownSession,
     UnknownTenant,
     UnknownUpload,
     UnknownVariant,
 )
 from appliance.domain.errors.root import ApplianceError
 from appliance.domain.errors.runs import DeadlineExceeded, RunCrashed, RunFailed, RunRefused, RunStopped
+from appliance.domain.errors.sessions import (
+    CreditExceeded,
+    FrameDropped,
+    FrameMismatch,
+    PromiseNotPossible,
+    TooManySessions,
+)
 from appliance.domain.errors.storage import StorageBusy, StorageFailed, StorageFull
 from appliance.domain.errors.unavailable import (
     Busy,
@@ -94,8 +105,11 @@ __all__ = [
     "Busy",
     "CeilingReached",
     "Conflict",
+    "CreditExceeded",
     "DeadlineExceeded",
     "Forbidden",
+    "FrameDropped",
+    "FrameMismatch",
     "IllegalState",
     "InUse",
     "LimitReached",
@@ -112,6 +126,7 @@ __all__ = [
     "Overcommitted",
     "Overloaded",
     "ProcessorLost",
+    "PromiseNotPossible",
     "QueueFull",
     "QuotaExceeded",
     "ResultNotKept",
@@ -129,6 +144,7 @@ __all__ = [
     "TooManyConnections",
     "TooManyDeferred",
     "TooManyFailedKeys",
+    "TooManySessions",
     "Unavailable",
     "UnknownApplication",
     "UnknownDecision",
@@ -137,6 +153,7 @@ __all__ = [
     "UnknownModel",
     "UnknownRegion",
     "UnknownRequest",
+    "UnknownSession",
     "UnknownTenant",
     "UnknownUpload",
     "UnknownVariant",

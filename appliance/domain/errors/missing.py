@@ -50,6 +50,12 @@ class UnknownKey(NotFound):
     what = "key"
 
 
+class UnknownSession(NotFound):
+    """Never begun by the caller, or ended for a minute."""
+
+    what = "session"
+
+
 class UnknownDecision(NotFound):
     """Never made, of others only, or older than those that are kept."""
 

@@ -1,0 +1,67 @@
+"""What goes wrong with sessions and their frames."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.domain.errors.conflicts import Conflict
+from appliance.domain.errors.limits import LimitReached
+from appliance.domain.errors.root import ApplianceError
+
+
+@dataclass(kw_only=True, eq=False)
+class PromiseNotPossible(Conflict):
+    """The box cannot make this promise now. `name` is the application."""
+
+    cause: str
+    """What binds: link, processor, memory or share."""
+    offers: tuple[Mapping[str, object], ...] = ()
+    """Promises that it could make, each ready to be posted."""
+    reason: str = ""
+
+    def message(self) -> str:
+        offered = f"; {len(self.offers)} other promises could be kept" if self.offers else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"this promise of {self.name!r} cannot be kept: what binds is the {self.cause}{why}{offered}"
+
+
+@dataclass(kw_only=True, eq=False)
+class FrameMismatch(Conflict):
+    """A frame's number was used for other bytes, or lies far from those that came before. `name` is the frame."""
+
+    reason: str
+
+    def message(self) -> str:
+        return f"frame {self.name} is refused: {self.reason}"
+
+
+@dataclass(kw_only=True, eq=False)
+class FrameDropped(ApplianceError):
+    """The frame is not run; `cause` is one of `domain.session.DropCause`."""
+
+    frame: int
+    cause: str
+
+    def message(self) -> str:
+        return f"frame {self.frame} was dropped: {self.cause}"
+
+
+@dataclass(kw_only=True, eq=False)
+class CreditExceeded(LimitReached):
+    """More frames under way than the session has credit for: wait for an acknowledgement."""
+
+    credit: int
+    frame: int
+
+    def message(self) -> str:
+        return f"frame {self.frame} is one more than the {self.credit} that may be on their way without acknowledgement"
+
+
+@dataclass(kw_only=True, eq=False)
+class TooManySessions(LimitReached):
+    """The tenant has as many sessions as one tenant may."""
+
+    tenant: str
+    sessions_max: int
+
+    def message(self) -> str:
+        return f"tenant {self.tenant!r} has {self.sessions_max} sessions, as many as one tenant may; end one first"
