@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
+from secrets import token_hex
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.isolation import Isolation
 from appliance.domain.sensors import Sensed
+from appliance.domain.session import Session
 from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
@@ -39,9 +41,11 @@ from appliance.modelstore.store.probes import PassedProbes
 from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
+from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
+from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
@@ -72,6 +76,9 @@ from appliance.runtime.sensors.source import Source
 from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.sessions.composition import SessionPorts, make_sessions
+from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, ProcessorSettings, SensorSettings, Settings
 
@@ -250,6 +257,9 @@ class Appliance:
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
         await self._run_in_background(stack, core, keeper, beginning.residents)
         sensors, statuses = self._sense(stack, group, core, telemetry)
+        predictor, sessions = self._begin_sessions(
+            stack, core, _predictor(clock, core, media, processor, folder), telemetry, decisions, beginning.sessions
+        )
         box = ServingBox(
             clock=clock,
             logger=self.logger,
@@ -267,15 +277,8 @@ class Appliance:
             in_flight=self.in_flight,
             regions=regions,
             media=media,
-            predictor=Predictor(
-                clock=clock,
-                catalogue=core.catalogue,
-                engine=core.engine,
-                sequences=core.sequences,
-                media=media,
-                texts=processor,
-                asset_path=folder.blobs.path,
-            ),
+            predictor=predictor,
+            sessions=sessions,
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=descriptions,
             processor_statuses=statuses,
@@ -317,6 +320,45 @@ class Appliance:
             await asyncio.gather(*tasks, return_exceptions=True)
 
         stack.push_async_callback(stop)
+
+    def _begin_sessions(
+        self,
+        stack: AsyncExitStack,
+        core: RuntimeParts,
+        predictor: Predictor,
+        telemetry: Telemetry,
+        decisions: DecisionLog,
+        stored: Iterable[Session],
+    ) -> tuple[Predictor, Sessions]:
+        """Who answers requests that bring media, and devices' sessions, whose frames it answers, too: with those that
+        the last stop has left, planned from now on.
+        """
+        policies, limits = self.settings.policies, self.settings.sessions
+        deciding = Decisions(self.clock, policies.adaptation, policies.offload)
+        stack.callback(deciding.close)
+        ports = SessionPorts(
+            clock=self.clock,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            predictor=predictor,
+            memory=core.memory,
+            residency=core.residency,
+            telemetry=telemetry,
+            decisions=decisions,
+            deciding=deciding,
+            new_id=partial(token_hex, 8),
+        )
+        idle_ns = int(limits.idle_s * NS_PER_S)
+        sessions = make_sessions(ports, Limits(limits.per_tenant_max, limits.all_max, limits.credit, idle_ns))
+        sessions.restore(stored)
+        task = asyncio.create_task(sessions.run(), name="sessions")
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        stack.push_async_callback(stop)
+        return predictor, sessions
 
     def _confinement(self) -> Confinement:
         """Of children and guards on this machine, as the log tells it."""
@@ -384,6 +426,20 @@ def memory_budget(settings: Settings) -> int:
     return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
 
 
+def _predictor(
+    clock: Clock, core: RuntimeParts, media: MediaPool, texts: GuardedProcessor, folder: StateFolder
+) -> Predictor:
+    return Predictor(
+        clock=clock,
+        catalogue=core.catalogue,
+        engine=core.engine,
+        sequences=core.sequences,
+        media=media,
+        texts=texts,
+        asset_path=folder.blobs.path,
+    )
+
+
 def _regions(http: HttpSettings) -> Regions | None:
     return Regions(http.shared_memory_regions_max, http.shared_memory_bytes_max) if http.shared_memory else None
 
@@ -396,6 +452,8 @@ def _policies(settings: Settings) -> Policies:
         "batching": BATCHING_POLICIES,
         "dispatch": DISPATCH_POLICIES,
         "eviction": EVICTION_POLICIES,
+        "adaptation": ADAPTATION_POLICIES,
+        "offload": OFFLOAD_POLICIES,
     }
     for family, known in registries.items():
         if (name := getattr(chosen, family)) not in known:

@@ -46,7 +46,8 @@ async def mended(folder: StateFolder, clock: Clock) -> Beginning:
     store = Store(folder, clock, ChangeFeed())
     await asyncio.to_thread(store.recover)
     await ensure_admin_key(folder.path, store.keys, clock)
-    return Beginning(await store.snapshot(), await store.residents.load(), await store.seen.load())
+    residents, seen = await store.residents.load(), await store.seen.load()
+    return Beginning(await store.snapshot(), residents, seen, await store.sessions.load())
 
 
 def make_service(box: RunningBox) -> FastAPI:
@@ -77,6 +78,7 @@ class Management:
         measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
         options = _import_options(settings.imports, confinement)
         importer = Importer(store, builds, measure, processors, serving.telemetry, options)
+        serving.sessions.kept_in(store.sessions)
         self._memory = core.memory
         self.box = RunningBox(
             **{field.name: getattr(serving, field.name) for field in fields(serving)},

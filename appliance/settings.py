@@ -246,6 +246,10 @@ class PolicySettings(Section):
     """Registry name in `policies.dispatch`: which of the requests whose turn it is runs next, and where, on a box whose
     processors have cores of their own; one group of processors goes by turns and deadlines.
     """
+    adaptation: str = "exchange"
+    """Registry name in `policies.adaptation`: which variant serves each session that is promised a latency."""
+    offload: str = "earliest-due"
+    """Registry name in `policies.offload`: which frames sessions send that are promised an accuracy."""
 
 
 class SelectionSettings(Section):
@@ -274,6 +278,17 @@ class SecuritySettings(Section):
     """Tenant and device keys of one tenant; all tenants together have ten times as many."""
     metrics_open: bool = False
     """Whether `/metrics` answers without a key; else an admin key sees all of it and a tenant's key its own part."""
+
+
+class SessionSettings(Section):
+    per_tenant_max: int = Field(256, ge=1)
+    """Sessions of devices that one tenant may have."""
+    all_max: int = Field(1024, ge=1)
+    """Sessions of all tenants together."""
+    credit: int = Field(2, ge=1, le=16)
+    """Frames of a session that may be on their way without acknowledgement; one more is refused."""
+    idle_s: float = Field(60.0, gt=0)
+    """A session of which nothing was heard for so long ends; one that is paused does not."""
 
 
 class SensorSettings(Section):
@@ -317,6 +332,7 @@ class Settings(BaseSettings):
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
     security: SecuritySettings = SecuritySettings()
+    sessions: SessionSettings = SessionSettings()
     sensors: SensorSettings = SensorSettings()
     log: LogSettings = LogSettings()
 

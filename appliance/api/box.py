@@ -23,6 +23,7 @@ from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.serving.sequences import Sequences
+from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class ServingBox:
     media: MediaPool
     predictor: Predictor
     deferred: DeferredRequests
+    sessions: Sessions
+    """Of devices."""
     processors: tuple[ProcessorDescription, ...]
     processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
     """What each of them does now."""

@@ -13,11 +13,24 @@ from fastapi import APIRouter, FastAPI
 from appliance import __version__
 from appliance.api import documents
 from appliance.api.http import faults
-from appliance.api.v1 import applications, decisions, events, jobs, models, predict, requests, system, tenants, uploads
+from appliance.api.v1 import (
+    applications,
+    decisions,
+    events,
+    jobs,
+    models,
+    predict,
+    requests,
+    sessions,
+    system,
+    tenants,
+    uploads,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     predict.router,
     requests.router,
+    sessions.router,
     models.router,
     uploads.router,
     jobs.router,
@@ -47,6 +60,7 @@ carries `X-Request-Id`; the log knows it too.
 
 TAGS = [
     {"name": "predict", "description": "Media in, answers out: what devices call."},
+    {"name": "sessions", "description": "Devices that stream: what they are promised, and what they send when."},
     {"name": "models", "description": "Networks and their variants: upload, look, delete."},
     {"name": "uploads", "description": "Large files in pieces that survive broken lines and restarts."},
     {"name": "jobs", "description": "Imports and how far they have come."},

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-DecisionKind = Literal["residency", "admission", "drop", "budget", "selection", "dispatch"]
+DecisionKind = Literal["residency", "admission", "drop", "budget", "selection", "dispatch", "adaptation", "offload"]
 """What a decision is about: docs/operations.md has a line for each."""
 
 

@@ -38,6 +38,8 @@ class Request:
     """The connection that it came over, as a number of its own; 0: not known."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
+    is_planned: bool = False
+    """A frame of a session: its plan says when it comes, and no forecaster learns of it."""
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
 

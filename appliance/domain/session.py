@@ -236,6 +236,10 @@ class DeviceReport:
     """Frames not sent since the session began."""
     drop_rate: float | None = None
     """Share of 1 per frame of tracking, as its estimator has it."""
+    drop_base: float | None = None
+    """Share of 1 that tracking loses at once."""
+    uplink_bps: float | None = None
+    """What it takes its uplink for; counts only until frames have come."""
     rtt_ms: float | None = None
     """Of a small message to the box and back."""
     downlink_ms: float | None = None

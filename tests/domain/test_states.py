@@ -11,11 +11,13 @@ from appliance.domain.states import (
     PROCESSOR_MOVES,
     REQUEST_MOVES,
     RESIDENCY_MOVES,
+    SESSION_MOVES,
     VARIANT_MOVES,
     JobState,
     ProcessorState,
     RequestState,
     ResidencyState,
+    SessionState,
     VariantState,
     move,
 )
@@ -32,6 +34,7 @@ MACHINES: list[tuple[type[StrEnum], Table, StrEnum, set[StrEnum]]] = [
     (VariantState, VARIANT_MOVES, VariantState.MAKING, set()),
     (ProcessorState, PROCESSOR_MOVES, ProcessorState.NOT_RUN, set()),
     (JobState, JOB_MOVES, JobState.QUEUED, {JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
+    (SessionState, SESSION_MOVES, SessionState.WAITING, {SessionState.ENDED}),
 ]
 machines = pytest.mark.parametrize(
     ("states", "table", "start", "ends"), MACHINES, ids=lambda value: getattr(value, "__name__", None)

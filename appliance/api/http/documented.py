@@ -15,6 +15,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownJob(name="01hf3k2m9x"),
     e.UnknownUpload(name="5f1c0a9be2d4"),
     e.UnknownRequest(name="0f8fad5bd9cb469fa16570867728950e"),
+    e.UnknownSession(name="5f0c2a9be1d04377"),
     e.UnknownKey(name="5f1c0a9be2d4"),
     e.UnknownDecision(name="4711"),
     e.AlreadyExists(name="centerface"),
@@ -23,6 +24,13 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.IllegalState(name="5f1c0a9be2d4", state="incomplete: 1048576 of 209715200 bytes are here"),
     e.OffsetMismatch(name="5f1c0a9be2d4", expected_offset=1048576),
     e.ModelUnavailable(name="door"),
+    e.PromiseNotPossible(
+        name="gate",
+        cause="link",
+        offers=({"kind": "latency", "slo_ms": 180.0, "rate_rps": 15.0},),
+        reason="no network meets the SLO of 1 over their link",
+    ),
+    e.FrameMismatch(name="17", reason="it came before with other bytes"),
     e.BadInput(reason="the form is broken"),
     e.BadName(what="model", name="My Model"),
     e.BadTensor(reason="input 'input' has shape [1, 3], the variant takes [-1, 3, 224, 224] (-1 = any)"),
@@ -45,6 +53,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.Overloaded(application_id="harbour/door", expected_ms=940.0, allowed_ms=450.0, retry_after_s=0.5),
     e.TooManyDeferred(tenant="harbour", requests_max=1000, retry_after_s=17.0),
     e.TooManyFailedKeys(retry_after_s=41.0),
+    e.CreditExceeded(credit=2, frame=17),
+    e.TooManySessions(tenant="harbour", sessions_max=256, retry_after_s=60.0),
     e.Busy(),
     e.OutOfMemory(
         build_id="9f8a@cpu",
@@ -77,6 +87,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.StorageBusy(),
     e.StorageFailed(reason="attempt to write a readonly database"),
     e.DeadlineExceeded(waited_ms=100.2, expected_ms=24.0, decoded_ms=12.5),
+    e.FrameDropped(frame=17, cause="hopeless"),
     e.RunFailed(variant_id="harbour/centerface:int8", reason="the processor broke off"),
     e.RunRefused(variant_id="harbour/centerface:int8", reason="indices element out of data bounds, idx=128"),
 )

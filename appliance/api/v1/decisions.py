@@ -17,6 +17,8 @@ from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
 
 ANOTHER = "another's application"
+_OF_ONE_TENANT = ("dispatch", "adaptation", "offload")
+"""Kinds of decisions that are about requests or sessions of one tenant."""
 SHARED = "-"
 """Stands for the owner of a model that is another tenant's: no tenant is called so."""
 
@@ -30,7 +32,8 @@ Kind = Annotated[
     str | None,
     Query(
         max_length=40,
-        description="Only decisions of this kind: residency, admission, drop, budget, selection, dispatch.",
+        description="Only decisions of this kind: residency, admission, drop, budget, selection, dispatch, "
+        "adaptation, offload.",
         examples=["residency"],
     ),
 ]
@@ -54,7 +57,7 @@ async def list_decisions(
     application: ApplicationName = None,
 ) -> Page[DecisionShape]:
     """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was
-    dropped; how the budget moved.
+    dropped; how the budget moved; what devices with a session send.
 
     An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the
     decisions that concerned its own applications, without what they say of others. Feed the answer to `appliance plan
@@ -99,9 +102,7 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
     )
     if is_whole:
         return shape
-    if (
-        record.kind == "dispatch"
-    ):  # it is about requests of one tenant, whose a shared application is stands nowhere else
+    if record.kind in _OF_ONE_TENANT:  # whose a shared application is stands nowhere else
         asked = _nameless(record.application or "")
         return shape.model_copy(update={"application": asked, "concerned": [asked], "is_whole": True})
     masked = _own_rows if _is_plain(record) else _own_part

@@ -5,6 +5,7 @@ applications it has a hundred thousand lines, so they are written one by one, wi
 answers others: the client library of Prometheus makes a whole page, or at least a whole family, at once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
@@ -59,11 +60,13 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
         if tenant in (None, caller)
     }
     yield from _requests(figures)
+    yield from _sessions(box, tenant)
     if tenant is None:
         yield from _windows(dict(sorted(box.telemetry.windows.items())))
         yield from _memory(box)
         yield from _run_times(box)
         yield from _engine(box)
+        yield from _planning(box)
         yield from _sensors(box)
 
 
@@ -134,6 +137,49 @@ def _of_parts(figures: _Figures, figure: int, unit: float) -> Iterator[_Sample]:
     for whose, each in figures.items():
         for (number, group, kind), counts in sorted(each.parts.items()):
             yield _of(whose, number=str(number), group=group, kind=kind), counts[figure] * unit
+def _sessions(box: RunningBox, tenant: str | None) -> Iterator[str]:
+    states: Counter[tuple[str, str]] = Counter(
+        (live.session.tenant, live.state.value) for live in box.sessions.live.values()
+    )
+    samples = (
+        (_labels(tenant=of, state=state), count)
+        for (of, state), count in sorted(states.items())
+        if tenant in (None, of)
+    )
+    yield from _gauge("appliance_sessions", "Devices' sessions.", samples)
+    frames = (
+        (_labels(tenant=of, end=end), count)
+        for of, ends in sorted(box.sessions.totals.items())
+        if tenant in (None, of)
+        for end, count in sorted(ends.items())
+    )
+    yield from _counter("appliance_frames", "Frames of sessions by how they ended.", frames)
+    for name, text in (
+        ("windows", "Windows of sessions' promises that are over, of sessions that have not ended."),
+        ("windows_kept", "Those of them in which the promise was kept."),
+    ):
+        sums: Counter[str] = Counter()
+        for live in box.sessions.live.values():
+            sums[live.session.tenant] += live.windows if name == "windows" else live.kept
+        rows = ((_labels(tenant=of), count) for of, count in sorted(sums.items()) if tenant in (None, of))
+        yield from _gauge(f"appliance_session_{name}", text, rows)
+
+
+def _planning(box: RunningBox) -> Iterator[str]:
+    planning = box.sessions.planning
+    figures = planning.figures
+    for name, text in (
+        ("plans", "Plans of sessions that were enacted."),
+        ("late_plans", "Plans that came too late and were not."),
+        ("admissions", "Promises that were made."),
+        ("refusals", "Promises that could not be made."),
+        ("removals", "Promises that could not be kept any longer."),
+    ):
+        yield from _counter(f"appliance_session_{name}", text, _one(getattr(figures, name)))
+    text = "Share of the processors' time that sessions' plans take."
+    yield from _gauge("appliance_session_planned_share", text, _one(planning.ledger.planned))
+    text = "Share of the processors' time that other requests have taken of late."
+    yield from _gauge("appliance_unplanned_share", text, _one(planning.ledger.unplanned))
 
 
 def _of(whose: tuple[str, str, str], **others: str) -> str:

@@ -33,6 +33,7 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.store.disk import keep_only
 from appliance.modelstore.store.documents import accuracy_fields, profile_fields
@@ -54,6 +55,8 @@ class Beginning(NamedTuple):
     """Builds that were in memory when that was last saved, most wanted first."""
     seen: list[SeenRuns]
     """What runs were seen to take when that was last saved."""
+    sessions: list[Session]
+    """Devices' sessions that had not ended."""
 
 
 def quick_start(folder: StateFolder) -> Beginning | None:
@@ -72,7 +75,7 @@ def quick_start(folder: StateFolder) -> Beginning | None:
             return None
         _sweep(database, folder)
         residents = _column(database, "SELECT build_id FROM resident ORDER BY position")
-        return Beginning(_snapshot(database), residents, _seen(database))
+        return Beginning(_snapshot(database), residents, _seen(database), _sessions(database))
 
 
 def _is_in_order(database: sqlite3.Connection, folder: StateFolder) -> bool:
@@ -140,6 +143,25 @@ def _seen(database: sqlite3.Connection) -> list[SeenRuns]:
     return [
         SeenRuns(row["build_id"], row["shape"], row["fingerprint"], _read(_SEEN, row["latencies"]))
         for row in database.execute("SELECT * FROM seen_runs ORDER BY build_id, shape")
+    ]
+
+
+def _sessions(database: sqlite3.Connection) -> list[Session]:
+    return [
+        Session(
+            id=row["id"],
+            tenant=row["tenant"],
+            application_id=row["application_id"],
+            name=row["name"],
+            fps=row["fps"],
+            promise=_read(LatencyPromise, row["latency"]) or _read(AccuracyPromise, row["accuracy"]),
+            key_id=row["key_id"],
+            began_at=datetime.datetime.fromisoformat(row["began_at"]),
+            weight=row["weight"],
+            wait=bool(row["wait"]),
+            is_paused=bool(row["is_paused"]),
+        )
+        for row in database.execute("SELECT * FROM session ORDER BY id")
     ]
 
 

@@ -24,6 +24,7 @@ from appliance.modelstore.store.models import Models, load_models, remove_model
 from appliance.modelstore.store.records import Change, ChangeFeed, Records
 from appliance.modelstore.store.residents import Residents
 from appliance.modelstore.store.seen import Seen
+from appliance.modelstore.store.sessions import StoredSessions
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import RESERVE_BYTES, StateFolder
 from appliance.modelstore.store.stored_bytes import StoredBytes
@@ -73,6 +74,7 @@ class Store:
         self.decisions = Decisions(self._records)
         self.residents = Residents(self._records)
         self.seen = Seen(self._records)
+        self.sessions = StoredSessions(self._records)
         self.stored_bytes = StoredBytes(self._records, folder.path / "uploads")
 
     @classmethod

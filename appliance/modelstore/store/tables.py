@@ -27,6 +27,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
@@ -330,3 +331,48 @@ class DecisionApplicationRow(Row, table=True):
     decision_id: int = Field(foreign_key="decision.id", ondelete="CASCADE", primary_key=True)
     application: str = Field(primary_key=True, index=True)
     tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+
+
+class SessionRow(Row, table=True):
+    """A device's session that has not ended. What became of its frames is not stored."""
+
+    __tablename__ = "session"
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    application_id: str
+    name: str = ""
+    fps: float
+    latency: LatencyPromise | None = Field(default=None, sa_column=Column(Document(LatencyPromise)))
+    accuracy: AccuracyPromise | None = Field(default=None, sa_column=Column(Document(AccuracyPromise)))
+    """One of the two."""
+    key_id: str
+    began_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    weight: float = 1.0
+    wait: bool = False
+    is_paused: bool = False
+
+    def to_session(self) -> Session:
+        promise = self.latency or self.accuracy
+        assert promise is not None
+        return Session(
+            id=self.id,
+            tenant=self.tenant,
+            application_id=self.application_id,
+            name=self.name,
+            fps=self.fps,
+            promise=promise,
+            key_id=self.key_id,
+            began_at=self.began_at,
+            weight=self.weight,
+            wait=self.wait,
+            is_paused=self.is_paused,
+        )
+
+    def take(self, session: Session) -> None:
+        """Everything but its id."""
+        self.tenant, self.application_id, self.name = session.tenant, session.application_id, session.name
+        self.fps, self.key_id, self.began_at = session.fps, session.key_id, session.began_at
+        self.weight, self.wait, self.is_paused = session.weight, session.wait, session.is_paused
+        promise = session.promise
+        self.latency = promise if isinstance(promise, LatencyPromise) else None
+        self.accuracy = promise if isinstance(promise, AccuracyPromise) else None

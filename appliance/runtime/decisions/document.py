@@ -17,14 +17,15 @@ from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, Job
 from appliance.policies.dispatch.partition import Partition
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
+from appliance.runtime.decisions.sessions import session_record
 
 
 def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:
     """The record of a decision.
 
     That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`; that of a dispatch policy
-    with `application` and `concerned`. Any other one comes as it is kept: `application`, `concerned`, `problem` (with
-    `plan` null and `why`, for `appliance plan`) and `answer`.
+    with `application` and `concerned`; those on sessions as `sessions` has them. Any other one comes as it is kept:
+    `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
     """
     problem, plan = facts["problem"], facts.get("plan")
     if isinstance(problem, ResidencyProblem) and isinstance(plan, ResidencyPlan):
@@ -32,6 +33,8 @@ def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], tim
         record = residency_record(at, problem, plan, str(facts["policy"]), sharing)
     elif kind == "dispatch":
         record = dispatch_record(at, facts)
+    elif kind in ("adaptation", "offload"):
+        record = session_record(at, kind, facts)
     else:
         plain: Any = facts
         record = DecisionRecord(at, kind, plain["application"], plain["concerned"], plain["problem"], plain["answer"])

@@ -273,7 +273,8 @@ class Engine:
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
-        self._residency.seen(request.application_id, placed_ns)
+        if not request.is_planned:
+            self._residency.seen(request.application_id, placed_ns)
         self._sole.saw(request.source, placed_ns)
         while True:
             placed = self._placement.pin_resident(request, entry)

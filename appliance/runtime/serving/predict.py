@@ -44,6 +44,8 @@ class Call:
     sequence_end: bool = False
     began_cold: bool = False
     """As of a `Request`."""
+    is_planned: bool = False
+    """As of a `Request`."""
 
 
 @dataclass(slots=True)
@@ -260,4 +262,5 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         priority=run.call.priority,
         began_cold=run.call.began_cold and not run.results,
         is_admitted=True,
+        is_planned=run.call.is_planned,
     )

@@ -1,9 +1,21 @@
 """One frame of a session, from its head to its only end."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import (
+    ApplianceError,
+    BadInput,
+    DeadlineExceeded,
+    FrameDropped,
+    FrameMismatch,
+    LimitReached,
+    OutOfMemory,
+    RunFailed,
+    TooLarge,
+)
 from appliance.domain.session import DropCause, FrameAck, FrameEnd, FrameHead
 from appliance.tasks.base import Media
 
@@ -13,10 +25,16 @@ class FrameCall:
     """What a run of a frame is asked with: for those that bring tensors and have no media to decode."""
 
     arrival_ns: int
+    """When its body was complete."""
     deadline_ns: int
     """Capture + SLO − downlink, on the box's clock."""
     variant: str | None
     """That the plan names; None: the box chooses."""
+
+    @property
+    def timeout_ms(self) -> float:
+        """The same as a time from the arrival."""
+        return max(0.001, (self.deadline_ns - self.arrival_ns) / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +52,176 @@ class FrameResult:
     """Why there is no answer."""
 
 
+Work = Callable[[FrameCall], Awaitable[bytes]]
+
+
+class FrameKeeper(Protocol):
+    """What a frame needs of its session."""
+
+    def now_ns(self) -> int:
+        """The box's clock."""
+        ...
+
+    def call_of(self, frame: "Frame") -> FrameCall:
+        """What its run is asked with now."""
+        ...
+
+    async def predict(self, frame: "Frame", media: Media, request_id: str) -> bytes:
+        """The answer of the engine. Raises: what the engine raises."""
+        ...
+
+    def frame_received(self, frame: "Frame", body_bytes: int) -> float:
+        """Its body is complete; returns the milliseconds that it took."""
+        ...
+
+    def frame_ended(self, frame: "Frame", result: FrameResult) -> None:
+        """It has ended; called once."""
+        ...
+
+
 class Frame:
     """A frame under way, or one that came before under the same number. Event-loop thread only.
 
     The way: `Sessions.frame_begins` → `received` → `answer` (or `run`), each once; `lost` in place of what is left when
-    the connection breaks. Every way ends it exactly once, also when a caller is cancelled.
+    the connection breaks before the body is whole. It ends exactly once. A run goes on when its caller is cancelled:
+    the device may come back and ask again.
     """
 
-    head: FrameHead
-    captured_ns: int
-    """On the box's clock, as far as it is known."""
-    deadline_ns: int
-    is_repeat: bool
-    """Its number has come before: `received` compares the bytes, `answer` joins the run or gives the same answer."""
+    __slots__ = (
+        "_digest",
+        "_keeper",
+        "_task",
+        "captured_ns",
+        "deadline_ns",
+        "first",
+        "head",
+        "received_ns",
+        "result",
+        "started_ns",
+        "variant",
+    )
+
+    def __init__(
+        self, keeper: FrameKeeper, head: FrameHead, captured_ns: int, deadline_ns: int, first: "Frame | None" = None
+    ) -> None:
+        """`first`: of a repeat, the frame that it repeats."""
+        self._keeper = keeper
+        self._digest: int | None = None
+        self._task: asyncio.Task[FrameResult] | None = None
+        self.head = head
+        self.captured_ns = captured_ns
+        """On the box's clock, as far as it is known."""
+        self.deadline_ns = deadline_ns
+        self.first = first
+        self.received_ns = 0
+        self.started_ns = 0
+        """When its run began; 0: it has not."""
+        self.variant = ""
+        """That it runs on."""
+        self.result: FrameResult | None = None
+
+    @property
+    def number(self) -> int:
+        """As the device counts its captures."""
+        return self.head.frame
+
+    @property
+    def is_repeat(self) -> bool:
+        """Its number has come before: `received` compares the bytes, `answer` joins the run or gives the same
+        answer."""
+        return self.first is not None
+
+    @property
+    def is_received(self) -> bool:
+        """Whether its body is complete, or will never be."""
+        return self.received_ns > 0 or self.result is not None
 
     def received(self, body: bytes) -> FrameAck:
         """The body is complete: it counts no longer against the credit, and the link's estimate learns of it.
 
         Raises: FrameMismatch for a repeat with other bytes.
         """
-        raise NotImplementedError
+        frame = self.first or self
+        digest = hash(body)
+        if self.first is not None and frame._digest is not None:
+            if frame._digest != digest:
+                raise FrameMismatch(name=str(self.number), reason="it came before with other bytes")
+            return FrameAck(self.number, 0.0)
+        frame._digest = digest
+        if frame.result is not None or frame.received_ns:
+            return FrameAck(self.number, 0.0)
+        frame.received_ns = self._keeper.now_ns()
+        return FrameAck(self.number, self._keeper.frame_received(frame, len(body)))
 
     async def answer(self, media: Media, request_id: str) -> FrameResult:
         """Run it through the engine's ordinary admission and say how it ended; raises nothing but cancellation."""
-        raise NotImplementedError
+        frame = self.first or self
 
-    async def run(self, work: Callable[[FrameCall], Awaitable[bytes]]) -> FrameResult:
+        async def predict(_: FrameCall) -> bytes:
+            return await self._keeper.predict(frame, media, request_id)
+
+        return await self.run(predict)
+
+    async def run(self, work: Work) -> FrameResult:
         """As `answer`, with another way to run it (the tensors of `/v2`). `work` raises what the engine raises."""
-        raise NotImplementedError
+        frame = self.first or self
+        if frame.result is not None:
+            return frame.result
+        if frame._task is None:
+            frame._task = asyncio.create_task(frame._run(work), name="frame")
+        return await asyncio.shield(frame._task)
 
     def lost(self) -> None:
-        """Its body will not come, or nobody can be answered any more; of one that has ended, nothing."""
-        raise NotImplementedError
+        """Its body will not come, or nobody asks for its run; nothing of a repeat, and of one that runs or is over."""
+        if self.first is None and self.result is None and self._task is None:
+            self.end(FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns()))
+
+    def drop(self, cause: DropCause) -> FrameDropped:
+        """It is not run; returns the error to tell."""
+        error = FrameDropped(frame=self.number, cause=cause.value)
+        self.end(FrameResult(self.number, FrameEnd.DROPPED, self._keeper.now_ns(), cause=cause, error=error))
+        return error
+
+    def end(self, result: FrameResult) -> None:
+        """Once."""
+        assert self.result is None
+        self.result = result
+        self._keeper.frame_ended(self, result)
+
+    async def _run(self, work: Work) -> FrameResult:
+        result: FrameResult | None = None
+        try:
+            call = self._keeper.call_of(self)
+            body = await work(call)
+            now_ns = self._keeper.now_ns()
+            end = FrameEnd.ANSWERED if now_ns <= self.deadline_ns else FrameEnd.LATE
+            result = FrameResult(self.number, end, now_ns, body, self.variant)
+        except ApplianceError as error:
+            end, cause = end_of(error)
+            result = FrameResult(self.number, end, self._keeper.now_ns(), None, self.variant, cause, error)
+        except Exception as error:  # our own mistake: the frame is accounted for, and the log says why
+            failed = RunFailed(variant_id=self.variant, reason="something went wrong inside the box")
+            failed.__cause__ = error
+            result = FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns(), None, self.variant, None, failed)
+        finally:  # cancelled with the box
+            if result is None:
+                result = FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns(), None, self.variant)
+            self.end(result)
+            self._task = None
+        return result
+
+
+def end_of(error: ApplianceError) -> tuple[FrameEnd, DropCause | None]:
+    """How a frame ended whose run raised this: late when it was cut off while it ran, lost when it failed there, and
+    dropped when it never ran."""
+    if isinstance(error, DeadlineExceeded):
+        return (FrameEnd.DROPPED, DropCause.LATE) if error.ran_ms is None else (FrameEnd.LATE, None)
+    if isinstance(error, RunFailed):
+        return FrameEnd.LOST, None
+    if isinstance(error, BadInput | TooLarge):
+        return FrameEnd.DROPPED, DropCause.BAD_MEDIA
+    if isinstance(error, LimitReached):
+        return FrameEnd.DROPPED, DropCause.LIMIT
+    if isinstance(error, OutOfMemory):
+        return FrameEnd.DROPPED, DropCause.MEMORY
+    return FrameEnd.DROPPED, DropCause.UNAVAILABLE

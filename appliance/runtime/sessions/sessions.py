@@ -1,14 +1,63 @@
-"""The registry of sessions: what the API asks."""
+"""The registry of sessions: what the API asks, and the loops that plan.
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+Sessions are stored when they begin, change and end, never for a frame. After a restart they are there again, suspended,
+with their capacity kept for a while, and served with the first frame or stream that comes.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.session import DeviceReport, FrameCounts, FrameHead, Notice, Promise, Session, SessionPlan
+from appliance.domain.errors import ApplianceError, PromiseNotPossible, TooManySessions, Unavailable, UnknownSession
+from appliance.domain.events import EventSink
+from appliance.domain.request import Request
+from appliance.domain.session import (
+    AccuracyPromise,
+    Cause,
+    DeviceReport,
+    DropCause,
+    FrameEnd,
+    FrameHead,
+    LatencyPromise,
+    Promise,
+    Session,
+)
 from appliance.domain.states import SessionState
+from appliance.log import get as get_log
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.predict import Call, Predictor
 from appliance.runtime.sessions.frame import Frame, FrameResult
+from appliance.runtime.sessions.ledger import ProcessorLedger
+from appliance.runtime.sessions.link import LinkEstimate
+from appliance.runtime.sessions.live import LiveSession, Notices
+from appliance.runtime.sessions.offers import offers
+from appliance.runtime.sessions.planning import Planning, Verdict
+from appliance.tasks.base import Media
+
+SERVE_NS = 500 * NS_PER_MS
+"""Between two plans of the sessions with promises of latency (JF-17)."""
+SERVE_APART_NS = 50 * NS_PER_MS
+"""At least so much between two, whatever happens."""
+OFFLOAD_NS = 200 * NS_PER_MS
+"""Between two plans of those with promises of accuracy (AR-07)."""
+HOLD_NS = 2 * NS_PER_S
+"""So long the capacity of a session without a link is kept."""
+RESTORED_HOLD_NS = 10 * NS_PER_S
+"""The same after a restart of the box: devices take a moment to notice."""
+SILENT_NS = 10 * NS_PER_S
+"""A session that only posts has no link when nothing has come for so long."""
+ENDED_NS = 60 * NS_PER_S
+"""So long an ended session shows its final counts."""
+PLANNED_PRIORITY = 101
+"""Above what a request may ask for: what is promised goes before its tenant's other work."""
+
+log = get_log("sessions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,92 +77,461 @@ class JoinOrder:
     """As the device knows its link; a prior, which frames correct."""
 
 
-class Live(Protocol):
-    """A session as the API reads it."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on sessions."""
 
-    session: Session
-    state: SessionState
-    plan: SessionPlan | None
-    """None while it waits."""
-    counts: FrameCounts
-    windows: int
-    """Windows of its promise that are over: 10 s each for latency, 1 s for accuracy; only while it was served."""
-    kept: int
-    """Those in which the promise was kept."""
-    reason: str
-    """Why it is in its state, for a person."""
-    beyond_share: bool
+    per_tenant_max: int = 256
+    all_max: int = 1024
+    credit: int = 2
+    """Frames of a session that may be on their way without acknowledgement."""
+    idle_ns: int = 60 * NS_PER_S
+    """A session of which nothing was heard for so long ends."""
 
 
-class Notices(Protocol):
-    """What one session's device is to be told; the newest plan replaces older ones that were not fetched."""
+class SessionStore(Protocol):
+    """Where sessions are kept over restarts; the store of the box."""
 
-    def __aiter__(self) -> AsyncIterator[Notice]:
-        """Ends after `NoticeKind.ENDED`."""
+    async def put(self, session: Session) -> None:
+        """Add or replace. Raises: StorageFull ..."""
+        ...
+
+    async def remove(self, id: str) -> None:
+        """It has ended."""
         ...
 
 
 class Sessions:
-    """All sessions of the box. Event-loop thread only."""
+    """All sessions of the box. Event-loop thread only; `run` is its background task."""
 
-    async def join(self, order: JoinOrder) -> Live:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        engine: Engine,
+        predictor: Predictor,
+        planning_of: Callable[["Sessions"], Planning],
+        ledger: ProcessorLedger,
+        events: EventSink,
+        new_id: Callable[[], str],
+        limits: Limits,
+    ) -> None:
+        """`planning_of` is asked once, when the registry can be read."""
+        self._clock = clock
+        self._catalogue = catalogue
+        self._engine = engine
+        self._predictor = predictor
+        self._ledger = ledger
+        self._events = events
+        self._new_id = new_id
+        self._limits = limits
+        self._store: SessionStore | None = None
+        self.live: dict[str, LiveSession] = {}
+        """Those that have not ended, by id."""
+        self._ended: dict[str, LiveSession] = {}
+        self._decode_ms: dict[str, float] = {}
+        self._planned_ms = 0.0
+        """What runs of sessions have taken since the start, as their plans have it."""
+        self._planned_runs = 0
+        self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        """Tenant → frames of all its sessions by how they ended."""
+        self.planning = planning_of(self)
+        self._changed = asyncio.Event()
+        self._some = asyncio.Event()
+        """There is a session."""
+
+    # -- joining, changing, ending -------------------------------------------------------------------------------------
+
+    async def join(self, order: JoinOrder) -> LiveSession:
         """A new session: served, or waiting where the order says so.
 
-        Raises: PromiseNotPossible with the cause and offers, TooManySessions, ModelUnavailable, BadInput.
+        Raises: PromiseNotPossible with the cause and offers, TooManySessions, ModelUnavailable, StorageFull.
         """
-        raise NotImplementedError
+        self._check_room(order.tenant)
+        self._catalogue.entry(order.application.id)
+        session = Session(
+            id=self._new_id(),
+            tenant=order.tenant,
+            application_id=order.application.id,
+            name=order.name,
+            fps=order.fps,
+            promise=order.promise,
+            key_id=order.key_id,
+            began_at=self._clock.wall_now(),
+            weight=order.weight,
+            wait=order.wait,
+        )
+        live = self._live(session, order.application, LinkEstimate(order.uplink_bps, order.rtt_ms or 0.0))
+        self._put(live)
+        try:
+            found = await self.planning.join(live)
+            if not found.fits:
+                if not order.wait:
+                    raise await self._not_possible(live, found)
+                live.reason = _reason(found)
+            if self._store is not None:
+                await self._store.put(session)
+        except BaseException:
+            self._take(live)
+            live.become(SessionState.ENDED, "it could not begin")
+            raise
+        facts = {"session": live.id, "application": session.application_id, "state": live.state.value}
+        self._events.emit("session began", tenant=session.tenant, name=session.name, **facts)
+        return live
 
-    def get(self, id: str, tenant: str, key_id: str | None = None) -> Live:
+    def get(self, id: str, tenant: str, key_id: str | None = None) -> LiveSession:
         """A session of the tenant, with `key_id` only if that key began it (a device's key); also one that ended less
         than 60 s ago.
 
         Raises: UnknownSession.
         """
-        raise NotImplementedError
+        live = self.live.get(id) or self._ended.get(id)
+        if live is None or live.session.tenant != tenant or key_id not in (None, live.session.key_id):
+            raise UnknownSession(name=id)
+        return live
 
-    def list(self, tenant: str, key_id: str | None = None) -> list[Live]:
+    def list(self, tenant: str, key_id: str | None = None) -> Sequence[LiveSession]:
         """By id; those that ended less than 60 s ago among them."""
-        raise NotImplementedError
+        found = [
+            live
+            for live in (*self.live.values(), *self._ended.values())
+            if live.session.tenant == tenant and key_id in (None, live.session.key_id)
+        ]
+        return sorted(found, key=lambda live: live.id)
 
-    async def change(self, live: Live, *, promise: Promise | None = None, is_paused: bool | None = None) -> Live:
+    async def change(
+        self, live: LiveSession, *, promise: Promise | None = None, is_paused: bool | None = None
+    ) -> LiveSession:
         """Another promise (the old one stays where the new one cannot be kept), or pause and go on.
 
         Raises: PromiseNotPossible, UnknownSession where it has ended.
         """
-        raise NotImplementedError
+        self._check_alive(live)
+        if promise is not None and promise != live.promise:
+            await self._change_promise(live, promise)
+        if is_paused is not None and is_paused != live.session.is_paused:
+            live.promised(replace(live.session, is_paused=is_paused))
+            if is_paused and live.state is not SessionState.SUSPENDED:
+                live.become(SessionState.SUSPENDED, "paused")
+                live.plan, live.load = None, 0.0
+            elif not is_paused:
+                live.become(SessionState.WAITING)
+                await self._try(live)
+        self._changed.set()
+        if self._store is not None:
+            await self._store.put(live.session)
+        return live
 
-    async def end(self, live: Live, reason: str = "left") -> None:
+    async def end(self, live: LiveSession, reason: str = "left") -> None:
         """The session is over; its frames under way end as they would. Again: nothing."""
-        raise NotImplementedError
+        if live.state is SessionState.ENDED:
+            return
+        self._take(live)
+        live.become(SessionState.ENDED, reason)
+        self._ended[live.id] = live
+        self._changed.set()
+        self._events.emit("session ended", tenant=live.session.tenant, session=live.id, reason=reason)
+        if self._store is not None:
+            with suppress(Unavailable):  # a full disk; it ends again after a restart, for nobody will be heard of it
+                await self._store.remove(live.id)
+
+    async def _change_promise(self, live: LiveSession, promise: Promise) -> None:
+        before, state = live.session, live.state
+        changed = replace(before, promise=promise)
+        if state is SessionState.SUSPENDED:
+            live.promised(changed)
+            return
+        found = await self.planning.possible(self._draft(live, promise))
+        self._check_alive(live)
+        if not found.fits and not before.wait:
+            raise await self._not_possible(live, found, promise)
+        live.promised(changed)
+        if live.state is SessionState.SERVED:
+            live.become(SessionState.WAITING, "its promise has changed")
+        live.lane = found.lane
+        await self._try(live)
+
+    async def _try(self, live: LiveSession) -> None:
+        """Serve one that waits, if that is possible now."""
+        if live.state is SessionState.WAITING:
+            found = await self.planning.join(live)
+            if not found.fits:
+                live.reason = _reason(found)
+
+    async def _not_possible(
+        self, live: LiveSession, found: Verdict, promise: Promise | None = None
+    ) -> PromiseNotPossible:
+        cause = found.cause or Cause.PROCESSOR
+        asked = live.promise if promise is None else promise
+
+        async def fits(other: Promise) -> bool:
+            return (await self.planning.possible(self._draft(live, other))).fits
+
+        offered = await offers(asked, fits)
+        self.planning.figures.refusals += 1
+        return PromiseNotPossible(
+            name=live.application.name,
+            cause=cause.value,
+            offers=tuple(document_of(one.promise) for one in offered),
+            reason=found.reason,
+        )
+
+    def _draft(self, live: LiveSession, promise: Promise) -> LiveSession:
+        """The session with another promise, for a question: it is in no register."""
+        draft = self._live(replace(live.session, promise=promise), live.application, live.link)
+        draft.drop_rate, draft.drop_base, draft.downlink_ms = live.drop_rate, live.drop_base, live.downlink_ms
+        draft.bytes_per_pixel, draft.body_bytes = live.bytes_per_pixel, live.body_bytes
+        return draft
 
     # -- the stream, and what it says ----------------------------------------------------------------------------------
 
-    def attached(self, live: Live) -> AbstractContextManager[None]:
+    @contextmanager
+    def attached(self, live: LiveSession) -> Iterator[None]:
         """While a stream of the session is open. With the end of the last one its link is gone: capacity is kept for
         2 s, and another stream takes it up. A session that only posts is taken to be there while frames come.
+
+        Raises: UnknownSession where it has ended.
         """
-        raise NotImplementedError
+        self._check_alive(live)
+        live.streams += 1
+        live.link.reset()
+        self._heard(live)
+        try:
+            yield
+        finally:
+            live.streams -= 1
+            live.last_heard_ns = self._clock.now_ns()
+            if live.streams == 0 and live.state is SessionState.SERVED:
+                self._suspend(live)
 
-    def subscribe(self, live: Live) -> AbstractContextManager[Notices]:
+    def heard(self, live: LiveSession) -> None:
+        """Something has come of its device that is no frame."""
+        self._heard(live)
+
+    @contextmanager
+    def subscribe(self, live: LiveSession) -> Iterator[Notices]:
         """Plans and notices from now on, the present plan first."""
-        raise NotImplementedError
+        notices = live.listen()
+        try:
+            yield notices
+        finally:
+            live.unlisten(notices)
 
-    def report(self, live: Live, report: DeviceReport) -> None:
+    def report(self, live: LiveSession, report: DeviceReport) -> None:
         """What the device says of itself outside of a frame's head; clamped."""
-        raise NotImplementedError
+        live.report(report)
+        self._heard(live)
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
-    def frame_begins(self, live: Live, head: FrameHead) -> Frame:
+    def frame_begins(self, live: LiveSession, head: FrameHead) -> Frame:
         """A frame's head has come; its body need not be read where this raises.
 
         Raises: FrameDropped (expired, hopeless, not-served: counted), CreditExceeded (counted as dropped),
         FrameMismatch for a number far out of order (not counted), UnknownSession where the session has ended.
         """
-        raise NotImplementedError
+        if live.state is SessionState.SUSPENDED:
+            self._heard(live)
+        return live.begin(head)
 
-    def results_since(self, live: Live, frame: int | None) -> list[FrameResult]:
+    def results_since(self, live: LiveSession, frame: int | None) -> Sequence[FrameResult]:
         """Results of the last 2 s of frames after `frame` (None: all of them), in the order in which they ended: what a
         device that comes back has missed.
         """
-        raise NotImplementedError
+        return live.results_since(frame)
+
+    # -- for the composition root --------------------------------------------------------------------------------------
+
+    def kept_in(self, store: SessionStore) -> None:
+        """From now on sessions are stored."""
+        self._store = store
+
+    def restore(self, sessions: Iterable[Session]) -> None:
+        """Take back what a restart has left: after the catalogue is filled, before anything is asked."""
+        for session in sessions:
+            try:
+                application = self._catalogue.entry(session.application_id).application
+            except ApplianceError:
+                log.warning("a session is not taken back: its application has gone", session=session.id)
+                continue
+            live = self._live(session, application, None, SessionState.SUSPENDED)
+            live.reason = "paused" if session.is_paused else "the box was started again"
+            live.holds_until_ns = self._clock.now_ns() + RESTORED_HOLD_NS
+            self._put(live)
+
+    def look_again(self) -> None:
+        """Processors have come or gone, or memory has: plan anew."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Plan until cancelled; rests while there are no sessions."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._serve(), name="serve sessions")
+            tasks.create_task(self._offload(), name="offload sessions")
+
+    def active_weights(self) -> dict[str, float]:
+        """Processor weights of the tenants that have sessions."""
+        tenants = {live.session.tenant for live in self.live.values() if live.state is not SessionState.ENDED}
+        return {tenant: self._catalogue.processor_weight(tenant) for tenant in tenants}
+
+    def decode_ms(self, application_id: str) -> float:
+        """What decoding a frame takes, by those that came."""
+        return self._decode_ms.get(application_id, 0.0)
+
+    # -- the loops -----------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while True:
+            if not self.live and not self._ended:
+                self._some.clear()
+                await self._some.wait()
+            start_ns = self._clock.now_ns()
+            self._changed.clear()
+            await self._look_after(start_ns)
+            try:
+                await self.planning.adapt_all()
+            except Exception:  # the old plans stay
+                log.exception("sessions were not planned")
+            await self._clock.sleep_until_ns(start_ns + SERVE_APART_NS)
+            left_s = (start_ns + SERVE_NS - self._clock.now_ns()) / NS_PER_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, left_s)):
+                    await self._changed.wait()
+
+    async def _offload(self) -> None:
+        while True:
+            if not self.live:
+                self._some.clear()
+                await self._some.wait()
+            start_ns = self._clock.now_ns()
+            try:
+                await self.planning.offload_all()
+            except Exception:
+                log.exception("sessions were not planned")
+            await self._clock.sleep_until_ns(max(start_ns + OFFLOAD_NS, self._clock.now_ns() + SERVE_APART_NS))
+
+    async def _look_after(self, now_ns: int) -> None:
+        """What time alone brings about."""
+        runs, busy_ms = self._engine.ran()
+        self._ledger.observe(now_ns, busy_ms, self._planned_ms, runs - self._planned_runs)
+        for live in list(self.live.values()):
+            live.roll(now_ns)
+            try:
+                live.application = self._catalogue.entry(live.session.application_id).application
+            except ApplianceError as error:
+                await self.end(live, f"its application is gone: {error}")
+                continue
+            silent_ns = now_ns - live.last_heard_ns
+            if live.state is SessionState.SERVED and live.streams == 0 and silent_ns > SILENT_NS:
+                self._suspend(live)
+            if live.state is SessionState.SUSPENDED and now_ns >= live.holds_until_ns:
+                live.load = 0.0
+            if live.streams == 0 and silent_ns > self._limits.idle_ns and not live.session.is_paused:
+                await self.end(live, "nothing was heard of it")
+        self._ended = {id: live for id, live in self._ended.items() if now_ns - (live.ended_ns or now_ns) <= ENDED_NS}
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _live(
+        self,
+        session: Session,
+        application: Application,
+        link: LinkEstimate | None,
+        state: SessionState = SessionState.WAITING,
+    ) -> LiveSession:
+        return LiveSession(
+            self._clock,
+            session,
+            application,
+            credit=self._limits.credit,
+            predict=self._predict,
+            on_received=self._received,
+            on_ended=self._frame_ended,
+            link=link,
+            state=state,
+        )
+
+    def _put(self, live: LiveSession) -> None:
+        self.live[live.id] = live
+        self._some.set()
+
+    def _take(self, live: LiveSession) -> None:
+        self.live.pop(live.id, None)
+
+    def _check_room(self, tenant: str) -> None:
+        """Raises: TooManySessions."""
+        own = sum(live.session.tenant == tenant for live in self.live.values())
+        if own >= self._limits.per_tenant_max or len(self.live) >= self._limits.all_max:
+            raise TooManySessions(tenant=tenant, sessions_max=min(own, self._limits.per_tenant_max))
+
+    def _check_alive(self, live: LiveSession) -> None:
+        if live.state is SessionState.ENDED:
+            raise UnknownSession(name=live.id)
+
+    def _heard(self, live: LiveSession) -> None:
+        """Its device is there: what was suspended goes on where its capacity was kept, and else is tried."""
+        now_ns = live.last_heard_ns = self._clock.now_ns()
+        if live.state is not SessionState.SUSPENDED or live.session.is_paused:
+            return
+        is_kept = now_ns < live.holds_until_ns
+        live.become(SessionState.SERVED if is_kept else SessionState.WAITING)
+        self._changed.set()
+
+    def _suspend(self, live: LiveSession) -> None:
+        live.holds_until_ns = self._clock.now_ns() + HOLD_NS
+        live.become(SessionState.SUSPENDED, "its link is gone")
+        self._changed.set()
+
+    def _received(self, live: LiveSession) -> None:
+        if self.planning.has_changed(live):
+            self._changed.set()
+
+    def _frame_ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
+        totals = self.totals[live.session.tenant]
+        totals[result.end.value if result.cause is None else f"{result.end.value}-{result.cause.value}"] += 1
+        if result.end in (FrameEnd.ANSWERED, FrameEnd.LATE):
+            self._planned_ms += live.expected_run_ms
+            self._planned_runs += 1
+        if result.cause is DropCause.MEMORY and result.variant:
+            self.planning.refused(live.session.application_id, result.variant)
+            self._changed.set()
+
+    async def _predict(self, live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
+        """Through the engine's ordinary admission."""
+        application, tenant = live.application, live.session.tenant
+        asked = live.call_of(frame)
+        call = Call(
+            tenant,
+            request_id,
+            asked.arrival_ns,
+            asked.variant,
+            asked.timeout_ms,
+            PLANNED_PRIORITY,
+            is_planned=True,
+        )
+        with self._engine.admitted(application, tenant):
+            return await self._predictor.predict(application, media, call, self._watch(application.id))
+
+    def _watch(self, application_id: str) -> Callable[[Request], None]:
+        """Learns what decoding takes."""
+
+        def seen(request: Request) -> None:
+            ms = (self._clock.now_ns() - request.arrival_ns) / NS_PER_MS
+            before = self._decode_ms.get(application_id, ms)
+            self._decode_ms[application_id] = before + 0.05 * (ms - before)
+
+        return seen
+
+
+def document_of(promise: Promise) -> dict[str, object]:
+    """A promise as it is posted."""
+    if isinstance(promise, LatencyPromise):
+        floor = {} if promise.accuracy_min is None else {"accuracy_min": promise.accuracy_min / 100.0}
+        return {"kind": promise.kind.value, "slo_ms": promise.slo_ms, "rate_rps": promise.rate_rps, **floor}
+    assert isinstance(promise, AccuracyPromise)
+    return {"kind": promise.kind.value, "drop_max": promise.drop_max, "reference": promise.reference.value}
+
+
+def _reason(found: Verdict) -> str:
+    return f"{(found.cause or Cause.PROCESSOR).value}: {found.reason}"

@@ -29,8 +29,9 @@ from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Reference, Session
 from appliance.domain.states import VariantState
-from appliance.modelstore.store.quick_start import quick_start
+from appliance.modelstore.store.quick_start import Beginning, quick_start
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import DATABASE, StateFolder
 from tests.modelstore.boxes import Parts, parts, stored_model
@@ -72,6 +73,15 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.applications.create(
         Application("harbour/a", "harbour", "a", variant.model_id, 20.0, 80.0, 2.0, True, Late.RUN, Prefer.SPEED)
     )
+    latency = Session(
+        "s1", "harbour", "harbour/a", "cam", 30.0, LatencyPromise(150.0, 15.0, 50.0), "d", now, 2.0, True, True
+    )
+    promise = AccuracyPromise(0.03, Reference.DEDICATED)
+    await box.store.sessions.put(latency)
+    await box.store.sessions.put(replace(latency, id="s2", promise=latency.promise))
+    await box.store.sessions.put(replace(latency, id="s2", promise=promise))
+    await box.store.sessions.put(replace(latency, id="s3"))
+    await box.store.sessions.remove("s3")
     await box.store.residents.save(["b", "a"])
     build = build_id(variant.content_sha256, "cpu", "harbour")
     await box.store.seen.save([SeenRuns(build, "8x9~3", "f", (SeenLatency(1, 2, 3, 4, 5, now),))])
@@ -80,13 +90,15 @@ async def _furnish(box: Parts, folder: Path) -> None:
 def test_it_reads_what_the_store_reads(tmp_path: Path) -> None:
     """Every column of every table that serving knows."""
 
-    async def story() -> tuple[Snapshot, list[str], list[SeenRuns]]:
+    async def story() -> Beginning:
         async with parts(tmp_path / "state", runs=False) as box:
             await _furnish(box, tmp_path)
-            return await box.store.snapshot(), await box.store.residents.load(), await box.store.seen.load()
+            residents, seen = await box.store.residents.load(), await box.store.seen.load()
+            return Beginning(await box.store.snapshot(), residents, seen, await box.store.sessions.load())
 
     expected = asyncio.run(story())
     assert expected[2]
+    assert [one.id for one in expected.sessions] == ["s1", "s2"]
     assert _at_default(expected[0]) == set(), "a column that two rows alike cannot compare"
     folder = StateFolder.open(tmp_path / "state")
     try:

@@ -1,0 +1,189 @@
+"""Sessions of devices: promises of latency or accuracy, and plans of what to send."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import callable_application
+from appliance.api.box import RunningBox, ServingBox
+from appliance.api.http.documented import problems
+from appliance.api.http.routes import StrictRoute
+from appliance.api.v1.deps import Caller, Cursor, Limit, TheBox
+from appliance.api.v1.pages import page_of_all
+from appliance.clock import NS_PER_MS
+from appliance.domain.access import Role
+from appliance.domain.accuracy import points, share
+from appliance.domain.errors import (
+    IllegalState,
+    ModelUnavailable,
+    PromiseNotPossible,
+    TooManySessions,
+    UnknownApplication,
+    UnknownSession,
+)
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise, SessionPlan
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.sessions import JoinOrder
+from appliance.wire.sessions import (
+    AccuracyPromiseShape,
+    LatencyPromiseShape,
+    SessionChange,
+    SessionOrder,
+    SessionPlanShape,
+    SessionShape,
+)
+from appliance.wire.shape import Deleted, Page
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute)
+
+SessionId = Annotated[str, Path(max_length=64, description="Its `id`.", examples=["5f0c2a9be1d04377"])]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Join: ask for a promise",
+    responses=problems(UnknownApplication, ModelUnavailable, PromiseNotPossible, TooManySessions),
+)
+async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> SessionShape:
+    """A session is one device's stay. It is promised a latency (each frame is answered within `slo_ms` of its capture)
+    or an accuracy (what the device shows loses at most `drop_max`), and told what to send, and when.
+
+    A promise that cannot be kept is refused with the `cause` that binds (link, processor, memory, share) and `offers`:
+    promises that can be kept, each ready to be sent as `promise`. With `wait=true` the session waits for room instead.
+    """
+    application = callable_application(box.catalogue, principal, order.application)
+    link = order.link
+    live = await box.sessions.join(
+        JoinOrder(
+            tenant=principal.tenant,
+            key_id=principal.key_id,
+            application=application,
+            fps=order.fps,
+            promise=promise_of(order.promise),
+            name=order.name,
+            weight=order.weight,
+            wait=order.wait,
+            rtt_ms=None if link is None else link.rtt_ms,
+            uplink_bps=None if link is None or link.uplink_mbps is None else link.uplink_mbps * 1e6,
+        )
+    )
+    return shape_of(box, live)
+
+
+@router.get("", summary="List sessions", responses=problems())
+async def list_sessions(box: TheBox, principal: Caller, cursor: Cursor = "", limit: Limit = 100) -> Page[SessionShape]:
+    """Those of the tenant; a device's key sees those that it began. One that has ended is shown for a minute."""
+    found = box.sessions.list(principal.tenant, own_key(principal))
+    return page_of_all(found, cursor, limit, lambda live: live.id, lambda live: shape_of(box, live))
+
+
+@router.get("/{session}", summary="Show a session", responses=problems(UnknownSession))
+async def show_session(session: SessionId, box: TheBox, principal: Caller) -> SessionShape:
+    """Its promise, its plan, what became of its frames, and in how many windows of time the promise was kept."""
+    return shape_of(box, own_session(box, principal, session))
+
+
+@router.get("/{session}/plan", summary="Show what to send", responses=problems(UnknownSession, IllegalState))
+async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> SessionPlanShape:
+    """The present plan of a session that is served; for devices without a stream."""
+    live = own_session(box, principal, session)
+    box.sessions.heard(live)
+    if live.plan is None:
+        raise IllegalState(name=session, state=live.state.value)
+    return plan_shape(live, live.plan, box.clock.now_ns())
+
+
+@router.patch(
+    "/{session}", summary="Change a promise, or pause", responses=problems(UnknownSession, PromiseNotPossible)
+)
+async def change_session(session: SessionId, change: SessionChange, box: TheBox, principal: Caller) -> SessionShape:
+    """Another promise, or pause and go on. Where the new promise cannot be kept the old one stays (409)."""
+    live = own_session(box, principal, session)
+    promise = None if change.promise is None else promise_of(change.promise)
+    return shape_of(box, await box.sessions.change(live, promise=promise, is_paused=change.paused))
+
+
+@router.delete("/{session}", summary="Leave", responses=problems(UnknownSession))
+async def end_session(session: SessionId, box: TheBox, principal: Caller) -> Deleted:
+    """The session ends; its counts are shown for a minute."""
+    await box.sessions.end(own_session(box, principal, session))
+    return Deleted(deleted=session)
+
+
+def own_session(box: ServingBox, principal: Principal, id: str) -> LiveSession:
+    """A session that the caller may see, change and end. Raises: UnknownSession."""
+    return box.sessions.get(id, principal.tenant, own_key(principal))
+
+
+def own_key(principal: Principal) -> str | None:
+    """Whose sessions a caller sees: a device's key its own; None: all of the tenant."""
+    return principal.key_id if principal.role is Role.DEVICE else None
+
+
+def promise_of(order: LatencyPromiseShape | AccuracyPromiseShape) -> Promise:
+    """As the runtime has it."""
+    if isinstance(order, AccuracyPromiseShape):
+        return AccuracyPromise(order.drop_max, order.reference)
+    floor = None if order.accuracy_min is None else points(order.accuracy_min)
+    return LatencyPromise(order.slo_ms, order.rate_rps, floor)
+
+
+def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShape:
+    """As it is posted."""
+    if isinstance(promise, AccuracyPromise):
+        return AccuracyPromiseShape(kind="accuracy", drop_max=promise.drop_max, reference=promise.reference)
+    floor = None if promise.accuracy_min is None else share(promise.accuracy_min)
+    return LatencyPromiseShape(kind="latency", slo_ms=promise.slo_ms, rate_rps=promise.rate_rps, accuracy_min=floor)
+
+
+def plan_shape(live: LiveSession, plan: SessionPlan, now_ns: int) -> SessionPlanShape:
+    """A plan, with times from now on."""
+    number, wait_ms = live.next_due(now_ns)
+    return SessionPlanShape(
+        number=plan.number,
+        variant=plan.variant,
+        size=plan.size,
+        quality=plan.quality,
+        interval=plan.interval,
+        frames=plan.frames,
+        next=number,
+        wait_ms=round(wait_ms, 3),
+        valid_ms=round(max(0.0, (plan.valid_until_ns - now_ns) / NS_PER_MS), 3),
+        accuracy=None if plan.accuracy is None else share(plan.accuracy),
+        expected_drop=plan.expected_drop,
+    )
+
+
+def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
+    """A session as it stands."""
+    session, counts = live.session, live.counts
+    return SessionShape(
+        id=session.id,
+        application=live.application.name,
+        name=session.name,
+        fps=session.fps,
+        weight=session.weight,
+        wait=session.wait,
+        paused=session.is_paused,
+        state=live.state,
+        reason=live.reason,
+        beyond_share=live.beyond_share,
+        promise=promise_shape(live.promise),
+        plan=None if live.plan is None else plan_shape(live, live.plan, box.clock.now_ns()),
+        captured=counts.captured,
+        sent=counts.sent,
+        skipped=counts.skipped,
+        answered=counts.answered,
+        late=counts.late,
+        dropped=counts.dropped,
+        lost=counts.lost,
+        drops={cause.value: count for cause, count in sorted(counts.drops.items())},
+        windows=live.windows,
+        kept=live.kept,
+        uplink_mbps=round(live.link.bandwidth_bps / 1e6, 3),
+        rtt_ms=live.link.rtt_ms,
+        drop_rate=live.drop_rate,
+        drop=live.accuracy_windows.last_drop,
+    )

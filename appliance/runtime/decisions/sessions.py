@@ -1,0 +1,181 @@
+"""Decisions on devices' sessions, as facts for the decision log and as the JSON that `appliance plan` reads.
+
+What a pool is planned with belongs to one tenant; sessions bear their ids.
+"""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.domain.decisions import DecisionRecord
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
+from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
+
+
+def adaptation(
+    application_id: str,
+    tenant: str,
+    problem: AdaptationInput,
+    plan: AdaptationPlan,
+    policy: str,
+    outcome: str,
+    session: str | None,
+) -> dict[str, object]:
+    """Which variant each session is served with, of kind `adaptation`; `session`: whom it was about."""
+    return _facts(application_id, tenant, problem, plan, policy, outcome, session)
+
+
+def offload(
+    application_id: str,
+    tenant: str,
+    problem: OffloadInput,
+    plan: OffloadPlan,
+    policy: str,
+    outcome: str,
+    session: str | None,
+) -> dict[str, object]:
+    """Which frames devices send, of kind `offload`; `session`: whom it was about."""
+    return _facts(application_id, tenant, problem, plan, policy, outcome, session)
+
+
+def session_record(at: datetime.datetime, kind: str, facts: Mapping[str, Any]) -> DecisionRecord:
+    """The whole record of one decision."""
+    problem, plan = facts["problem"], facts["plan"]
+    if isinstance(problem, AdaptationInput):
+        written, answer = adaptation_problem_json(problem), adaptation_answer_json(plan)
+    else:
+        written, answer = offload_problem_json(problem), offload_answer_json(plan)
+    about = {} if facts["session"] is None else {"session": facts["session"]}
+    return DecisionRecord(
+        at,
+        kind,
+        facts["application"],
+        facts["concerned"],
+        {**written, "policy": facts["policy"]},
+        {"outcome": facts["outcome"], **about, "actions": [], **answer},
+    )
+
+
+def adaptation_problem_json(problem: AdaptationInput) -> dict[str, Any]:
+    """As `appliance plan` reads it."""
+    return {
+        "kind": "adaptation",
+        "models": [
+            {
+                "name": network.name,
+                "accuracy": network.accuracy,
+                "input_bytes": network.input_bytes,
+                "latency_ms": _by_batch(network.latency_ms),
+            }
+            for network in problem.networks
+        ],
+        "workers": problem.workers,
+        "previous": list(problem.previous),
+        "clients": [
+            {"name": c.name, "rate_rps": c.rate_rps, "slo_ms": c.slo_ms, "bandwidth_bps": c.bandwidth_bps}
+            for c in problem.clients
+        ],
+        "seed": problem.seed,
+        "prefetch_per_worker": problem.prefetch_per_worker,
+    }
+
+
+def adaptation_answer_json(plan: AdaptationPlan) -> dict[str, Any]:
+    """As `appliance plan` answers, without the time it took."""
+    return {
+        "workers": [
+            {"worker": w.worker, "model": w.network, "batch": w.batch, "clients": list(w.clients)} for w in plan.workers
+        ],
+        "unmapped": list(plan.unmapped),
+        "objective": plan.objective,
+        "prefetch": list(plan.prefetch),
+        "reason": plan.reason,
+        **plan.facts,
+    }
+
+
+def offload_problem_json(problem: OffloadInput) -> dict[str, Any]:
+    """As `appliance plan` reads it."""
+    return {
+        "kind": "offload",
+        "fps": problem.fps,
+        "now_ms": problem.now_ms,
+        "horizon_ms": problem.horizon_ms,
+        "busy_until_ms": problem.busy_until_ms,
+        "grace": problem.grace,
+        "inference_ms": _by_batch(problem.inference_ms),
+        "clients": [_client(client) for client in problem.clients],
+        "waiting": [_client(client) for client in problem.waiting],
+        "previous": {"batches": [_batch(batch) for batch in problem.previous]},
+    }
+
+
+def offload_answer_json(plan: OffloadPlan) -> dict[str, Any]:
+    """As `appliance plan` answers, without the time it took."""
+    return {
+        "clients": [
+            {
+                "name": c.name,
+                "interval": c.interval,
+                "batch": c.batch,
+                "variant": c.variant,
+                "frames": list(c.frames),
+                "expected_drop": c.expected_drop,
+            }
+            for c in plan.clients
+        ],
+        "admitted": list(plan.admitted),
+        "removed": list(plan.removed),
+        "batches": [_batch(batch) for batch in plan.batches],
+        "reason": plan.reason,
+    }
+
+
+def _facts(
+    application_id: str, tenant: str, problem: object, plan: object, policy: str, outcome: str, session: str | None
+) -> dict[str, object]:
+    return {
+        "application": application_id,
+        "concerned": ((application_id, tenant),),
+        "problem": problem,
+        "plan": plan,
+        "policy": policy,
+        "outcome": outcome,
+        "session": session,
+    }
+
+
+def _client(client: Client) -> dict[str, Any]:
+    return {
+        "name": client.name,
+        "drop_rate": client.drop_rate,
+        "accuracy_slo": client.accuracy_slo,
+        "uplink_ms": client.uplink_ms,
+        "downlink_ms": client.downlink_ms,
+        "last_frame": client.last_frame,
+        "last_arrival_ms": client.last_arrival_ms,
+        "last_result_frame": client.last_result_frame,
+        "last_result_ms": client.last_result_ms,
+        "arrivals": [list(arrival) for arrival in client.arrivals],
+        "variants": [
+            {
+                "name": v.name,
+                "accuracy_gap": v.accuracy_gap,
+                "uplink_ms": v.uplink_ms,
+                "inference_ms": _by_batch(v.inference_ms),
+            }
+            for v in client.variants
+        ],
+    }
+
+
+def _batch(batch: Batch) -> dict[str, Any]:
+    return {
+        "start_ms": batch.start_ms,
+        "variant": batch.variant,
+        "requests": [list(request) for request in batch.requests],
+    }
+
+
+def _by_batch(latency_ms: Mapping[int, float]) -> dict[str, float]:
+    return {str(batch): ms for batch, ms in latency_ms.items()}

@@ -1,0 +1,155 @@
+"""From sessions with promises of latency to a problem of adaptation, and from its plan to what each device is told.
+
+The planner knows one zoo, and workers that are its own. A pool (the sessions of one tenant at one application, above
+one accuracy) has a share of all workers' time: to run at that share is to run all the time with rates that are larger
+by as much. What a frame takes beside its transfer and its run (the way to the box, decoding, the way back, the longest
+run of others) comes off the SLO.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.session import LatencyPromise, SessionPlan
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+from appliance.policies.adaptation.zoo import filtered, monotone
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL, Rung
+
+VALID_NS = 1_500 * NS_PER_MS
+"""Three periods: a plan that was lost on the way is followed by another."""
+QUALITY = 75
+SLO_LEFT_MS_MIN = 0.1
+"""A client without any budget is one that nothing serves, not a malformed problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a frame takes beside its transfer and its own run and wait, milliseconds."""
+
+    decode_ms: float
+    foreign_ms: float
+    """The longest run of others."""
+
+
+def problem_of(
+    members: Sequence[LiveSession],
+    rungs: Sequence[Rung],
+    workers: int,
+    share: float,
+    beside: Beside,
+    previous: Sequence[str | None],
+    seed: int = 0,
+) -> AdaptationInput:
+    """The problem of a pool."""
+    networks = monotone(
+        filtered(Network(r.name, r.accuracy, r.frame_bytes(None, _typical_bytes(members)), r.worst_ms) for r in rungs)
+    )
+    known = {network.name for network in networks}
+    return AdaptationInput(
+        networks=networks,
+        workers=workers,
+        clients=tuple(_client(live, share, beside) for live in members),
+        previous=tuple(name if name in known else None for name in previous),
+        seed=seed,
+    )
+
+
+def plans_of(
+    plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung], now_ns: int
+) -> dict[str, SessionPlan]:
+    """What each mapped session is told, by id."""
+    by_id = {live.id: live for live in members}
+    told = {}
+    for worker in plan.workers:
+        rung = rungs[worker.network]
+        for id in worker.clients:
+            live = by_id[id]
+            interval = interval_of(live)
+            told[id] = SessionPlan(
+                number=live.next_number(),
+                variant=rung.name,
+                size=rung.size,
+                quality=QUALITY,
+                interval=interval,
+                frames=(),
+                wait_ms=live.next_due(now_ns)[1],
+                valid_until_ns=now_ns + VALID_NS,
+                accuracy=accuracy_of(rung),
+            )
+    return told
+
+
+def loads_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung], workers: int) -> float:
+    """Share of all workers that a plan takes."""
+    by_id = {live.id: live for live in members}
+    total = 0.0
+    for worker in plan.workers:
+        each = rungs[worker.network].usual_ms[worker.batch] / worker.batch / 1000.0
+        for id in worker.clients:
+            live = by_id[id]
+            live.load = rate_of(live) * each / workers
+            live.expected_run_ms = rungs[worker.network].usual_ms[worker.batch]
+            total += live.load
+    return total
+
+
+def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: Beside) -> float:
+    """Share of all workers that the promise takes at least: with the variant that takes least and is in time."""
+    promise = live.promise
+    assert isinstance(promise, LatencyPromise)
+    found = [
+        rung.usual_ms[batch] / batch
+        for rung in rungs
+        for batch in rung.usual_ms
+        if 2.0 * rung.worst_ms[batch]
+        <= _slo_left_ms(live, beside) - live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    ]
+    each = min(found, default=min((min(rung.usual_ms.values()) for rung in rungs), default=0.0))
+    return promise.rate_rps * each / 1000.0 / workers
+
+
+def interval_of(live: LiveSession) -> int:
+    """Every so many frames one is sent: the promised rate, or a little less where it is no part of the frame rate."""
+    return max(1, math.ceil(live.session.fps / rate_of(live) - 1e-6))
+
+
+def rate_of(live: LiveSession) -> float:
+    """Promised frames per second; never more than the device captures."""
+    assert isinstance(live.promise, LatencyPromise)
+    return min(live.promise.rate_rps, live.session.fps)
+
+
+def accuracy_of(rung: Rung) -> float | None:
+    """Points of a variant that was measured."""
+    accuracy = rung.servable.variant.accuracy
+    return None if accuracy is None else accuracy.points
+
+
+def _client(live: LiveSession, share: float, beside: Beside) -> Client:
+    """One session. Frames that are larger than others' of the same size make the link narrower by as much: a network
+    has one frame size."""
+    per_pixel = live.bytes_per_pixel or BYTES_PER_PIXEL
+    return Client(
+        name=live.id,
+        rate_rps=rate_of(live) / share,
+        slo_ms=max(SLO_LEFT_MS_MIN, _slo_left_ms(live, beside)),
+        bandwidth_bps=live.link.bandwidth_bps * BYTES_PER_PIXEL / per_pixel,
+    )
+
+
+def way_ms(live: LiveSession) -> float:
+    """What a frame and its answer take on the way, whatever their size."""
+    return live.head_delay_ms + live.link.fixed_ms + live.down_ms
+
+
+def _slo_left_ms(live: LiveSession, beside: Beside) -> float:
+    assert isinstance(live.promise, LatencyPromise)
+    return live.promise.slo_ms - way_ms(live) - beside.decode_ms - beside.foreign_ms
+
+
+def _typical_bytes(members: Sequence[LiveSession]) -> float | None:
+    """Of frames without a size in pixels."""
+    known = [live.body_bytes for live in members if live.body_bytes is not None]
+    return sum(known) / len(known) if known else None

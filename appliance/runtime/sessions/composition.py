@@ -1,0 +1,76 @@
+"""The parts of sessions, joined."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from appliance.clock import Clock
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.residency.loop import ResidencyLoop
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
+from appliance.runtime.sessions.planning import Around, Planning
+from appliance.runtime.sessions.sessions import Limits, Sessions
+from appliance.runtime.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPorts:
+    """What sessions find where they run."""
+
+    clock: Clock
+    catalogue: Catalogue
+    engine: Engine
+    predictor: Predictor
+    memory: MemoryManager
+    residency: ResidencyLoop
+    telemetry: Telemetry
+    decisions: DecisionSink
+    deciding: Deciding
+    new_id: Callable[[], str]
+
+
+def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
+    """The registry with its planners; `Sessions.run` has yet to be started."""
+    clock, catalogue, memory = ports.clock, ports.catalogue, ports.memory
+    workers = len(ports.engine.workers)
+    ledger = ProcessorLedger(workers)
+
+    def fits_memory(servable: Servable) -> bool:
+        """By itself, under its owner's ceiling: what else has to leave for it is the residency loop's."""
+        owner = servable.variant.model_id.partition("/")[0]
+        ceiling = catalogue.tenant(owner).quota.ceiling_bytes(memory.budget_bytes)
+        return servable.need_bytes <= min(memory.budget_bytes, ceiling or memory.budget_bytes)
+
+    def planning_of(sessions: Sessions) -> Planning:
+        def weights() -> dict[str, float]:
+            since_ns = clock.now_ns() - ACTIVE_NS
+            busy = {tenant for (_, _, tenant), one in ports.telemetry.statistics.items() if one.last_ns > since_ns}
+            return sessions.active_weights() | {tenant: catalogue.processor_weight(tenant) for tenant in busy}
+
+        around = Around(
+            clock=clock,
+            catalogue=catalogue,
+            decisions=ports.decisions,
+            workers=workers,
+            fits_memory=fits_memory,
+            wish=ports.residency.wish,
+            weights=weights,
+            decode_ms=sessions.decode_ms,
+        )
+        return Planning(around, ports.deciding, ledger, sessions.live)
+
+    return Sessions(
+        clock=clock,
+        catalogue=catalogue,
+        engine=ports.engine,
+        predictor=ports.predictor,
+        planning_of=planning_of,
+        ledger=ledger,
+        events=ports.telemetry,
+        new_id=ports.new_id,
+        limits=limits,
+    )

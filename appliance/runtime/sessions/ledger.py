@@ -1,0 +1,103 @@
+"""Who has how much of the processors' time: what sessions' plans take, by pool, and what other requests have taken of
+late. Shares are of all workers together, 0 to 1.
+
+A tenant's promises are sold within its share: its weight among the tenants that have sessions or had work in the last
+10 s. What is free beyond that is sold, too, and marked.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_S
+
+ACTIVE_NS = 10 * NS_PER_S
+"""A tenant whose last request lies longer back wants nothing now."""
+SHARE_MIN = 0.01
+"""No pool is planned with less: rates are divided by it."""
+SMOOTHING_NS = 2 * NS_PER_S
+"""Over so long other work is averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a pool of sessions takes of the processors."""
+
+    tenant: str
+    planned: float
+    """By its present plan."""
+    least: float
+    """With the cheapest variant that keeps each promise."""
+
+
+class ProcessorLedger:
+    """The shares. All instants are the caller's."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.unplanned = 0.0
+        """Of late, by requests that belong to no session."""
+        self.unplanned_run_ms = 0.0
+        """Mean of their runs."""
+        self._loads: dict[Hashable, Load] = {}
+        self._seen: tuple[int, float, int] | None = None
+
+    def put(self, pool: Hashable, load: Load) -> None:
+        """What a pool takes from now on."""
+        self._loads[pool] = load
+
+    def remove(self, pool: Hashable) -> None:
+        """It has no sessions any more."""
+        self._loads.pop(pool, None)
+
+    def observe(self, now_ns: int, busy_ms: float, planned_ms: float, runs: int) -> None:
+        """Totals since the start: what all runs have taken, and those of sessions, and how many runs of others there
+        were."""
+        other_ms = max(0.0, busy_ms - planned_ms)
+        before, self._seen = self._seen, (now_ns, other_ms, runs)
+        if before is None or now_ns <= before[0]:
+            return
+        took_ns, took_ms, ran = now_ns - before[0], max(0.0, other_ms - before[1]), runs - before[2]
+        weight = min(1.0, took_ns / SMOOTHING_NS)
+        share = took_ms * 1e6 / took_ns / self.workers
+        self.unplanned += weight * (min(1.0, share) - self.unplanned)
+        if ran > 0 and took_ms > 0.0:
+            self.unplanned_run_ms = took_ms / ran
+
+    def share_of(self, tenant: str, weights: Mapping[str, float]) -> float:
+        """A tenant's share; `weights` of those that want some now."""
+        total = sum(weights.values())
+        return weights.get(tenant, 0.0) / total if total else 1.0
+
+    def for_admission(self, pool: Hashable, tenant: str, weights: Mapping[str, float]) -> float:
+        """The most that a pool can get: what others do not need for their promises."""
+        others = [load for key, load in self._loads.items() if key != pool]
+        free = 1.0 - self.unplanned - sum(load.least for load in others)
+        own = self.share_of(tenant, weights) - _sum(load.least for load in others if load.tenant == tenant)
+        promised = 1.0 - _sum(load.least for load in others)
+        return max(SHARE_MIN, free, min(own, promised))
+
+    def for_plan(self, pool: Hashable, tenant: str, weights: Mapping[str, float]) -> float:
+        """What a pool is planned with: what it needs, and its part of the rest."""
+        most = self.for_admission(pool, tenant, weights)
+        own = self._loads.get(pool)
+        if own is None:
+            return most
+        rest = max(0.0, most - own.least)
+        others = {load.tenant for key, load in self._loads.items() if key != pool}
+        pools = 1 + sum(load.tenant == tenant for key, load in self._loads.items() if key != pool)
+        wanted = {name: weights.get(name, 1.0) for name in others | {tenant}}
+        part = self.share_of(tenant, wanted) / pools
+        return min(most, max(SHARE_MIN, own.least + rest * part))
+
+    def planned_of(self, tenant: str) -> float:
+        """What all pools of a tenant take at least."""
+        return _sum(load.least for load in self._loads.values() if load.tenant == tenant)
+
+    @property
+    def planned(self) -> float:
+        """What all sessions' plans take."""
+        return _sum(load.planned for load in self._loads.values())
+
+
+def _sum(values: Iterable[float]) -> float:
+    return float(sum(values))

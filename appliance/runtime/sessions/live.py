@@ -1,0 +1,454 @@
+"""A session as it stands: its link, its frames under way, its plan, and what became of all that it sent.
+
+It keeps the rules of its frames (credit, numbers, deadlines); who is served, and with which plan, others decide.
+Event-loop thread only.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from statistics import median
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch, UnknownSession
+from appliance.domain.session import (
+    AccuracyPromise,
+    DeviceReport,
+    DropCause,
+    FrameCounts,
+    FrameEnd,
+    FrameHead,
+    LatencyPromise,
+    Notice,
+    NoticeKind,
+    Promise,
+    Session,
+    SessionPlan,
+)
+from appliance.domain.states import SESSION_MOVES, SessionState, move
+from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
+from appliance.runtime.sessions.link import LinkEstimate
+from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
+from appliance.tasks.base import Media
+
+RESULTS_NS = 2 * NS_PER_S
+"""So long a result can be asked for again."""
+NUMBERS_BEHIND = 64
+"""A frame may come so many numbers behind the newest, or `RESULTS_NS` of frames ..."""
+AHEAD_S = 3600.0
+"""... and so many seconds of frames ahead of it."""
+FUTURE_NS = 50 * NS_PER_MS
+"""So far ahead a capture may seem to lie: clocks are not known better."""
+ACCURACY_WITHIN_NS = NS_PER_S
+"""A result that comes later after its capture is of no use to a device that tracks."""
+PROBE_NS = NS_PER_S
+"""What a link was like longer ago decides about no frame: one is let in to see."""
+DROP_RATE_PRIOR = 0.006
+"""Share of 1 per frame, before a device has estimated its own (ARISE's middle)."""
+DROP_RATE_MIN, DROP_RATE_MAX = 1e-4, 0.2
+DROP_BASE_MAX = 0.5
+RTT_MS_MAX = 10_000.0
+NOTICES_MAX = 16
+RECENT = 16
+"""Frames whose arrivals are remembered."""
+
+Predict = Callable[["LiveSession", Frame, Media, str], Awaitable[bytes]]
+Ended = Callable[["LiveSession", Frame, FrameResult], None]
+Received = Callable[["LiveSession"], None]
+
+
+class Notices:
+    """What one device is to be told; the newest plan replaces older ones that were not fetched."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Notice] = deque(maxlen=NOTICES_MAX)
+        self._arrived = asyncio.Event()
+
+    def put(self, notice: Notice) -> None:
+        """Tell it."""
+        if notice.plan is not None:
+            kept = [one for one in self._waiting if one.kind is not NoticeKind.PLAN]
+            self._waiting.clear()
+            self._waiting.extend(kept)
+        self._waiting.append(notice)
+        self._arrived.set()
+
+    async def __aiter__(self) -> AsyncIterator[Notice]:
+        """Ends after `NoticeKind.ENDED`."""
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            notice = self._waiting.popleft()
+            yield notice
+            if notice.kind is NoticeKind.ENDED:
+                return
+
+
+class LiveSession:
+    """One device's session; port `FrameKeeper` of its frames."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        session: Session,
+        application: Application,
+        *,
+        credit: int,
+        predict: Predict,
+        on_received: Received,
+        on_ended: Ended,
+        link: LinkEstimate | None = None,
+        state: SessionState = SessionState.WAITING,
+    ) -> None:
+        self._clock = clock
+        self._predict = predict
+        self._on_received = on_received
+        self._on_ended = on_ended
+        self._credit = credit
+        self.session = session
+        self.application = application
+        self.state = state
+        self.reason = ""
+        """Why it is in its state, for a person."""
+        self.plan: SessionPlan | None = None
+        self.lane = 0
+        """Of a promise of accuracy: the worker that it is planned on."""
+        self.beyond_share = False
+        """Whether it takes more than its tenant's share of the processors: the first to be removed."""
+        self.counts = FrameCounts()
+        self.link = link or LinkEstimate()
+        self.last_heard_ns = clock.now_ns()
+        self.holds_until_ns = 0
+        """Of one that is suspended: until when its capacity is kept."""
+        self.ended_ns: int | None = None
+        self.streams = 0
+        """Open streams; of a session that only posts, 0."""
+        self.expected_run_ms = 0.0
+        """Of its variant, by the plan."""
+        self.load = 0.0
+        """Share of all workers that it takes, by the plan."""
+        # What the device is like, as far as it says so.
+        self.downlink_ms: float | None = None
+        self.drop_rate = DROP_RATE_PRIOR
+        self.drop_base = 0.0
+        # What frames have shown.
+        self.bytes_per_pixel: float | None = None
+        self.body_bytes: float | None = None
+        self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
+        self.arrivals: deque[tuple[int, int, int]] = deque(maxlen=RECENT)
+        """(frame, captured, complete) of the latest."""
+        self.last_result: tuple[int, int, int] | None = None
+        """(frame, captured, ended) of the newest that was answered."""
+        self.latency_windows = LatencyWindows()
+        self.accuracy_windows = AccuracyWindows()
+        self._frames: OrderedDict[int, Frame] = OrderedDict()
+        """Under way, and those that ended of late."""
+        self._newest: int | None = None
+        self._unacknowledged = 0
+        self._notices: set[Notices] = set()
+        self._numbers = 0
+
+    # -- what others read ----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def promise(self) -> Promise:
+        return self.session.promise
+
+    @property
+    def windows(self) -> int:
+        """Windows of its promise that are over, of those in which it was served."""
+        return self.latency_windows.windows + self.accuracy_windows.windows
+
+    @property
+    def kept(self) -> int:
+        """Those of them in which the promise was kept."""
+        return self.latency_windows.kept + self.accuracy_windows.kept
+
+    @property
+    def newest(self) -> int | None:
+        """The highest frame that has come."""
+        return self._newest
+
+    @property
+    def head_delay_ms(self) -> float:
+        """From a capture to the head of the frame: the device's encoding, its waiting, and the way."""
+        return median(self._head_delays_ms) if self._head_delays_ms else self.link.rtt_ms / 2.0
+
+    @property
+    def down_ms(self) -> float:
+        """From the box to the device, of a result."""
+        return self.link.rtt_ms / 2.0 if self.downlink_ms is None else self.downlink_ms
+
+    @property
+    def variant(self) -> str:
+        return "" if self.plan is None else self.plan.variant
+
+    def frames_kept(self) -> int:
+        """Frames that it remembers, with or without their answers."""
+        return len(self._frames)
+
+    def next_due(self, now_ns: int) -> tuple[int | None, float]:
+        """The next frame to send (None: whichever is captured next) and the milliseconds until its capture."""
+        plan, newest = self.plan, self.newest
+        if plan is None or newest is None or not self.arrivals:
+            return None, 0.0
+        ahead = [number for number in plan.frames if number > newest]
+        number = ahead[0] if ahead else newest + plan.interval
+        came, captured_ns, _ = self.arrivals[-1]
+        due_ns = captured_ns + int((number - came) * NS_PER_S / self.session.fps)
+        return number, max(0.0, (due_ns - now_ns) / NS_PER_MS)
+
+    # -- its state -----------------------------------------------------------------------------------------------------
+
+    def become(self, state: SessionState, reason: str = "") -> None:
+        """Move on, as the table allows; the device is told of what concerns it."""
+        before, self.state = self.state, move(SESSION_MOVES, self.state, state)
+        self.reason = reason
+        now_ns = self._clock.now_ns()
+        windows = self._windows()
+        if state is SessionState.SERVED:
+            windows.begin(now_ns)
+        else:
+            windows.stop()
+        if state in (SessionState.WAITING, SessionState.ENDED):
+            self.plan = None
+            self.load = 0.0
+        if state is SessionState.ENDED:
+            self.ended_ns = now_ns
+            self.tell(Notice(NoticeKind.ENDED, state, None, reason))
+        elif state is SessionState.SERVED:
+            self.tell(Notice(NoticeKind.SERVED, state, self.plan, reason))
+        elif before is SessionState.SERVED and state is SessionState.WAITING:
+            self.tell(Notice(NoticeKind.REMOVED, state, None, reason))
+
+    def take(self, plan: SessionPlan) -> None:
+        """Follow another plan; one that says the same tells the device nothing new."""
+        before, self.plan = self.plan, plan
+        is_other = before is not None and before.variant != plan.variant
+        self.tell(Notice(NoticeKind.VARIANT if is_other else NoticeKind.PLAN, self.state, plan))
+
+    def next_number(self) -> int:
+        """Of a plan."""
+        self._numbers += 1
+        return self._numbers
+
+    def promised(self, session: Session) -> None:
+        """Another promise, or paused, or not any more; windows of another kind of promise begin anew."""
+        if type(session.promise) is not type(self.session.promise):
+            self._windows().stop()
+            self.session = session
+            if self.state is SessionState.SERVED:
+                self._windows().begin(self._clock.now_ns())
+        self.session = session
+
+    def tell(self, notice: Notice) -> None:
+        """All who listen."""
+        for notices in self._notices:
+            notices.put(notice)
+
+    def listen(self) -> Notices:
+        """From now on, the present plan first."""
+        notices = Notices()
+        if self.state is SessionState.ENDED:
+            notices.put(Notice(NoticeKind.ENDED, self.state, None, self.reason))
+        elif self.plan is not None:
+            notices.put(Notice(NoticeKind.PLAN, self.state, self.plan, self.reason))
+        self._notices.add(notices)
+        return notices
+
+    def unlisten(self, notices: Notices) -> None:
+        """No more."""
+        self._notices.discard(notices)
+
+    def roll(self, now_ns: int) -> None:
+        """Close windows that are over, and forget results that nobody may ask for again."""
+        promise = self.promise
+        if isinstance(promise, AccuracyPromise):
+            self.accuracy_windows.roll(now_ns, self.session.fps, self.drop_of, promise.drop_max)
+        else:
+            self.latency_windows.roll(now_ns)
+        self._forget(now_ns)
+
+    def drop_of(self, stride: float) -> float:
+        """What the device shows loses so much at a mean age of so many frames, against a fresh result of the same
+        variant."""
+        return self.drop_base + self.drop_rate * stride
+
+    def report(self, report: DeviceReport) -> None:
+        """Believe what the device says of itself, within reason."""
+        counts = self.counts
+        if report.skipped is not None:
+            counts.skipped = max(counts.skipped, min(report.skipped, self._captured_max() - counts.sent))
+        if report.drop_rate is not None and report.drop_rate == report.drop_rate:
+            self.drop_rate = min(DROP_RATE_MAX, max(DROP_RATE_MIN, report.drop_rate))
+        if report.drop_base is not None and report.drop_base == report.drop_base:
+            self.drop_base = min(DROP_BASE_MAX, max(0.0, report.drop_base))
+        if report.rtt_ms is not None and 0.0 <= report.rtt_ms <= RTT_MS_MAX:
+            self.link.rtt_ms = report.rtt_ms
+        if report.downlink_ms is not None and 0.0 <= report.downlink_ms <= RTT_MS_MAX:
+            self.downlink_ms = report.downlink_ms
+        if report.uplink_bps is not None:
+            self.link.expect(report.uplink_bps)
+
+    def _captured_max(self) -> int:
+        """No device has captured more since the session began."""
+        began_s = (self._clock.wall_now() - self.session.began_at).total_seconds()
+        return self.counts.sent + int(max(0.0, began_s + 1.0) * self.session.fps)
+
+    def _windows(self) -> LatencyWindows | AccuracyWindows:
+        return self.accuracy_windows if isinstance(self.promise, AccuracyPromise) else self.latency_windows
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    def begin(self, head: FrameHead) -> Frame:
+        """A frame's head has come.
+
+        Raises: as `Sessions.frame_begins`.
+        """
+        if self.state is SessionState.ENDED:
+            raise UnknownSession(name=self.id)
+        now_ns = self._clock.now_ns()
+        self.last_heard_ns = now_ns
+        if head.report is not None:
+            self.report(head.report)
+        known = self._frames.get(head.frame)
+        if known is not None:
+            return self._repeated(known, head)
+        self._check_number(head.frame)
+        captured_ns = self._captured_ns(head)
+        frame = Frame(self, head, captured_ns, self._deadline_ns(captured_ns))
+        self._frames[head.frame] = frame
+        self._newest = head.frame if self._newest is None else max(self._newest, head.frame)
+        self.counts.sent += 1
+        self._unacknowledged += 1
+        if self._unacknowledged > self._credit:
+            frame.drop(DropCause.CREDIT)
+            raise CreditExceeded(credit=self._credit, frame=head.frame)
+        cause = self._hopeless(frame, now_ns)
+        if cause is not None:
+            raise frame.drop(cause)
+        self.link.begin(head.frame, head.body_bytes, head.arrived_ns)
+        return frame
+
+    def results_since(self, frame: int | None) -> list[FrameResult]:
+        """Of frames after `frame`, in the order in which they ended."""
+        oldest_ns = self._clock.now_ns() - RESULTS_NS
+        found = [one.result for number, one in self._frames.items() if frame is None or number > frame]
+        ended = [result for result in found if result is not None and result.ended_ns >= oldest_ns]
+        return sorted(ended, key=lambda result: result.ended_ns)
+
+    def _repeated(self, known: Frame, head: FrameHead) -> Frame:
+        """Raises: FrameDropped again for one that was not run; FrameMismatch where its answer is kept no more."""
+        if known.result is not None:
+            if isinstance(known.result.error, FrameDropped):
+                raise known.result.error
+            if known.result.end is FrameEnd.ANSWERED and known.result.body is None:
+                raise FrameMismatch(name=str(head.frame), reason="it was answered, and the answer is kept no more")
+        return Frame(self, head, known.captured_ns, known.deadline_ns, first=known)
+
+    def _check_number(self, number: int) -> None:
+        newest, fps = self._newest, self.session.fps
+        if newest is None:
+            return
+        behind = max(NUMBERS_BEHIND, int(fps * RESULTS_NS / NS_PER_S))
+        if number < newest - behind:
+            raise FrameMismatch(name=str(number), reason=f"it lies far behind frame {newest}, which has come")
+        if number > newest + AHEAD_S * fps:
+            raise FrameMismatch(name=str(number), reason=f"it lies far ahead of frame {newest}, the newest so far")
+
+    def _captured_ns(self, head: FrameHead) -> int:
+        """On the box's clock; a stated age counts from the sending, so half a round trip comes on top."""
+        if head.captured_ns is not None:
+            return head.captured_ns
+        age_ms = 0.0 if head.age_ms is None else head.age_ms
+        return head.arrived_ns - int((age_ms + self.link.rtt_ms / 2.0) * NS_PER_MS)
+
+    def _deadline_ns(self, captured_ns: int) -> int:
+        """Capture + SLO − downlink (X-02)."""
+        if isinstance(self.promise, LatencyPromise):
+            return captured_ns + int((self.promise.slo_ms - self.down_ms) * NS_PER_MS)
+        return captured_ns + ACCURACY_WITHIN_NS - int(self.down_ms * NS_PER_MS)
+
+    def _hopeless(self, frame: Frame, now_ns: int) -> DropCause | None:
+        """Why the frame need not be read."""
+        if frame.captured_ns > now_ns + FUTURE_NS or frame.deadline_ns <= now_ns:
+            return DropCause.EXPIRED
+        if self.state is not SessionState.SERVED:
+            return DropCause.NOT_SERVED
+        expected_ms = self.expected_run_ms
+        last_ns = self.link.last_ns
+        if frame.head.body_bytes and last_ns is not None and now_ns - last_ns <= PROBE_NS:
+            expected_ms += self.link.transfer_ms(frame.head.body_bytes, now_ns)
+        if now_ns + int(expected_ms * NS_PER_MS) > frame.deadline_ns:
+            return DropCause.HOPELESS
+        return None
+
+    def _forget(self, now_ns: int) -> None:
+        """Answers go after 2 s; that a number was used is known for as long as it may come again."""
+        behind = max(NUMBERS_BEHIND, int(self.session.fps * RESULTS_NS / NS_PER_S))
+        newest = self._newest or 0
+        for number, frame in list(self._frames.items()):
+            result = frame.result
+            if result is None:
+                continue
+            if number < newest - behind:
+                del self._frames[number]
+            elif result.body is not None and now_ns - result.ended_ns > RESULTS_NS:
+                frame.result = FrameResult(number, result.end, result.ended_ns, None, result.variant)
+
+    # -- port FrameKeeper ----------------------------------------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        """The box's clock."""
+        return self._clock.now_ns()
+
+    def call_of(self, frame: Frame) -> FrameCall:
+        """What a frame's run is asked with now: the variant of the present plan, whatever it was made for (JF-22)."""
+        frame.variant = self.variant
+        return FrameCall(frame.received_ns or self._clock.now_ns(), frame.deadline_ns, self.variant or None)
+
+    async def predict(self, frame: Frame, media: Media, request_id: str) -> bytes:
+        """The answer of the engine."""
+        return await self._predict(self, frame, media, request_id)
+
+    def frame_received(self, frame: Frame, body_bytes: int) -> float:
+        """Its body is complete: the link's estimate learns of it."""
+        self._unacknowledged -= 1
+        head, now_ns = frame.head, frame.received_ns
+        took_ms = self.link.end(head.frame, body_bytes, now_ns)
+        if head.captured_ns is not None or head.age_ms is not None:
+            self._head_delays_ms.append(max(0.0, (head.arrived_ns - frame.captured_ns) / NS_PER_MS))
+        self.arrivals.append((head.frame, frame.captured_ns, now_ns))
+        self.body_bytes = _smoothed(self.body_bytes, body_bytes)
+        if head.size:
+            self.bytes_per_pixel = _smoothed(self.bytes_per_pixel, body_bytes / head.size**2)
+        self._on_received(self)
+        return took_ms
+
+    def frame_ended(self, frame: Frame, result: FrameResult) -> None:
+        """Counted once, whatever became of it."""
+        if not frame.received_ns:
+            self._unacknowledged -= 1
+            self.link.broken(frame.number)
+        self.counts.end(result.end, result.cause)
+        if self.state is SessionState.SERVED:
+            in_time = result.end is FrameEnd.ANSWERED
+            if isinstance(self.promise, LatencyPromise):
+                if result.cause is not DropCause.BAD_MEDIA:  # nobody can answer those
+                    self.latency_windows.ended(result.ended_ns, in_time=in_time)
+            elif in_time:
+                shown_ns = result.ended_ns + int(self.down_ms * NS_PER_MS)
+                self.accuracy_windows.shown(frame.captured_ns, shown_ns)
+        if result.end is FrameEnd.ANSWERED and (self.last_result is None or frame.number > self.last_result[0]):
+            self.last_result = frame.number, frame.captured_ns, result.ended_ns
+        self._on_ended(self, frame, result)
+
+
+def _smoothed(before: float | None, value: float) -> float:
+    return value if before is None else before + 0.2 * (value - before)

@@ -1,0 +1,80 @@
+"""Counter-offers: the promises nearest to one that cannot be kept, found by asking the planner itself.
+
+A little less is offered than what was found to be possible, so that an offer is still possible when it is posted.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Offer, Promise
+
+DOUBLINGS = 4
+"""How often a bound is doubled (or a rate halved) in search of one that is possible ..."""
+HALVINGS = 3
+"""... and how often the last step is halved then."""
+MARGIN = 1.05
+SLO_MS_MAX = 60_000.0
+RATE_RPS_MIN = 0.5
+DROP_MAX = 0.5
+
+Fits = Callable[[Promise], Awaitable[bool]]
+
+
+async def offers(promise: Promise, fits: Fits) -> list[Offer]:
+    """At most three, one for each thing that the caller could give up: latency, rate and accuracy."""
+    if isinstance(promise, AccuracyPromise):
+        return await _drop(promise, fits)
+    found = [*await _slo(promise, fits), *await _rate(promise, fits)]
+    if not found and promise.accuracy_min:
+        without = replace(promise, accuracy_min=None)
+        if await fits(without):
+            return [Offer(without)]
+        found = [*await _slo(without, fits), *await _rate(without, fits)]
+    return found
+
+
+async def _slo(promise: LatencyPromise, fits: Fits) -> list[Offer]:
+    def of(factor: float) -> LatencyPromise:
+        return replace(promise, slo_ms=min(SLO_MS_MAX, float(math.ceil(promise.slo_ms * factor))))
+
+    factor = await _least(lambda f: fits(of(f)))
+    return [] if factor is None else [Offer(of(factor * MARGIN))]
+
+
+async def _rate(promise: LatencyPromise, fits: Fits) -> list[Offer]:
+    def of(factor: float) -> LatencyPromise:
+        return replace(promise, rate_rps=math.floor(promise.rate_rps / factor * 100.0) / 100.0)
+
+    async def is_possible(factor: float) -> bool:
+        return of(factor).rate_rps >= RATE_RPS_MIN and await fits(of(factor))
+
+    factor = await _least(is_possible)
+    offered = None if factor is None else of(factor * MARGIN)
+    return [] if offered is None or offered.rate_rps <= 0.0 else [Offer(offered)]
+
+
+async def _drop(promise: AccuracyPromise, fits: Fits) -> list[Offer]:
+    def of(factor: float) -> AccuracyPromise:
+        return replace(promise, drop_max=min(DROP_MAX, math.ceil(promise.drop_max * factor * 1e4) / 1e4))
+
+    factor = await _least(lambda f: fits(of(f)))
+    return [] if factor is None else [Offer(of(factor * MARGIN))]
+
+
+async def _least(is_possible: Callable[[float], Awaitable[bool]]) -> float | None:
+    """The least factor above 1 that was found to be possible; None: none up to 2 ** DOUBLINGS is."""
+    low, high = 1.0, 2.0
+    for _ in range(DOUBLINGS):
+        if await is_possible(high):
+            break
+        low, high = high, high * 2.0
+    else:
+        return None
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        if await is_possible(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,557 @@
+"""Who is served and with which plan: the planners asked for each pool, their answers enacted, and why.
+
+Decisions read a snapshot; a pool is planned by one decision at a time, and the sessions that have gone or come
+meanwhile are left as they are. Event-loop thread only.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.errors import ApplianceError
+from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, PromiseKind
+from appliance.domain.states import SessionState
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
+from appliance.policies.adaptation.binding import Binding, binding
+from appliance.policies.offload.base import OffloadInput, OffloadPlan
+from appliance.policies.offload.drop import reference_stride
+from appliance.policies.residency.base import Wish
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.decisions.sessions import adaptation, offload
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.sessions import adapting, offloading
+from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.ledger import Load, ProcessorLedger
+from appliance.runtime.sessions.link import BPS_MAX
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.pools import BEFORE_NS, Pool, PoolKey, held, holds, key_of, waiting
+from appliance.runtime.sessions.zoo import Rung, zoo_of
+
+LATE_NS = 200 * NS_PER_MS
+"""A plan of frames that took longer than its period is about frames that were captured meanwhile: the old one stays."""
+REFUSED_NS = 10 * NS_PER_S
+"""So long a variant that memory has refused is not planned with."""
+WISHED_NS = 5 * NS_PER_S
+REMOVALS_MAX = 8
+"""Tries to find whom to remove in place of whom the planner leaves out."""
+LINK_CHANGE = 0.2
+"""Of a bandwidth since the last plan: the pool is planned anew (a fifth)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a session can be served, and what it would be."""
+
+    fits: bool
+    cause: Cause | None = None
+    reason: str = ""
+    lane: int = 0
+    displaced: tuple[LiveSession, ...] = ()
+    """Sessions beyond their tenants' shares that have to go for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What planning needs of the box."""
+
+    clock: Clock
+    catalogue: Catalogue
+    decisions: DecisionSink
+    workers: int
+    fits_memory: Callable[[Servable], bool]
+    """Whether it could be in memory at all, under its tenant's ceiling."""
+    wish: Callable[[str, tuple[Wish, ...]], None]
+    """Tell the residency loop which variants of an application to bring and to keep."""
+    weights: Callable[[], Mapping[str, float]]
+    """Of the tenants that want some of the processors now."""
+    decode_ms: Callable[[str], float]
+    """What decoding a frame of an application takes."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts since the start."""
+
+    plans: int = 0
+    late_plans: int = 0
+    removals: int = 0
+    admissions: int = 0
+    refusals: int = 0
+
+
+@dataclass(slots=True)
+class _Zoo:
+    """What a pool may run now."""
+
+    rungs: list[Rung]
+    is_short: bool
+    """Memory keeps others out."""
+    by_name: dict[str, Rung] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.by_name = {rung.name: rung for rung in self.rungs}
+
+
+class Planning:
+    """The planners, and the pools that they plan. It changes sessions; who has them is `Sessions`."""
+
+    def __init__(
+        self, around: Around, deciding: Deciding, ledger: ProcessorLedger, sessions: Mapping[str, LiveSession]
+    ) -> None:
+        """`sessions`: those that have not ended, by id; kept by the registry."""
+        self._around = around
+        self._deciding = deciding
+        self.ledger = ledger
+        self._sessions = sessions
+        self._pools: dict[PoolKey, Pool] = {}
+        self._refused: dict[tuple[str, str], int] = {}
+        """(application, variant) that memory has refused → until when."""
+        self._wished: dict[str, tuple[tuple[str, ...], int]] = {}
+        """Application → what was wished for it, and when."""
+        self._admissions = asyncio.Lock()
+        """One promise after the other: what is free is sold once."""
+        self.figures = Figures()
+
+    # -- may it come in ------------------------------------------------------------------------------------------------
+
+    async def join(self, live: LiveSession) -> Verdict:
+        """Serve a session that waits, with a plan, if the box can keep its promise beside all that it keeps."""
+        async with self._admissions:
+            found = await self.verdict(live)
+            if found.fits and live.state is SessionState.WAITING:
+                self.admit(live, found)
+                pool = self._pool(key_of(live, live.lane))
+                await (self._adapt(pool) if live.promise.kind is PromiseKind.LATENCY else self._offload_turn(pool, ()))
+                self._wish_all()
+        return found
+
+    async def possible(self, live: LiveSession) -> Verdict:
+        """As `verdict`, when no other promise is being made."""
+        async with self._admissions:
+            return await self.verdict(live)
+
+    async def verdict(self, live: LiveSession) -> Verdict:
+        """Whether the box can keep a promise beside all that it keeps; changes nothing."""
+        found = await self._verdict(live, 0.0)
+        if found.fits or found.cause is not Cause.PROCESSOR or not self._is_within_share(live):
+            return found
+        victims: list[LiveSession] = []
+        spared = 0.0
+        for victim in self._beyond_share(live.session.tenant)[:REMOVALS_MAX]:
+            victims.append(victim)
+            spared += victim.load
+            tried = await self._verdict(live, spared)
+            if tried.fits:
+                return Verdict(True, lane=tried.lane, displaced=tuple(victims))
+        return found
+
+    def admit(self, live: LiveSession, verdict: Verdict) -> None:
+        """Serve it from now on, as the verdict says."""
+        for victim in verdict.displaced:
+            self._remove(victim, Cause.SHARE, "it was beyond its tenant's share, which another tenant wants now")
+        live.lane = verdict.lane
+        live.beyond_share = not self._is_within_share(live)
+        live.become(SessionState.SERVED)
+        self.figures.admissions += 1
+
+    async def _verdict(self, live: LiveSession, spared: float) -> Verdict:
+        if isinstance(live.promise, LatencyPromise):
+            return await self._latency_verdict(live, spared)
+        return await self._accuracy_verdict(live, spared)
+
+    async def _latency_verdict(self, live: LiveSession, spared: float) -> Verdict:
+        key = key_of(live)
+        zoo = self._zoo(key)
+        if not zoo.rungs:
+            return _nothing(zoo)
+        members = [*self._held(key, without=live), live]
+        problem = self._adaptation(key, members, zoo, min(1.0, self._admission_share(key) + spared))
+        plan = await self._deciding.adapt(problem)
+        outcome = "refused" if plan.unmapped else "admitted"
+        self._record_adaptation(key, problem, plan, outcome, live.id)
+        if not plan.unmapped:
+            return Verdict(True)
+        return Verdict(False, self._cause(live, zoo, key), plan.reason)
+
+    def _cause(self, live: LiveSession, zoo: _Zoo, key: PoolKey) -> Cause:
+        """What keeps a session from being served: what would, were it alone on the box; then what would, were it on
+        the box's own wire; else the others."""
+        problem = adapting.problem_of([live], zoo.rungs, self._around.workers, 1.0, self._beside(key), ())
+        client = problem.clients[0]
+        if binding(client, problem.networks) is Binding.WORKERS:
+            return Cause.PROCESSOR if self._is_within_share(live) else Cause.SHARE
+        at_the_box = replace(client, slo_ms=client.slo_ms + adapting.way_ms(live), bandwidth_bps=BPS_MAX)
+        return Cause.LINK if binding(at_the_box, problem.networks) is Binding.WORKERS else Cause.PROCESSOR
+
+    async def _accuracy_verdict(self, live: LiveSession, spared: float) -> Verdict:
+        zoo = self._zoo(key_of(live))
+        if not zoo.rungs:
+            return _nothing(zoo)
+        reason = ""
+        for lane in self._lanes(live):
+            key = key_of(live, lane)
+            problem = self._offload(key, self._held(key, without=live), [live], zoo, spared)
+            if not problem.waiting:
+                return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
+            plan = await self._deciding.offloads(problem)
+            is_in = live.id in plan.admitted and not plan.removed
+            self._record_offload(key, problem, plan, "admitted" if is_in else "refused", live.id)
+            if is_in:
+                return Verdict(True, lane=lane)
+            reason = plan.reason
+        return Verdict(False, Cause.PROCESSOR if self._is_within_share(live) else Cause.SHARE, reason)
+
+    def _lanes(self, live: LiveSession) -> list[int]:
+        """Workers, the one with the fewest sessions of accuracy first."""
+        lanes = range(self._around.workers)
+        taken = dict.fromkeys(lanes, 0.0)
+        for other in self._sessions.values():
+            if isinstance(other.promise, AccuracyPromise) and other.id != live.id:
+                taken[other.lane] = taken.get(other.lane, 0.0) + other.load
+        return sorted(lanes, key=lambda lane: (taken[lane], lane))
+
+    def _is_within_share(self, live: LiveSession) -> bool:
+        """Whether its tenant has its share of the processors at most, with this one."""
+        tenant = live.session.tenant
+        weights = self._around.weights()
+        key = key_of(live, live.lane)
+        planned = self.ledger.planned_of(tenant) + (
+            0.0 if live.state is SessionState.SERVED else self._least(key, live)
+        )
+        return planned <= self.ledger.share_of(tenant, {tenant: 1.0, **weights}) + 1e-9
+
+    def _beyond_share(self, tenant: str) -> list[LiveSession]:
+        """Sessions of other tenants beyond their share, the newest first."""
+        found = [
+            live
+            for live in self._sessions.values()
+            if live.beyond_share and live.session.tenant != tenant and live.state is SessionState.SERVED
+        ]
+        return sorted(found, key=lambda live: (live.session.began_at, live.id), reverse=True)
+
+    # -- the turns -----------------------------------------------------------------------------------------------------
+
+    async def adapt_all(self) -> None:
+        """Plan all pools of latency anew (JF-17), and try those that wait."""
+        for key in self._keys(PromiseKind.LATENCY):
+            async with self._admissions:
+                await self._adapt(self._pool(key))
+                await self._try_waiting(key)
+        self._wish_all()
+
+    async def offload_all(self) -> None:
+        """Plan all pools of accuracy anew (AR-07)."""
+        for key in self._keys(PromiseKind.ACCURACY):
+            pool, others = self._pool(key), self._waiting(key)
+            if not others or self._admissions.locked():  # who waits is tried when no other promise is being made
+                await self._offload_turn(pool, ())
+                continue
+            async with self._admissions:
+                await self._offload_turn(pool, others)
+
+    def has_changed(self, live: LiveSession) -> bool:
+        """Whether its link is another one than its last plan went by."""
+        pool = self._pools.get(key_of(live, live.lane))
+        before = None if pool is None else pool.bandwidth_bps.get(live.id)
+        return before is not None and abs(live.link.bandwidth_bps - before) > LINK_CHANGE * before
+
+    def refused(self, application_id: str, variant: str) -> None:
+        """Memory has refused a variant: it is not planned with for a while."""
+        self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
+
+    def of_pools(self) -> list[Pool]:
+        """All of them, for those who watch."""
+        return list(self._pools.values())
+
+    async def _adapt(self, pool: Pool) -> None:
+        key, now_ns = pool.key, self._around.clock.now_ns()
+        members = self._held(key)
+        if not members:
+            self._close(pool)
+            return
+        zoo = self._zoo(key)
+        if not zoo.rungs:
+            for live in members:
+                self._remove(live, *_why(zoo))
+            self._close(pool)
+            return
+        weights = self._around.weights()
+        problem = self._adaptation(key, members, zoo, self.ledger.for_plan(key, key.tenant, weights))
+        plan = await self._deciding.adapt(problem)
+        if plan.unmapped:
+            problem = self._adaptation(key, members, zoo, self._admission_share(key))
+            plan = await self._deciding.adapt(problem)
+        for _ in range(REMOVALS_MAX):
+            if not plan.unmapped:
+                break
+            victim = self._victim(members, plan.unmapped)
+            self._remove(victim, self._cause(victim, zoo, key), plan.reason)
+            members = [live for live in members if live is not victim]
+            if not members:
+                self._close(pool)
+                return
+            problem = self._adaptation(key, members, zoo, self._admission_share(key))
+            plan = await self._deciding.adapt(problem)
+        for live in members:
+            if live.id in plan.unmapped:
+                self._remove(live, Cause.PROCESSOR, plan.reason)
+        self._enact_adaptation(pool, problem, plan, members, zoo, now_ns)
+
+    def _enact_adaptation(
+        self,
+        pool: Pool,
+        problem: AdaptationInput,
+        plan: AdaptationPlan,
+        members: Sequence[LiveSession],
+        zoo: _Zoo,
+        now_ns: int,
+    ) -> None:
+        key = pool.key
+        self.figures.plans += 1
+        there = [live for live in members if live.id in self._sessions and holds(live, now_ns)]
+        mapping = tuple((worker.network, worker.batch, worker.clients) for worker in plan.workers)
+        if mapping != pool.mapping:
+            self._record_adaptation(key, problem, plan, "planned", None)
+        pool.mapping = mapping
+        pool.previous = _by_worker(plan, self._around.workers)
+        pool.prefetch = plan.prefetch
+        pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
+        planned = adapting.loads_of(plan, members, zoo.by_name, self._around.workers)
+        beside = self._beside(key)
+        least = sum(adapting.least_load(live, zoo.rungs, self._around.workers, beside) for live in there)
+        self.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
+        told = adapting.plans_of(plan, members, zoo.by_name, now_ns)
+        for live in there:
+            pool.bandwidth_bps[live.id] = live.link.bandwidth_bps
+            if live.id in told:
+                live.take(told[live.id])
+
+    async def _offload_turn(self, pool: Pool, others: Sequence[LiveSession]) -> None:
+        key, now_ns = pool.key, self._around.clock.now_ns()
+        members = self._held(key)
+        if not members and not others:
+            self._close(pool)
+            return
+        zoo = self._zoo(key)
+        if not zoo.rungs:
+            for live in members:
+                self._remove(live, *_why(zoo))
+            self._close(pool)
+            return
+        problem = self._offload(key, members, others, zoo, 0.0)
+        known = {client.name for client in problem.clients}
+        for live in members:
+            if live.id not in known:
+                self._remove(live, _out_of_reach(live, zoo), "even alone it would see results too late")
+        plan = await self._deciding.offloads(problem)
+        end_ns = self._around.clock.now_ns()
+        if end_ns - now_ns > LATE_NS and pool.batches:
+            self.figures.late_plans += 1
+            return
+        self._enact_offload(pool, problem, plan, zoo, end_ns)
+
+    def _enact_offload(self, pool: Pool, problem: OffloadInput, plan: OffloadPlan, zoo: _Zoo, now_ns: int) -> None:
+        key = pool.key
+        self.figures.plans += 1
+        if plan.admitted or plan.removed:
+            self._record_offload(key, problem, plan, "planned", None)
+        for id in plan.removed:
+            if id in self._sessions:
+                self._remove(self._sessions[id], Cause.PROCESSOR, plan.reason)
+        for id in plan.admitted:
+            live = self._sessions.get(id)
+            if live is not None and live.state is SessionState.WAITING:
+                self.admit(live, Verdict(True, lane=key.lane))
+        there_now = {live.id: live for live in self._held(key)}
+        members = {one.name: there_now[one.name] for one in plan.clients if one.name in there_now}
+        there = OffloadPlan(
+            tuple(one for one in plan.clients if one.name in members), plan.admitted, plan.removed, plan.batches, ""
+        )
+        best = _best(zoo).name
+        pool.batches = plan.batches
+        pool.run_ms_max = max((rung.worst_ms[min(rung.worst_ms)] for rung in zoo.rungs), default=0.0)
+        load = offloading.loads_of(there, members, zoo.by_name, best) / self._around.workers
+        self.ledger.put(key, Load(key.tenant, load, load))
+        told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
+        for id, session_plan in told.items():
+            members[id].take(session_plan)
+
+    async def _try_waiting(self, key: PoolKey) -> None:
+        """The first of those that wait; with it the next turn tries the next."""
+        for live in self._waiting(key)[:1]:
+            found = await self.verdict(live)
+            if found.fits and live.state is SessionState.WAITING:
+                self.admit(live, found)
+                await self._adapt(self._pool(key))
+            elif not found.fits:
+                live.reason = _told(found)
+
+    # -- what a decision is made of ------------------------------------------------------------------------------------
+
+    def _adaptation(self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, share: float) -> AdaptationInput:
+        previous = self._pool(key).previous
+        return adapting.problem_of(members, zoo.rungs, self._around.workers, share, self._beside(key), previous)
+
+    def _offload(
+        self, key: PoolKey, members: Sequence[LiveSession], others: Sequence[LiveSession], zoo: _Zoo, spared: float
+    ) -> OffloadInput:
+        pool = self._pool(key)
+        there = {live.id for live in (*members, *others)}
+        shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
+        for live in (*members, *others):
+            shift = offloading.shift_of(live, pool.scale, shifts.get(live.id))
+            if shift is not None:
+                shifts[live.id] = shift
+        pool.shifts = {**pool.shifts, **shifts}
+        # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
+        share = min(1.0, (self._admission_share(key) + spared) * self._around.workers)
+        now_ns = self._around.clock.now_ns()
+        return offloading.problem_of(
+            members, others, zoo.rungs, pool.scale, shifts, now_ns, share, previous=pool.batches
+        )
+
+    def _beside(self, key: PoolKey) -> adapting.Beside:
+        """The longest run of others: another pool's, or as long as requests without a session take."""
+        others = [pool.run_ms_max for other, pool in self._pools.items() if other != key]
+        if self.ledger.unplanned > 0.01:
+            others.append(self.ledger.unplanned_run_ms)
+        foreign = max(others, default=0.0) / self._around.workers
+        return adapting.Beside(self._around.decode_ms(key.application_id), foreign)
+
+    def _admission_share(self, key: PoolKey) -> float:
+        return self.ledger.for_admission(key, key.tenant, self._around.weights())
+
+    def _zoo(self, key: PoolKey) -> _Zoo:
+        """Raises: ModelUnavailable, UnknownApplication."""
+        now_ns = self._around.clock.now_ns()
+        self._refused = {one: until for one, until in self._refused.items() if until > now_ns}
+        without = {variant for application, variant in self._refused if application == key.application_id}
+        try:
+            entry = self._around.catalogue.entry(key.application_id)
+        except ApplianceError:
+            return _Zoo([], False)
+        rungs, is_short = zoo_of(entry, key.floor, self._around.workers, now_ns, self._around.fits_memory, without)
+        return _Zoo(rungs, is_short)
+
+    def _least(self, key: PoolKey, live: LiveSession) -> float:
+        """Share of all workers that a promise takes at least."""
+        zoo = self._zoo(key)
+        if isinstance(live.promise, LatencyPromise):
+            return adapting.least_load(live, zoo.rungs, self._around.workers, self._beside(key))
+        return live.load
+
+    def _victim(self, members: Sequence[LiveSession], unmapped: Sequence[str]) -> LiveSession:
+        """Who is removed: who is beyond its tenant's share, else the newest of those that the planner leaves out."""
+        beyond = [live for live in members if live.beyond_share]
+        found = beyond or [live for live in members if live.id in unmapped]
+        return max(found, key=lambda live: (live.session.began_at, live.id))
+
+    def _remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
+        """It waits from now on, and is told why; it is tried again."""
+        if live.state is SessionState.SERVED:
+            self.figures.removals += 1
+            live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+        elif live.state is SessionState.SUSPENDED:
+            live.holds_until_ns = 0
+
+    def _close(self, pool: Pool) -> None:
+        """Nobody of it is served any more."""
+        self.ledger.remove(pool.key)
+        if not any(key_of(live, live.lane) == pool.key for live in self._sessions.values()):
+            self._pools.pop(pool.key, None)
+        pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch = (), (), 0.0, ()
+
+    def _held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
+        now_ns = self._around.clock.now_ns()
+        found = held(self._sessions.values(), key, now_ns)
+        return [live for live in found if without is None or live.id != without.id]
+
+    def _waiting(self, key: PoolKey) -> list[LiveSession]:
+        return waiting(self._sessions.values(), key)
+
+    def _keys(self, kind: PromiseKind) -> list[PoolKey]:
+        """All pools of a kind that have a session, or had one."""
+        keys = {key_of(live, live.lane) for live in self._sessions.values() if live.promise.kind is kind}
+        keys |= {key for key in self._pools if key.kind is kind}
+        return sorted(keys, key=lambda key: (key.tenant, key.application_id, key.floor, key.fps, key.lane))
+
+    def _pool(self, key: PoolKey) -> Pool:
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = Pool(key, max(0, self._around.clock.now_ns() - BEFORE_NS))
+        return pool
+
+    # -- what becomes of it elsewhere ----------------------------------------------------------------------------------
+
+    def _wish_all(self) -> None:
+        """Variants in use, and those next to them by size, are wishes to the residency loop (JF-19, X-04)."""
+        now_ns = self._around.clock.now_ns()
+        wanted: dict[str, dict[str, int]] = {}
+        for live in self._sessions.values():
+            if live.plan is not None and live.state is not SessionState.WAITING:
+                wanted.setdefault(live.session.application_id, {})[live.plan.variant] = 2
+        for pool in self._pools.values():
+            for name in pool.prefetch:
+                if pool.key.application_id in wanted:
+                    wanted[pool.key.application_id].setdefault(name, 1)
+        for application in [*self._wished, *(one for one in wanted if one not in self._wished)]:
+            names = tuple(f"{p}{n}" for n, p in sorted(wanted.get(application, {}).items()))
+            before, at_ns = self._wished.get(application, ((), 0))
+            if names == before and now_ns - at_ns < WISHED_NS // 2:
+                continue
+            until_ns = now_ns + WISHED_NS
+            wishes = tuple(Wish(name, until_ns, priority) for name, priority in wanted.get(application, {}).items())
+            self._around.wish(application, wishes)
+            self._wished[application] = names, now_ns
+        self._wished = {application: kept for application, kept in self._wished.items() if kept[0]}
+
+    def _record_adaptation(
+        self, key: PoolKey, problem: AdaptationInput, plan: AdaptationPlan, outcome: str, session: str | None
+    ) -> None:
+        facts = adaptation(key.application_id, key.tenant, problem, plan, self._deciding.adaptation, outcome, session)
+        self._around.decisions.record("adaptation", facts)
+
+    def _record_offload(
+        self, key: PoolKey, problem: OffloadInput, plan: OffloadPlan, outcome: str, session: str | None
+    ) -> None:
+        facts = offload(key.application_id, key.tenant, problem, plan, self._deciding.offload, outcome, session)
+        self._around.decisions.record("offload", facts)
+
+
+def _by_worker(plan: AdaptationPlan, workers: int) -> tuple[str | None, ...]:
+    networks: list[str | None] = [None] * workers
+    for worker in plan.workers:
+        networks[worker.worker] = worker.network
+    return tuple(networks)
+
+
+def _best(zoo: _Zoo) -> Rung:
+    return max(zoo.rungs, key=lambda rung: (rung.accuracy, rung.name))
+
+
+def _why(zoo: _Zoo) -> tuple[Cause, str]:
+    if zoo.is_short:
+        return Cause.MEMORY, "no variant that is accurate enough fits into memory"
+    return Cause.PROCESSOR, "no variant that is accurate enough is in service and measured"
+
+
+def _nothing(zoo: _Zoo) -> Verdict:
+    cause, reason = _why(zoo)
+    return Verdict(False, cause, reason)
+
+
+def _told(verdict: Verdict) -> str:
+    cause = Cause.PROCESSOR if verdict.cause is None else verdict.cause
+    return f"{cause.value}: {verdict.reason}"
+
+
+def _out_of_reach(live: LiveSession, zoo: _Zoo) -> Cause:
+    """Whether the way alone takes too long, or the run does, for a promise against fresh results."""
+    promise = live.promise
+    assert isinstance(promise, AccuracyPromise)
+    best = _best(zoo)
+    way_ms = live.head_delay_ms + live.down_ms
+    way_ms += live.link.transfer_ms(best.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    stride = reference_stride(way_ms, 0.0, live.session.fps)
+    return Cause.LINK if live.drop_of(stride) > promise.drop_max else Cause.PROCESSOR

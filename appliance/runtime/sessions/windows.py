@@ -1,0 +1,101 @@
+"""In how many stretches of time a promise was kept: 10 s each for latency, 1 s for accuracy.
+
+Only whole windows in which the session was served count, and of latency only those in which frames came.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from appliance.clock import NS_PER_S
+
+LATENCY_NS = 10 * NS_PER_S
+ACCURACY_NS = NS_PER_S
+MISSES_MAX = 0.01
+"""Share of a window's frames that may not be in time (the paper's target, JF-28)."""
+RESULTS_MAX = 256
+
+
+class LatencyWindows:
+    """Of a promise of latency."""
+
+    def __init__(self) -> None:
+        self.windows = self.kept = 0
+        self._since_ns: int | None = None
+        self._due = self._missed = 0
+
+    def begin(self, now_ns: int) -> None:
+        """It is served from now on."""
+        if self._since_ns is None:
+            self._since_ns, self._due, self._missed = now_ns, 0, 0
+
+    def stop(self) -> None:
+        """It is served no more; the window under way does not count."""
+        self._since_ns = None
+
+    def ended(self, now_ns: int, *, in_time: bool) -> None:
+        """A frame has ended."""
+        self.roll(now_ns)
+        self._due += 1
+        self._missed += not in_time
+
+    def roll(self, now_ns: int) -> None:
+        """Close the windows that are over."""
+        if self._since_ns is None or now_ns - self._since_ns < LATENCY_NS:
+            return
+        if self._due:
+            self.windows += 1
+            self.kept += self._missed <= MISSES_MAX * self._due
+        self._since_ns += (now_ns - self._since_ns) // LATENCY_NS * LATENCY_NS
+        self._due = self._missed = 0
+
+
+class AccuracyWindows:
+    """Of a promise of accuracy: the age of what is shown, in frames (AR-01), by window."""
+
+    def __init__(self) -> None:
+        self.windows = self.kept = 0
+        self.last_drop: float | None = None
+        """Of the last window, as a share of 1."""
+        self._since_ns: int | None = None
+        self._results: deque[tuple[int, int]] = deque(maxlen=RESULTS_MAX)
+        """(shown from, captured at) of results, in the order of both."""
+
+    def begin(self, now_ns: int) -> None:
+        """It is served from now on."""
+        if self._since_ns is None:
+            self._since_ns = now_ns
+
+    def stop(self) -> None:
+        """It is served no more; the window under way does not count."""
+        self._since_ns = None
+        self._results.clear()
+
+    def shown(self, captured_ns: int, shown_ns: int) -> None:
+        """The device shows a result from now on; one older than what is shown already counts nothing."""
+        if not self._results or (captured_ns > self._results[-1][1] and shown_ns >= self._results[-1][0]):
+            self._results.append((shown_ns, captured_ns))
+
+    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float], float], drop_max: float) -> None:
+        """Close the windows that are over; `drop_of` a mean stride."""
+        while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
+            stride = self._mean_stride(self._since_ns, self._since_ns + ACCURACY_NS, fps)
+            if stride is not None:
+                self.windows += 1
+                self.last_drop = drop_of(stride)
+                self.kept += self.last_drop <= drop_max + 1e-9
+            self._since_ns += ACCURACY_NS
+            while len(self._results) > 1 and self._results[1][0] <= self._since_ns:
+                self._results.popleft()
+
+    def _mean_stride(self, from_ns: int, to_ns: int, fps: float) -> float | None:
+        """Mean age of what was shown, in frames; None where nothing was shown from the start on."""
+        if not self._results or self._results[0][0] > from_ns:
+            return None
+        area = 0.0
+        for at, (shown_ns, captured_ns) in enumerate(self._results):
+            begin_ns = max(from_ns, shown_ns)
+            end_ns = min(to_ns, self._results[at + 1][0]) if at + 1 < len(self._results) else to_ns
+            if end_ns > begin_ns:
+                area += (end_ns - begin_ns) * ((begin_ns + end_ns) / 2 - captured_ns)
+        # A frame is shown for as long as the next one takes: on average half a frame beyond its own time.
+        return max(0.0, area / (to_ns - from_ns) * fps / NS_PER_S - 0.5)

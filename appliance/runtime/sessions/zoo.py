@@ -1,0 +1,91 @@
+"""What a session may run on: an application's variants with their frame sizes and their times by batch."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Variant
+from appliance.runtime.catalogue import Entry, Servable
+
+BYTES_PER_PIXEL = 0.13
+"""Of a JPEG of quality 75, by the square of its longer side, before a device has sent any."""
+BODY_BYTES = 40_000.0
+"""Of what has no size in pixels."""
+RUN_MS_MIN = 0.1
+"""No run is planned with less: what is beside it takes as long, and a plan holds no end of batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A variant as planners see it."""
+
+    servable: Servable
+    size: int | None
+    """Longer side of its input in pixels; None: it takes any, or no pictures."""
+    usual_ms: Mapping[int, float]
+    """Median of a run by batch, as it is now."""
+    worst_ms: Mapping[int, float]
+    """P99."""
+
+    @property
+    def name(self) -> str:
+        return self.servable.name
+
+    @property
+    def accuracy(self) -> float:
+        """Points."""
+        return self.servable.accuracy
+
+    def frame_bytes(self, bytes_per_pixel: float | None, body_bytes: float | None) -> float:
+        """What a frame for it takes, by what frames of the session have taken."""
+        if self.size is None:
+            return body_bytes or BODY_BYTES
+        return (bytes_per_pixel or BYTES_PER_PIXEL) * self.size**2
+
+
+def zoo_of(
+    entry: Entry,
+    floor: float,
+    workers: int,
+    now_ns: int,
+    fits: Callable[[Servable], bool],
+    without: Collection[str] = (),
+) -> tuple[list[Rung], bool]:
+    """The variants of at least `floor` points that are measured and fit into memory, and whether memory is what keeps
+    others out. `without`: variants by name that memory has refused of late."""
+    rungs, is_short = [], False
+    for servable in entry.order:
+        if servable.accuracy < max(floor, entry.application.accuracy_min) or servable.profile is None:
+            continue
+        if servable.name in without or not fits(servable):
+            is_short = True
+            continue
+        rungs.append(_rung(servable, workers, now_ns))
+    return rungs, is_short
+
+
+def input_size(variant: Variant) -> int | None:
+    """Longer side of the pictures that it takes, in pixels; None where any will do."""
+    if variant.height and variant.width:
+        return max(variant.height, variant.width)
+    for tensor in variant.inputs:
+        if len(tensor.shape) != 4:
+            continue
+        sides = tensor.shape[1:3] if tensor.shape[3] in (1, 3) else tensor.shape[2:4]
+        if all(side > 0 for side in sides):
+            return max(sides)
+    return None
+
+
+def _rung(servable: Servable, workers: int, now_ns: int) -> Rung:
+    assert servable.profile is not None
+    rows = {row.batch: row for row in servable.profile.alone if row.batch <= max(1, servable.together_max)}
+    usual, worst = {}, {}
+    for batch, row in sorted(rows.items()):
+        ms = row.p50_ms
+        if servable.times is not None:
+            ms = servable.times.usual.expected_ns(batch, workers, now_ns) / NS_PER_MS
+        ms = max(ms, RUN_MS_MIN)
+        usual[batch] = ms
+        worst[batch] = ms * max(1.0, row.p99_ms / row.p50_ms if row.p50_ms > 0 else 1.0)
+    return Rung(servable, input_size(servable.variant), usual, worst)

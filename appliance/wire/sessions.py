@@ -1,0 +1,151 @@
+"""Devices' sessions: what is asked for, what was promised, what to send, and what became of the frames."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from appliance.domain.session import FPS_MAX, SLO_MS_MIN, Reference
+from appliance.domain.states import SessionState
+from appliance.wire.catalogue import SLO_MS_MAX
+from appliance.wire.fields import Flag, Real, Text
+from appliance.wire.shape import WEIGHT_MAX, Order, Shape
+
+RTT_MS_MAX = 10_000.0
+
+
+class LatencyPromiseShape(Order):
+    """Each frame is answered in time, with the most accurate variant that allows it."""
+
+    kind: Literal["latency"]
+    slo_ms: Real = Field(ge=SLO_MS_MIN, le=SLO_MS_MAX, examples=[150.0])
+    """From the capture of a frame to its answer at the device."""
+    rate_rps: Real = Field(gt=0, le=FPS_MAX, examples=[15.0])
+    """Frames that the device sends in a second."""
+    accuracy_min: Real | None = Field(None, ge=0, le=1)
+    """No variant below this serves it, 0..1; null: as the application has it."""
+
+
+class AccuracyPromiseShape(Order):
+    """What the device shows, tracked between results, is about as accurate as fresh results."""
+
+    kind: Literal["accuracy"]
+    drop_max: Real = Field(gt=0, le=1, examples=[0.03])
+    """Mean drop of accuracy that is allowed, as a share of 1."""
+    reference: Reference = Reference.FRESH
+    """Against a fresh result of the most accurate variant on the same frame, or against a box that serves nobody else,
+    over the same link.
+    """
+
+
+PromiseOrder = Annotated[LatencyPromiseShape | AccuracyPromiseShape, Field(discriminator="kind")]
+
+
+class LinkOrder(Order):
+    """What a device knows of its link when it joins; frames correct it."""
+
+    rtt_ms: Real | None = Field(None, ge=0, le=RTT_MS_MAX)
+    """Of a small message to the box and back."""
+    uplink_mbps: Real | None = Field(None, gt=0, le=100_000)
+    """10⁶ bit/s."""
+
+
+class SessionOrder(Order):
+    """What a device asks for."""
+
+    application: Text = Field(max_length=63, examples=["gate"])
+    name: Text = Field("", max_length=63, examples=["glasses-1"])
+    """For people; need not be unique."""
+    fps: Real = Field(gt=0, le=FPS_MAX, examples=[30.0])
+    """Frames that the device captures in a second."""
+    weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX)
+    """Relative to the tenant's other sessions."""
+    wait: Flag = False
+    """Wait for room where the promise cannot be kept now, in place of 409."""
+    promise: PromiseOrder
+    link: LinkOrder | None = None
+
+
+class SessionChange(Order):
+    """What is to be another way; what is left out stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"promise": {"kind": "latency", "slo_ms": 200, "rate_rps": 10}}]}
+    )
+
+    promise: PromiseOrder | None = None
+    paused: Flag | None = None
+    """A paused session sends nothing and holds no capacity."""
+
+
+class SessionPlanShape(Shape):
+    """What to send until the next plan."""
+
+    number: int = Field(examples=[3])
+    """Rises with each plan of the session."""
+    variant: str = Field(examples=["int8-320"])
+    """That answers."""
+    size: int | None = Field(examples=[320])
+    """Pixels of the longer side to send; null: as the device likes."""
+    quality: int = Field(examples=[75])
+    """Of the JPEG, 1 to 100."""
+    interval: int = Field(examples=[2])
+    """Every so many frames one is sent."""
+    frames: tuple[int, ...] = Field(examples=[[132, 136]])
+    """The frames to send next, as the device numbers them; empty: every `interval`-th."""
+    next: int | None = Field(examples=[132])
+    """The next frame to send; null: the next one that is captured."""
+    wait_ms: float = Field(examples=[66.0])
+    """Until its capture."""
+    valid_ms: float = Field(examples=[1000.0])
+    """How long the plan holds; then the device goes on by `interval`."""
+    accuracy: float | None = Field(examples=[0.412])
+    """Of the variant, 0..1; null: not measured."""
+    expected_drop: float | None = Field(examples=[0.021])
+    """Where accuracy is promised."""
+
+
+class SessionShape(Shape):
+    """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
+
+    id: str = Field(examples=["5f0c2a9be1d04377"])
+    application: str = Field(examples=["gate"])
+    name: str = Field(examples=["glasses-1"])
+    fps: float = Field(examples=[30.0])
+    weight: float
+    wait: bool
+    paused: bool
+    state: SessionState
+    reason: str = Field(examples=["processor: all workers are taken"])
+    """Why it is in its state; empty where there is nothing to say."""
+    beyond_share: bool
+    """It takes more than its tenant's share of the processors: the first to be removed."""
+    promise: PromiseOrder
+    plan: SessionPlanShape | None
+    """Null while it waits."""
+    captured: int
+    """As the device says; of one that says nothing, what it sent."""
+    sent: int
+    skipped: int
+    """As the device says."""
+    answered: int
+    """In time."""
+    late: int
+    """After its deadline, or cut off at it."""
+    dropped: int
+    """Never run."""
+    lost: int
+    """The frame never came whole, or its run failed."""
+    drops: dict[str, int] = Field(examples=[{"hopeless": 2}])
+    """Of the dropped, by cause."""
+    windows: int
+    """Stretches of time that are over and in which it was served: 10 s each for latency, 1 s for accuracy."""
+    kept: int
+    """Those in which the promise was kept."""
+    uplink_mbps: float = Field(examples=[14.2])
+    """As its frames show it, 10⁶ bit/s."""
+    rtt_ms: float
+    """0: not known."""
+    drop_rate: float
+    """Share of 1 that a result loses with each frame that it grows older, as the device estimates it."""
+    drop: float | None
+    """Of the last window, where accuracy is promised."""

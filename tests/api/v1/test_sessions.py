@@ -1,0 +1,329 @@
+"""Sessions over HTTP, and their frames through the running box."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch
+from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
+from appliance.domain.states import SessionState
+from appliance.lab.problems import adaptation, offload
+from appliance.runtime.sessions.frame import Frame, FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.tasks.base import Media
+from tests.api.stand import Stand, running
+from tests.api.v1.test_predict import samples
+
+pytestmark = pytest.mark.anyio
+
+LATENCY = {"kind": "latency", "slo_ms": 2000, "rate_rps": 10}
+ACCURACY = {"kind": "accuracy", "drop_max": 0.1}
+
+
+def order(promise: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """What a device posts."""
+    return {"application": "digits", "name": "cam", "fps": 30, "promise": promise} | fields
+
+
+async def joined(stand: Stand, promise: dict[str, Any], who: str = "device", **fields: Any) -> LiveSession:
+    """A session that was let in."""
+    answer = await stand.client(who).post("/v1/sessions", json=order(promise, **fields))
+    assert answer.status_code == 201, answer.text
+    return stand.appliance.running().sessions.live[answer.json()["id"]]
+
+
+def head(stand: Stand, number: int, body: bytes, **fields: Any) -> FrameHead:
+    now_ns = stand.appliance.clock.now_ns()
+    return FrameHead(number, now_ns, now_ns - 5_000_000, len(body), **fields)
+
+
+async def answered(stand: Stand, live: LiveSession, number: int, body: bytes) -> FrameResult:
+    """One frame, from its head to its result."""
+    frame: Frame = stand.appliance.running().sessions.frame_begins(live, head(stand, number, body))
+    frame.received(body)
+    return await frame.answer(Media(body, "image/png"), f"frame-{number}")
+
+
+async def test_a_session_from_joining_to_leaving(stand: Stand, digits: toys.Digits) -> None:
+    """Served with a plan; its frames are answered and counted once; at the end its counts are shown."""
+    device = stand.client("device")
+    live = await joined(stand, LATENCY)
+    shown = (await device.get(f"/v1/sessions/{live.id}")).json()
+    assert (shown["state"], shown["promise"]) == ("served", LATENCY | {"accuracy_min": None})
+    assert (shown["plan"]["variant"], shown["plan"]["interval"]) == ("fp32", 3)
+    results = [
+        await answered(stand, live, number * 3, picture) for number, (picture, _) in enumerate(samples(digits, 5))
+    ]
+    assert [result.end for result in results] == [FrameEnd.ANSWERED] * 5
+    assert all(result.body and b'"labels"' in result.body for result in results)
+    shown = (await device.get(f"/v1/sessions/{live.id}")).json()
+    assert (shown["captured"], shown["sent"], shown["answered"]) == (5, 5, 5)
+    plan = (await device.get(f"/v1/sessions/{live.id}/plan")).json()
+    assert plan["next"] == 15
+    assert (await device.delete(f"/v1/sessions/{live.id}")).json() == {"deleted": live.id}
+    ended = (await device.get(f"/v1/sessions/{live.id}")).json()
+    assert (ended["state"], ended["answered"]) == ("ended", 5)
+    assert (await device.get(f"/v1/sessions/{live.id}/plan")).status_code == 409
+
+
+async def test_a_session_with_a_promise_of_accuracy_gets_frames(stand: Stand, digits: toys.Digits) -> None:
+    """The planner of frames names those to send, once the first has shown how the device counts."""
+    live = await joined(stand, ACCURACY)
+    assert live.plan is not None
+    assert live.plan.frames == ()
+    sessions = stand.appliance.running().sessions
+    picture = samples(digits, 1)[0][0]
+    with sessions.subscribe(live) as notices:
+        assert (await answered(stand, live, 0, picture)).end is FrameEnd.ANSWERED
+        async with asyncio.timeout(5):
+            async for notice in notices:
+                if notice.plan is not None and notice.plan.frames:
+                    break
+    assert live.plan.frames[0] > 0
+    assert live.plan.expected_drop is not None
+    assert live.plan.expected_drop <= 0.1
+
+
+async def test_who_may_see_a_session(stand: Stand) -> None:
+    """A device's key its own sessions only; the tenant's all of its own; nobody else's answer differs from none."""
+    live = await joined(stand, LATENCY)
+    path = f"/v1/sessions/{live.id}"
+    for who, status in (("device", 200), ("harbour", 200), ("probe", 404), ("museum", 404), ("admin", 404)):
+        client = stand.client(who)
+        assert (await client.get(path)).status_code == status, who
+        listed = [one["id"] for one in (await client.get("/v1/sessions")).json()["items"]]
+        assert listed == ([live.id] if status == 200 else []), who
+        if status == 404:
+            assert (await client.delete(path)).status_code == 404
+            assert (await client.patch(path, json={"paused": True})).status_code == 404
+            assert (await client.get(f"{path}/plan")).status_code == 404
+    other = await stand.client("device").post("/v1/sessions", json=order(LATENCY, application="adding"))
+    assert other.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"fps": 0}, "fps"),
+        ({"fps": 1001}, "fps"),
+        ({"promise": {"kind": "latency", "slo_ms": 0.5, "rate_rps": 10}}, "slo_ms"),
+        ({"promise": {"kind": "latency", "slo_ms": 100, "rate_rps": -1}}, "rate_rps"),
+        ({"promise": {"kind": "accuracy", "drop_max": 0}}, "drop_max"),
+        ({"promise": {"kind": "luck"}}, "promise"),
+        ({"promise": {"kind": "accuracy", "drop_max": 0.1, "slo_ms": 3}}, "slo_ms"),
+    ],
+)
+async def test_absurd_promises(stand: Stand, fields: dict[str, Any], key: str) -> None:
+    """422, naming the key."""
+    answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY) | fields)
+    assert answer.status_code == 422
+    assert key in answer.text
+
+
+async def test_a_promise_that_is_no_number(stand: Stand) -> None:
+    """JSON of other makers has NaN."""
+    text = '{"application": "digits", "fps": 30, "promise": {"kind": "latency", "slo_ms": NaN, "rate_rps": 10}}'
+    answer = await stand.client("device").post(
+        "/v1/sessions", content=text, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 422
+
+
+async def test_what_cannot_be_promised_is_offered_otherwise(stand: Stand) -> None:
+    """409 names the cause; each offer, posted at once, is taken."""
+    device = stand.client("device")
+    slow = order({"kind": "latency", "slo_ms": 100, "rate_rps": 10}, link={"rtt_ms": 150, "uplink_mbps": 5})
+    refused = await device.post("/v1/sessions", json=slow)
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert problem["type"].endswith("/promise-not-possible")
+    assert problem["cause"] == "link"
+    assert problem["offers"]
+    for offer in problem["offers"]:
+        answer = await device.post("/v1/sessions", json=slow | {"promise": offer})
+        assert answer.status_code == 201, answer.text
+        await device.delete(f"/v1/sessions/{answer.json()['id']}")
+    waits = await device.post("/v1/sessions", json=slow | {"wait": True})
+    assert (waits.status_code, waits.json()["state"]) == (201, "waiting")
+    assert waits.json()["reason"].startswith("link: ")
+
+
+async def test_a_repeat_is_the_same_frame(stand: Stand, digits: toys.Digits) -> None:
+    """It gets the same answer or joins the run, is counted once, and other bytes under its number are refused."""
+    live = await joined(stand, LATENCY)
+    sessions = stand.appliance.running().sessions
+    one, other = (picture for picture, _ in samples(digits, 2))
+    first = sessions.frame_begins(live, head(stand, 7, one))
+    again = sessions.frame_begins(live, head(stand, 7, one))
+    assert (first.is_repeat, again.is_repeat) == (False, True)
+    first.received(one)
+    again.received(one)
+    results = await asyncio.gather(
+        first.answer(Media(one, "image/png"), "a"), again.answer(Media(one, "image/png"), "b")
+    )
+    assert results[0] is results[1]
+    later = sessions.frame_begins(live, head(stand, 7, one))
+    later.received(one)
+    assert await later.answer(Media(one, "image/png"), "c") is results[0]
+    wrong = sessions.frame_begins(live, head(stand, 7, other))
+    with pytest.raises(FrameMismatch):
+        wrong.received(other)
+    assert (live.counts.sent, live.counts.answered) == (1, 1)
+    assert sessions.results_since(live, 6) == [results[0]]
+    assert list(sessions.results_since(live, 7)) == []
+
+
+async def test_a_run_outlives_its_caller(stand: Stand, digits: toys.Digits) -> None:
+    """The line breaks while a frame runs: who comes back has its result."""
+    live = await joined(stand, LATENCY)
+    sessions = stand.appliance.running().sessions
+    picture = samples(digits, 1)[0][0]
+    frame = sessions.frame_begins(live, head(stand, 0, picture))
+    frame.received(picture)
+    asking = asyncio.create_task(frame.answer(Media(picture, "image/png"), "a"))
+    while frame.variant == "":  # noqa: ASYNC110 - its run has not begun
+        await asyncio.sleep(0)  # noqa: TID251
+    asking.cancel()
+    again = sessions.frame_begins(live, head(stand, 0, picture))
+    again.received(picture)
+    assert (await again.answer(Media(picture, "image/png"), "b")).end is FrameEnd.ANSWERED
+    assert (live.counts.sent, live.counts.answered, live.counts.under_way) == (1, 1, 0)
+
+
+async def test_each_way_to_end(stand: Stand, digits: toys.Digits) -> None:
+    """Every frame ends in exactly one way, whatever was wrong with it."""
+    live = await joined(stand, LATENCY)
+    sessions, clock = stand.appliance.running().sessions, stand.appliance.clock
+    picture = samples(digits, 1)[0][0]
+    now_ns = clock.now_ns()
+    for number, captured_ns in ((0, now_ns - 3_000_000_000), (1, now_ns + 1_000_000_000)):
+        with pytest.raises(FrameDropped) as raised:
+            sessions.frame_begins(live, FrameHead(number, now_ns, captured_ns, len(picture)))
+        assert raised.value.cause == DropCause.EXPIRED
+    with pytest.raises(FrameDropped):  # again the same, counted once
+        sessions.frame_begins(live, FrameHead(0, now_ns, now_ns, len(picture)))
+    frames = [sessions.frame_begins(live, head(stand, number, picture)) for number in (2, 3)]
+    with pytest.raises(CreditExceeded):
+        sessions.frame_begins(live, head(stand, 4, picture))
+    for frame in frames:
+        frame.lost()
+        frame.lost()
+    broken = sessions.frame_begins(live, head(stand, 5, b"no picture"))
+    broken.received(b"no picture")
+    result = await broken.answer(Media(b"no picture", "image/png"), "a")
+    assert (result.end, result.cause) == (FrameEnd.DROPPED, DropCause.BAD_MEDIA)
+    with pytest.raises(FrameMismatch):
+        sessions.frame_begins(live, head(stand, 10**9, picture))
+    await stand.client("device").patch(f"/v1/sessions/{live.id}", json={"paused": True})
+    with pytest.raises(FrameDropped) as raised:
+        sessions.frame_begins(live, head(stand, 6, picture))
+    assert raised.value.cause == DropCause.NOT_SERVED
+    counts = live.counts
+    assert counts.drops == {
+        DropCause.EXPIRED: 2,
+        DropCause.CREDIT: 1,
+        DropCause.BAD_MEDIA: 1,
+        DropCause.NOT_SERVED: 1,
+    }
+    assert (counts.sent, counts.lost, counts.under_way) == (7, 2, 0)
+
+
+async def test_reports_are_believed_within_reason(stand: Stand) -> None:
+    """No device skips more frames than it can have captured, and drops are no larger than anything."""
+    live = await joined(stand, LATENCY)
+    live.report(DeviceReport(skipped=10**9, drop_rate=50.0, rtt_ms=float("nan")))
+    assert live.counts.skipped < 10_000
+    assert live.drop_rate <= 0.2
+    assert live.link.rtt_ms == 0.0
+
+
+async def test_pause_and_another_promise(stand: Stand) -> None:
+    """A paused session holds no capacity and goes on when told; a promise that cannot be kept leaves the old one."""
+    device = stand.client("device")
+    live = await joined(stand, LATENCY, link={"rtt_ms": 20})
+    path = f"/v1/sessions/{live.id}"
+    paused = (await device.patch(path, json={"paused": True})).json()
+    assert (paused["state"], paused["paused"], paused["plan"]) == ("suspended", True, None)
+    going = (await device.patch(path, json={"paused": False})).json()
+    assert going["state"] == "served"
+    changed = await device.patch(path, json={"promise": LATENCY | {"rate_rps": 5}})
+    assert changed.json()["promise"]["rate_rps"] == 5
+    assert changed.json()["state"] == "served"
+    refused = await device.patch(path, json={"promise": LATENCY | {"slo_ms": 15}})
+    assert refused.status_code == 409
+    kept = (await device.get(path)).json()
+    assert (kept["promise"], kept["state"]) == (changed.json()["promise"], "served")
+
+
+async def test_a_lost_link_keeps_its_place(stand: Stand) -> None:
+    """The stream ends: suspended; it is back: served, and told so."""
+    live = await joined(stand, LATENCY)
+    sessions = stand.appliance.running().sessions
+    with sessions.attached(live):
+        assert live.state is SessionState.SERVED
+    assert live.state is SessionState.SUSPENDED
+    with sessions.subscribe(live) as notices, sessions.attached(live):
+        assert live.state is SessionState.SERVED
+        async for notice in notices:
+            if notice.kind is NoticeKind.SERVED:
+                break
+
+
+async def test_decisions_can_be_replayed(stand: Stand) -> None:
+    """Who was let in is in the log, in the form that `appliance plan` reads, for the tenant that it is about."""
+    await joined(stand, LATENCY)
+    await joined(stand, ACCURACY)
+    harbour, museum = stand.client("harbour"), stand.client("museum")
+    async with asyncio.timeout(10):
+        while True:
+            items = [
+                item
+                for kind in ("adaptation", "offload")
+                for item in (await harbour.get("/v1/decisions", params={"kind": kind})).json()["items"]
+            ]
+            if {item["kind"] for item in items} == {"adaptation", "offload"}:
+                break
+            await asyncio.sleep(0.05)  # noqa: TID251 - the log writes in the background, in real time
+    for item in items:
+        reader = {"adaptation": adaptation, "offload": offload}[item["kind"]]
+        question = reader.read(item["problem"])
+        answer = question.answer(question.decide())
+        assert {key: item["answer"][key] for key in answer} == answer
+    assert (await museum.get("/v1/decisions", params={"kind": "adaptation"})).json()["items"] == []
+
+
+async def test_metrics_count_frames(stand: Stand, digits: toys.Digits) -> None:
+    """By tenant and end."""
+    live = await joined(stand, LATENCY)
+    await answered(stand, live, 0, samples(digits, 1)[0][0])
+    text = (await stand.client("harbour").get("/metrics")).text
+    assert 'appliance_frames_total{end="answered",tenant="harbour"} 1.0' in text
+    assert 'appliance_sessions{state="served",tenant="harbour"} 1.0' in text
+    assert "appliance_frames_total{" not in (await stand.client("museum").get("/metrics")).text
+
+
+async def test_a_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
+    """With their promises, suspended until the device is heard of, and served with its first frame; those that have
+    ended stay away."""
+    live = await joined(stand, LATENCY, name="left")
+    gone = await joined(stand, ACCURACY, name="gone")
+    await stand.client("device").delete(f"/v1/sessions/{gone.id}")
+    picture = samples(digits, 1)[0][0]
+    await stand.close()
+    shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))
+    async with running(tmp_path / "again") as appliance:
+        again = Stand(appliance, tmp_path / "again", stand.keys)
+        sessions = appliance.running().sessions
+        assert list(sessions.live) == [live.id]
+        back = sessions.live[live.id]
+        assert (back.session, back.state) == (live.session, SessionState.SUSPENDED)
+        async with asyncio.timeout(5):
+            while back.plan is None:  # noqa: ASYNC110 - the loop plans, in real time
+                await asyncio.sleep(0.01)  # noqa: TID251
+        assert (await answered(again, back, 40, picture)).end is FrameEnd.ANSWERED
+        assert back.state is SessionState.SERVED
+        await again.close()

@@ -1,0 +1,40 @@
+"""Who has how much of the processors' time."""
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.runtime.sessions.ledger import Load, ProcessorLedger
+
+
+def test_what_others_need_is_not_sold() -> None:
+    """A pool can get all but what others need at least; what they have beyond that they give back."""
+    ledger = ProcessorLedger(2)
+    ledger.put("a", Load("harbour", planned=0.9, least=0.3))
+    assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.7)
+    ledger.put("b", Load("harbour", planned=0.2, least=0.2))
+    shares = [ledger.for_plan(pool, "harbour", {"harbour": 1.0}) for pool in ("a", "b")]
+    assert sum(shares) <= 1.0 + 1e-9
+    assert shares[0] >= 0.3
+    assert shares[1] >= 0.2
+
+
+def test_a_tenant_has_its_share_however_much_others_run() -> None:
+    """Requests that nobody planned take all: half of two tenants' processors is still the other's to sell."""
+    ledger = ProcessorLedger(1)
+    for second in range(20):
+        ledger.observe(second * NS_PER_S, second * 1000.0, 0.0, second * 10)
+    assert ledger.unplanned == pytest.approx(1.0, abs=0.01)
+    assert ledger.unplanned_run_ms == pytest.approx(100.0)
+    weights = {"harbour": 1.0, "museum": 1.0}
+    assert ledger.for_admission("a", "harbour", weights) == pytest.approx(0.5)
+    ledger.put("a", Load("harbour", 0.5, 0.5))
+    assert ledger.for_admission("b", "harbour", weights) <= 0.02
+    assert ledger.for_admission("c", "museum", weights) == pytest.approx(0.5)
+
+
+def test_runs_of_sessions_are_no_unplanned_work() -> None:
+    """They are in the plans."""
+    ledger = ProcessorLedger(2)
+    for second in range(10):
+        ledger.observe(second * NS_PER_S, second * 800.0, second * 800.0, 0)
+    assert ledger.unplanned == 0.0

@@ -1,0 +1,191 @@
+"""A session's frames: whatever comes in whatever order, each is counted once."""
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import (
+    ApplianceError,
+    BadMedia,
+    CreditExceeded,
+    DeadlineExceeded,
+    FrameDropped,
+    FrameMismatch,
+    OutOfMemory,
+    RunFailed,
+)
+from appliance.domain.session import FrameEnd, FrameHead, LatencyPromise, NoticeKind, Session, SessionPlan
+from appliance.domain.states import SessionState
+from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.tasks.base import Media
+from tests.fakes.hand_clock import HandClock
+
+BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+SESSION = Session("s", "harbour", "harbour/gate", "cam", 30.0, LatencyPromise(100.0, 15.0), "key", BEGAN)
+APPLICATION = Application("harbour/gate", "harbour", "gate", "harbour/gate")
+
+
+async def never(live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
+    raise AssertionError("frames are run by the test")
+
+
+class Stage:
+    """A session that is served, and what it told of frames that ended."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.ended: list[FrameResult] = []
+        self.live = LiveSession(
+            self.clock,
+            SESSION,
+            APPLICATION,
+            credit=2,
+            predict=never,
+            on_received=lambda live: None,
+            on_ended=lambda live, frame, result: self.ended.append(result),
+        )
+        self.live.become(SessionState.SERVED)
+
+    def head(self, number: int, age_ms: float = 5.0) -> FrameHead:
+        return FrameHead(number, self.clock.now_ns(), self.clock.now_ns() - int(age_ms * NS_PER_MS), 1000)
+
+
+ERRORS: Sequence[ApplianceError | None] = (
+    None,
+    BadMedia(reason="no picture"),
+    DeadlineExceeded(waited_ms=1.0),
+    DeadlineExceeded(waited_ms=1.0, ran_ms=1.0),
+    RunFailed(variant_id="v", reason="r"),
+    OutOfMemory(build_id="b", need_bytes=1, budget_bytes=1, variant="v"),
+)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "receive", "answer", "lose", "wait", "pause", "serve", "roll"]),
+        st.integers(0, 12),
+        st.integers(0, len(ERRORS) - 1),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_every_frame_is_counted_once(steps: list[tuple[str, int, int]]) -> None:
+    """Heads in any order, repeats, bodies that come or not, runs that end in every way."""
+
+    async def story() -> None:
+        stage = Stage()
+        live, open_frames = stage.live, list[Frame]()
+        numbers: set[int] = set()
+        for step, number, how in steps:
+            frame = open_frames[number % len(open_frames)] if open_frames else None
+            if step == "begin":
+                try:
+                    open_frames.append(live.begin(stage.head(number, age_ms=how * 30.0)))
+                except (FrameDropped, CreditExceeded, FrameMismatch):
+                    pass
+                numbers |= {number}
+            elif step == "wait":
+                stage.clock.pass_s(number / 50)
+            elif step == "roll":
+                live.roll(stage.clock.now_ns())
+            elif step == "pause" and live.state is SessionState.SERVED:
+                live.become(SessionState.SUSPENDED)
+            elif step == "serve" and live.state is SessionState.SUSPENDED:
+                live.become(SessionState.SERVED)
+            elif frame is not None and step == "receive":
+                frame.received(b"body")
+            elif frame is not None and step == "lose":
+                frame.lost()
+            elif frame is not None and step == "answer":
+                await frame.run(running(ERRORS[how]))
+            counts = live.counts
+            assert counts.captured == counts.sent + counts.skipped
+            assert counts.under_way >= 0
+            assert counts.sent == len(stage.ended) + counts.under_way
+        for frame in open_frames:
+            frame.lost()
+        assert live.counts.under_way == 0
+        assert live.counts.sent == len(stage.ended) == len({result.frame for result in stage.ended})
+        assert {result.frame for result in stage.ended} <= numbers
+
+    asyncio.run(story())
+
+
+def running(error: ApplianceError | None) -> Callable[[FrameCall], Awaitable[bytes]]:
+    """A run that ends so."""
+
+    async def work(call: FrameCall) -> bytes:
+        if error is not None:
+            raise error
+        return b"{}"
+
+    return work
+
+
+@pytest.mark.anyio
+async def test_an_answer_after_the_deadline_is_late() -> None:
+    """It has its answer all the same."""
+    stage = Stage()
+    frame = stage.live.begin(stage.head(0))
+    frame.received(b"body")
+
+    async def slow(call: FrameCall) -> bytes:
+        assert call.deadline_ns == frame.captured_ns + 100 * NS_PER_MS
+        stage.clock.pass_s(200 / 1000)
+        return b"{}"
+
+    result = await frame.run(slow)
+    assert (result.end, result.body) == (FrameEnd.LATE, b"{}")
+
+
+@pytest.mark.anyio
+async def test_answers_are_kept_for_two_seconds() -> None:
+    """Then the number is known, and the answer is not."""
+    stage = Stage()
+    frame = stage.live.begin(stage.head(3))
+    frame.received(b"body")
+    result = await frame.run(running(None))
+    assert stage.live.results_since(None) == [result]
+    stage.clock.pass_s(2100 / 1000)
+    stage.live.roll(stage.clock.now_ns())
+    assert stage.live.results_since(None) == []
+    with pytest.raises(FrameMismatch):
+        stage.live.begin(stage.head(3))
+    assert stage.live.counts.sent == 1
+
+
+@pytest.mark.anyio
+async def test_memory_is_bounded() -> None:
+    """However many frames come, few are remembered, and fewer with their answers."""
+    stage = Stage()
+    for number in range(2000):
+        frame = stage.live.begin(stage.head(number))
+        frame.received(b"body")
+        await frame.run(running(None))
+        stage.clock.pass_s(33 / 1000)
+        if number % 15 == 0:
+            stage.live.roll(stage.clock.now_ns())
+    assert stage.live.frames_kept() < 120
+    assert len(stage.live.results_since(None)) <= 61
+
+
+@pytest.mark.anyio
+async def test_a_device_hears_of_the_newest_plan_only() -> None:
+    """Plans that it did not fetch are replaced; another variant is told as such."""
+    live = Stage().live
+    notices = live.listen()
+    for number, variant in enumerate(("a", "a", "a", "b"), 1):
+        live.take(SessionPlan(number, variant, 320, 75, 2, (), 0.0, 0))
+    told = []
+    async for notice in notices:
+        told.append((notice.kind, notice.plan and notice.plan.number))
+        if notice.kind is NoticeKind.VARIANT:
+            live.become(SessionState.ENDED, "left")
+    assert told == [(NoticeKind.VARIANT, 4), (NoticeKind.ENDED, None)]

@@ -1,0 +1,52 @@
+"""Counter-offers."""
+
+import pytest
+
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
+from appliance.runtime.sessions.offers import offers
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_offer_is_possible_and_near() -> None:
+    """For each thing that can be given up, a little beyond the bound, and never beyond it."""
+
+    async def fits(promise: Promise) -> bool:
+        assert isinstance(promise, LatencyPromise)
+        return promise.slo_ms >= 170 or promise.rate_rps <= 4
+
+    found = [one.promise for one in await offers(LatencyPromise(100, 15), fits)]
+    assert [await fits(promise) for promise in found] == [True, True]
+    slower, rarer = found
+    assert isinstance(slower, LatencyPromise)
+    assert isinstance(rarer, LatencyPromise)
+    assert 170 <= slower.slo_ms <= 200
+    assert slower.rate_rps == 15
+    assert 3 <= rarer.rate_rps <= 4
+    assert rarer.slo_ms == 100
+
+
+async def test_nothing_is_offered_where_nothing_is_possible() -> None:
+    """And an accuracy that nobody can have is given up before."""
+
+    async def never(_: Promise) -> bool:
+        return False
+
+    assert await offers(LatencyPromise(100, 15, 99.0), never) == []
+
+    async def without_floor(promise: Promise) -> bool:
+        return isinstance(promise, LatencyPromise) and promise.accuracy_min is None
+
+    [one] = await offers(LatencyPromise(100, 15, 99.0), without_floor)
+    assert one.promise == LatencyPromise(100, 15)
+
+
+async def test_a_larger_drop_is_offered() -> None:
+    """As small as the planner allows, and a little more."""
+
+    async def fits(promise: Promise) -> bool:
+        return isinstance(promise, AccuracyPromise) and promise.drop_max >= 0.07
+
+    [one] = await offers(AccuracyPromise(0.02), fits)
+    assert isinstance(one.promise, AccuracyPromise)
+    assert 0.07 <= one.promise.drop_max <= 0.085

@@ -1,0 +1,70 @@
+"""In which stretches of time promises were kept."""
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.runtime.sessions.windows import ACCURACY_NS, LATENCY_NS, AccuracyWindows, LatencyWindows
+
+
+def test_a_window_of_latency_allows_one_frame_of_a_hundred() -> None:
+    """150 frames, one late: kept; two: not. A window in which nothing came does not count."""
+    windows = LatencyWindows()
+    windows.begin(0)
+    for misses in (1, 2):
+        for frame in range(150):
+            windows.ended((windows.windows * LATENCY_NS) + frame * 66 * NS_PER_MS, in_time=frame >= misses)
+        windows.roll((windows.windows + 1) * LATENCY_NS)
+    assert (windows.windows, windows.kept) == (2, 1)
+    windows.roll(5 * LATENCY_NS)
+    assert windows.windows == 2
+
+
+def test_a_window_that_was_not_served_throughout_does_not_count() -> None:
+    """The link went: the window under way is dropped."""
+    windows = LatencyWindows()
+    windows.begin(0)
+    windows.ended(NS_PER_S, in_time=False)
+    windows.stop()
+    windows.begin(8 * NS_PER_S)
+    windows.ended(9 * NS_PER_S, in_time=True)
+    windows.roll(17 * NS_PER_S)
+    assert windows.windows == 0
+    windows.roll(18 * NS_PER_S)
+    assert (windows.windows, windows.kept) == (1, 1)
+
+
+def test_the_age_of_what_is_shown_is_averaged() -> None:
+    """Results every 6 frames at 60 fps, 5 frames old when they come: strides 5 ... 10, 7.5 on average (AR-01)."""
+    fps, frame_ns = 60.0, NS_PER_S / 60
+    windows = AccuracyWindows()
+    windows.begin(0)
+    for result in range(-12, 200):
+        windows.shown(int(result * 6 * frame_ns), int((result * 6 + 5) * frame_ns))
+    seen: list[float] = []
+
+    def drop_of(stride: float) -> float:
+        seen.append(stride)
+        return 0.004 * stride
+
+    windows.roll(3 * ACCURACY_NS, fps, drop_of, 0.03 + 1e-6)
+    assert seen == pytest.approx([7.5, 7.5, 7.5], abs=0.05)
+    assert windows.windows == 3
+    assert windows.last_drop == pytest.approx(0.03, abs=0.001)
+
+
+def test_results_that_stay_away_break_the_promise() -> None:
+    """The age grows on."""
+    windows = AccuracyWindows()
+    windows.begin(0)
+    windows.shown(0, 0)
+    windows.roll(4 * ACCURACY_NS, 30.0, lambda stride: 0.002 * stride, 0.05)
+    assert (windows.windows, windows.kept) == (4, 1)
+
+
+def test_nothing_counts_before_the_first_result() -> None:
+    """A window without anything to show from its start on is none."""
+    windows = AccuracyWindows()
+    windows.begin(0)
+    windows.shown(NS_PER_S // 2, NS_PER_S // 2 + 1)
+    windows.roll(2 * ACCURACY_NS, 30.0, lambda stride: 0.0, 0.05)
+    assert windows.windows == 1
