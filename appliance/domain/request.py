@@ -40,6 +40,8 @@ class Request:
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
     is_planned: bool = False
     """A frame of a session: its plan says when it comes, and no forecaster learns of it."""
+    batch: int = 0
+    """Those with the same number are planned to run together; 0: it is planned with nobody."""
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
 

@@ -176,6 +176,15 @@ def _planning(box: RunningBox) -> Iterator[str]:
         ("removals", "Promises that could not be kept any longer."),
     ):
         yield from _counter(f"appliance_session_{name}", text, _one(getattr(figures, name)))
+    batches = planning.batch_counts()
+    ends = ((_labels(end=end), float(getattr(batches, end))) for end in ("full", "short"))
+    yield from _counter("appliance_session_batches", "Planned batches, by whether all their frames were in.", ends)
+    text = "Planned batches that began later than planned, with their grace."
+    yield from _counter("appliance_session_batches_late", text, _one(batches.late))
+    count, mean_ms, p99_ms = planning.decision_ms()
+    yield from _counter("appliance_session_decisions", "Decisions of the planners of sessions.", _one(count))
+    times = ((_labels(figure=figure), ms / 1e3) for figure, ms in (("mean", mean_ms), ("p99", p99_ms)))
+    yield from _gauge("appliance_session_decision_seconds", "What the latest of them took.", times)
     text = "Share of the processors' time that sessions' plans take."
     yield from _gauge("appliance_session_planned_share", text, _one(planning.ledger.planned))
     text = "Share of the processors' time that other requests have taken of late."

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.domain.decisions import DecisionRecord
+from appliance.domain.errors import FrameDropped
+from appliance.domain.session import Session
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
+
+_DROP = "a frame whose head shows that it cannot be in time is not read: no policy was asked"
 
 
 def adaptation(
@@ -36,6 +40,27 @@ def offload(
 ) -> dict[str, object]:
     """Which frames devices send, of kind `offload`; `session`: whom it was about."""
     return _facts(application_id, tenant, problem, plan, policy, outcome, session)
+
+
+def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
+    """A frame that was not read, of kind `drop`."""
+    problem = {
+        "kind": "drop",
+        "plan": None,
+        "why": _DROP,
+        "request": session.application_id,
+        "tenant": session.tenant,
+        "session": session.id,
+        **error.facts(),
+    }
+    return {
+        "asker": session.tenant,
+        "key": (session.application_id, session.tenant, error.cause),
+        "application": session.application_id,
+        "concerned": ((session.application_id, session.tenant),),
+        "problem": problem,
+        "answer": {"outcome": "dropped", "actions": [], "reason": str(error)},
+    }
 
 
 def session_record(at: datetime.datetime, kind: str, facts: Mapping[str, Any]) -> DecisionRecord:

@@ -72,7 +72,10 @@ class Batching:
         if not mates or times is None:
             return None
         now_ns, running = self._clock.now_ns(), self.running + 1
-        line = [first, *mates]
+        planned = first.request.batch
+        mates = [job for job in mates if job.request.batch in (0, planned)]
+        together = [first, *(job for job in mates if planned and job.request.batch == planned)]
+        line = together if len(together) > 1 else [first, *mates]
         counts = [servable.items_of(job.request.inputs) for job in line]
         requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
 
@@ -86,7 +89,10 @@ class Batching:
         if most_ns is not None:
             items_max = max((n for n in accumulate(counts) if n <= items_max and run_ns(n) <= most_ns), default=1)
         problem = BatchingInput(requests, items_max, run_ns, free_ns)
-        size = self._policy.together(problem)
+        if len(together) > 1:  # a planner of sessions has weighed it
+            size = max((n for n, items in enumerate(accumulate(counts), 1) if items <= items_max), default=1)
+        else:
+            size = self._policy.together(problem)
         if size == 1:
             return None
         jobs, counts = line[:size], counts[:size]

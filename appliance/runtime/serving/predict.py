@@ -6,7 +6,7 @@ a request that failed can be sent again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,10 @@ class Call:
     """As of a `Request`."""
     is_planned: bool = False
     """As of a `Request`."""
+    gate: Callable[[], Awaitable[int]] | None = None
+    """Awaited when the media is decoded, before the first run: until the batch begins that it is planned for, whose
+    number it returns.
+    """
 
 
 @dataclass(slots=True)
@@ -203,6 +207,8 @@ class Predictor:
             request = _request(run, inputs)
             if run.watch is not None and not run.results:
                 run.watch(request)
+            if run.call.gate is not None and not run.results:
+                request.batch = await run.call.gate()
             result = await self._engine.infer(request)
             run.timings.add(result)
             run.results.append(result)

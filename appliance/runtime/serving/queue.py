@@ -5,6 +5,7 @@ Bounded per application of each tenant, per tenant and in all. Only the event-lo
 dropped here, before it costs a processor anything.
 """
 
+import asyncio
 import heapq
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -139,6 +140,7 @@ class Queue:
         self.saw(request.tenant, self._clock.now_ns())
         if (
             self._idle
+            and not request.batch
             and not self._places.taken
             and self.assign is None
             and not self.is_late(job)
@@ -165,7 +167,10 @@ class Queue:
         if tenant.entry is None:
             self._line.put(tenant, tie=self._sequence)
         self._waiting[request.tenant, request.application_id] += 1
-        self._hand_out()
+        if request.batch:  # those that it is planned with are put in this very turn of the loop
+            asyncio.get_running_loop().call_soon(self._hand_out)
+        else:
+            self._hand_out()
 
     def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.

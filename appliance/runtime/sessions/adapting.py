@@ -99,15 +99,16 @@ def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: B
     """Share of all workers that the promise takes at least: with the variant that takes least and is in time."""
     promise = live.promise
     assert isinstance(promise, LatencyPromise)
-    found = [
-        rung.usual_ms[batch] / batch
-        for rung in rungs
-        for batch in rung.usual_ms
-        if 2.0 * rung.worst_ms[batch]
-        <= _slo_left_ms(live, beside) - live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
-    ]
+    found = [min(ms / batch for batch, ms in rung.usual_ms.items()) for rung in rungs if keeps(live, rung, beside)]
     each = min(found, default=min((min(rung.usual_ms.values()) for rung in rungs), default=0.0))
     return promise.rate_rps * each / 1000.0 / workers
+
+
+def keeps(live: LiveSession, rung: Rung, beside: Beside) -> bool:
+    """Whether its frames are in time on a variant, on the link as it is (eq. 5)."""
+    left_ms = _slo_left_ms(live, beside)
+    left_ms -= live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    return 2.0 * min(rung.worst_ms.values()) <= left_ms
 
 
 def interval_of(live: LiveSession) -> int:

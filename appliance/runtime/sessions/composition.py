@@ -1,9 +1,11 @@
 """The parts of sessions, joined."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from appliance.clock import Clock
+from appliance.clock import NS_PER_S, Clock
+from appliance.domain.errors import ApplianceError
 from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink
@@ -15,6 +17,9 @@ from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
 from appliance.runtime.sessions.planning import Around, Planning
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
+
+BRING_NS = 2 * NS_PER_S
+"""So long a device that joins waits for its variant to be in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,11 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
         ceiling = catalogue.tenant(owner).quota.ceiling_bytes(memory.budget_bytes)
         return servable.need_bytes <= min(memory.budget_bytes, ceiling or memory.budget_bytes)
 
+    async def bring(servable: Servable) -> None:
+        deadline_ns = clock.now_ns() + BRING_NS
+        with suppress(ApplianceError):
+            memory.unpin(await memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns))
+
     def planning_of(sessions: Sessions) -> Planning:
         def weights() -> dict[str, float]:
             since_ns = clock.now_ns() - ACTIVE_NS
@@ -57,6 +67,8 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             decisions=ports.decisions,
             workers=workers,
             fits_memory=fits_memory,
+            is_resident=lambda servable: memory.is_resident(servable.build_id),
+            bring=bring,
             wish=ports.residency.wish,
             weights=weights,
             decode_ms=sessions.decode_ms,
@@ -71,6 +83,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
         planning_of=planning_of,
         ledger=ledger,
         events=ports.telemetry,
+        decisions=ports.decisions,
         new_id=ports.new_id,
         limits=limits,
     )

@@ -35,6 +35,10 @@ class Deciding(Protocol):
     """Registry name in `policies.adaptation`."""
     offload: str
     """Registry name in `policies.offload`."""
+    count: int
+    """Decisions since the start."""
+    recent_ms: deque[float]
+    """What the latest took, until they were there."""
 
     async def adapt(self, problem: AdaptationInput) -> AdaptationPlan: ...
 

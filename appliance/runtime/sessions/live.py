@@ -120,6 +120,8 @@ class LiveSession:
         self.counts = FrameCounts()
         self.link = link or LinkEstimate()
         self.last_heard_ns = clock.now_ns()
+        before = max(0.0, (clock.wall_now() - session.began_at).total_seconds())
+        self._began_ns = clock.now_ns() - int(before * NS_PER_S)
         self.holds_until_ns = 0
         """Of one that is suspended: until when its capacity is kept."""
         self.ended_ns: int | None = None
@@ -298,8 +300,8 @@ class LiveSession:
 
     def _captured_max(self) -> int:
         """No device has captured more since the session began."""
-        began_s = (self._clock.wall_now() - self.session.began_at).total_seconds()
-        return self.counts.sent + int(max(0.0, began_s + 1.0) * self.session.fps)
+        age_s = (self._clock.now_ns() - self._began_ns) / NS_PER_S
+        return int(max(0.0, age_s + 1.0) * self.session.fps)
 
     def _windows(self) -> LatencyWindows | AccuracyWindows:
         return self.accuracy_windows if isinstance(self.promise, AccuracyPromise) else self.latency_windows

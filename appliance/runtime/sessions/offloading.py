@@ -13,6 +13,7 @@ from appliance.domain.session import AccuracyPromise, Reference, SessionPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan, Served, Variant
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.sessions.adapting import QUALITY, accuracy_of
+from appliance.runtime.sessions.batches import PlannedBatch
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.zoo import Rung
 
@@ -69,14 +70,21 @@ def problem_of(
     shifts: Mapping[str, Shift],
     now_ns: int,
     share: float,
+    decode_ms: float = 0.0,
     busy_until_ns: int = 0,
     previous: Sequence[Batch] = (),
 ) -> OffloadInput:
-    """The problem of a pool. Sessions whose promise is out of reach on their link, whatever is sent, are left out."""
+    """The problem of a pool. Sessions whose promise is out of reach on their link, whatever is sent, are left out.
+
+    A frame has arrived when it is decoded.
+    """
     tables = {rung.name: {batch: ms / share for batch, ms in rung.usual_ms.items()} for rung in rungs}
     best = max(rungs, key=lambda rung: (rung.accuracy, rung.name))
     kept = {live.id for live in (*served, *waiting)}
-    clients = {live.id: _client(live, rungs, best, tables, scale, shifts.get(live.id)) for live in (*served, *waiting)}
+    clients = {
+        live.id: _client(live, rungs, best, tables, scale, shifts.get(live.id), decode_ms)
+        for live in (*served, *waiting)
+    }
     return OffloadInput(
         fps=scale.fps,
         now_ms=scale.ms(now_ns),
@@ -108,6 +116,27 @@ def plans_of(
         one.name: _told(one, members[one.name], rungs[one.variant or best], scale, shifts.get(one.name), now_ns)
         for one in plan.clients
     }
+
+
+def gates_of(
+    batches: Sequence[Batch],
+    rungs: Mapping[str, Rung],
+    best: str,
+    scale: Scale,
+    shifts: Mapping[str, Shift],
+) -> list[PlannedBatch]:
+    """Which frames wait for one another, of the sessions whose numbers are known."""
+    found = []
+    for batch in batches:
+        members = frozenset((name, frame + shifts[name].frames) for name, frame in batch.requests if name in shifts)
+        if not members:
+            continue
+        usual = rungs[batch.variant or best].usual_ms
+        size = max((one for one in usual if one <= len(batch.requests)), default=min(usual))
+        start_ns = scale.epoch_ns + int(batch.start_ms * NS_PER_MS)
+        run_ns = int(usual[size] * NS_PER_MS)
+        found.append(PlannedBatch(start_ns, run_ns, int(GRACE * run_ns), members))
+    return found
 
 
 def loads_of(plan: OffloadPlan, members: Mapping[str, LiveSession], rungs: Mapping[str, Rung], best: str) -> float:
@@ -152,12 +181,14 @@ def _client(
     tables: Mapping[str, Mapping[int, float]],
     scale: Scale,
     shift: Shift | None,
+    decode_ms: float,
 ) -> Client:
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
     phase_ms = 0.0 if shift is None else shift.phase_ms
     uplinks = {
         rung.name: phase_ms
+        + decode_ms
         + live.head_delay_ms
         + live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
         for rung in rungs
@@ -167,7 +198,9 @@ def _client(
         one = tables[best.name].get(1) or tables[best.name][min(tables[best.name])]
         stride = reference_stride(uplinks[best.name] + live.down_ms, one, scale.fps)
         allowed -= live.drop_base + live.drop_rate * stride
-    arrivals = () if shift is None else tuple((n - shift.frames, scale.ms(done)) for n, _, done in live.arrivals)
+    arrivals = (
+        () if shift is None else tuple((n - shift.frames, scale.ms(done) + decode_ms) for n, _, done in live.arrivals)
+    )
     last = arrivals[-1] if arrivals else None
     result = None if shift is None or live.last_result is None else live.last_result
     if result is not None and last is not None and result[0] - (0 if shift is None else shift.frames) > last[0]:

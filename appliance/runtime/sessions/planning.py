@@ -5,12 +5,12 @@ meanwhile are left as they are. Event-loop thread only.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
-from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, PromiseKind
+from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, PromiseKind, SessionPlan
 from appliance.domain.states import SessionState
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
@@ -21,6 +21,7 @@ from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.decisions.sessions import adaptation, offload
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.sessions import adapting, offloading
+from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.ledger import Load, ProcessorLedger
 from appliance.runtime.sessions.link import BPS_MAX
@@ -35,6 +36,8 @@ REFUSED_NS = 10 * NS_PER_S
 WISHED_NS = 5 * NS_PER_S
 REMOVALS_MAX = 8
 """Tries to find whom to remove in place of whom the planner leaves out."""
+HEADROOM = 0.92
+"""Share of what is free that is sold to who comes: what was promised outlives estimates that move a little."""
 LINK_CHANGE = 0.2
 """Of a bandwidth since the last plan: the pool is planned anew (a fifth)."""
 
@@ -61,6 +64,10 @@ class Around:
     workers: int
     fits_memory: Callable[[Servable], bool]
     """Whether it could be in memory at all, under its tenant's ceiling."""
+    is_resident: Callable[[Servable], bool]
+    """Whether it is in memory, awake."""
+    bring: Callable[[Servable], Awaitable[None]]
+    """Have it in memory, unless that takes too long or there is no room."""
     wish: Callable[[str, tuple[Wish, ...]], None]
     """Tell the residency loop which variants of an application to bring and to keep."""
     weights: Callable[[], Mapping[str, float]]
@@ -112,6 +119,8 @@ class Planning:
         self._admissions = asyncio.Lock()
         """One promise after the other: what is free is sold once."""
         self.figures = Figures()
+        self._gone = BatchCounts()
+        """Of pools that are no more."""
 
     # -- may it come in ------------------------------------------------------------------------------------------------
 
@@ -124,6 +133,9 @@ class Planning:
                 pool = self._pool(key_of(live, live.lane))
                 await (self._adapt(pool) if live.promise.kind is PromiseKind.LATENCY else self._offload_turn(pool, ()))
                 self._wish_all()
+        rung = self._zoo(key_of(live)).by_name.get(live.variant)
+        if rung is not None and not self._around.is_resident(rung.servable):
+            await self._around.bring(rung.servable)  # so that the first frame finds it there
         return found
 
     async def possible(self, live: LiveSession) -> Verdict:
@@ -133,6 +145,7 @@ class Planning:
 
     async def verdict(self, live: LiveSession) -> Verdict:
         """Whether the box can keep a promise beside all that it keeps; changes nothing."""
+        self._mark_shares()
         found = await self._verdict(live, 0.0)
         if found.fits or found.cause is not Cause.PROCESSOR or not self._is_within_share(live):
             return found
@@ -140,7 +153,7 @@ class Planning:
         spared = 0.0
         for victim in self._beyond_share(live.session.tenant)[:REMOVALS_MAX]:
             victims.append(victim)
-            spared += victim.load
+            spared += self._least(key_of(victim, victim.lane), victim)
             tried = await self._verdict(live, spared)
             if tried.fits:
                 return Verdict(True, lane=tried.lane, displaced=tuple(victims))
@@ -151,7 +164,6 @@ class Planning:
         for victim in verdict.displaced:
             self._remove(victim, Cause.SHARE, "it was beyond its tenant's share, which another tenant wants now")
         live.lane = verdict.lane
-        live.beyond_share = not self._is_within_share(live)
         live.become(SessionState.SERVED)
         self.figures.admissions += 1
 
@@ -166,7 +178,7 @@ class Planning:
         if not zoo.rungs:
             return _nothing(zoo)
         members = [*self._held(key, without=live), live]
-        problem = self._adaptation(key, members, zoo, min(1.0, self._admission_share(key) + spared))
+        problem = self._adaptation(key, members, zoo, HEADROOM * min(1.0, self._admission_share(key) + spared))
         plan = await self._deciding.adapt(problem)
         outcome = "refused" if plan.unmapped else "admitted"
         self._record_adaptation(key, problem, plan, outcome, live.id)
@@ -180,7 +192,7 @@ class Planning:
         problem = adapting.problem_of([live], zoo.rungs, self._around.workers, 1.0, self._beside(key), ())
         client = problem.clients[0]
         if binding(client, problem.networks) is Binding.WORKERS:
-            return Cause.PROCESSOR if self._is_within_share(live) else Cause.SHARE
+            return self._processor_or_share(live)
         at_the_box = replace(client, slo_ms=client.slo_ms + adapting.way_ms(live), bandwidth_bps=BPS_MAX)
         return Cause.LINK if binding(at_the_box, problem.networks) is Binding.WORKERS else Cause.PROCESSOR
 
@@ -191,7 +203,7 @@ class Planning:
         reason = ""
         for lane in self._lanes(live):
             key = key_of(live, lane)
-            problem = self._offload(key, self._held(key, without=live), [live], zoo, spared)
+            problem = self._offload(key, self._held(key, without=live), [live], zoo, spared, HEADROOM)
             if not problem.waiting:
                 return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
             plan = await self._deciding.offloads(problem)
@@ -200,7 +212,12 @@ class Planning:
             if is_in:
                 return Verdict(True, lane=lane)
             reason = plan.reason
-        return Verdict(False, Cause.PROCESSOR if self._is_within_share(live) else Cause.SHARE, reason)
+        return Verdict(False, self._processor_or_share(live), reason)
+
+    def _processor_or_share(self, live: LiveSession) -> Cause:
+        """Whether the tenant has its part, and others have theirs."""
+        is_shared = any(tenant != live.session.tenant for tenant in self._around.weights())
+        return Cause.SHARE if is_shared and not self._is_within_share(live) else Cause.PROCESSOR
 
     def _lanes(self, live: LiveSession) -> list[int]:
         """Workers, the one with the fewest sessions of accuracy first."""
@@ -222,7 +239,7 @@ class Planning:
         return planned <= self.ledger.share_of(tenant, {tenant: 1.0, **weights}) + 1e-9
 
     def _beyond_share(self, tenant: str) -> list[LiveSession]:
-        """Sessions of other tenants beyond their share, the newest first."""
+        """Sessions of other tenants beyond their shares, the newest first."""
         found = [
             live
             for live in self._sessions.values()
@@ -230,10 +247,23 @@ class Planning:
         ]
         return sorted(found, key=lambda live: (live.session.began_at, live.id), reverse=True)
 
+    def _mark_shares(self) -> None:
+        """Which sessions are beyond their tenants' shares as these are now: of each tenant the newest."""
+        weights = self._around.weights()
+        taken: dict[str, float] = {}
+        for live in sorted(self._sessions.values(), key=lambda live: (live.session.began_at, live.id)):
+            if live.state is not SessionState.SERVED:
+                live.beyond_share = False
+                continue
+            tenant = live.session.tenant
+            taken[tenant] = taken.get(tenant, 0.0) + self._least(key_of(live, live.lane), live)
+            live.beyond_share = taken[tenant] > self.ledger.share_of(tenant, {tenant: 1.0, **weights}) + 1e-9
+
     # -- the turns -----------------------------------------------------------------------------------------------------
 
     async def adapt_all(self) -> None:
         """Plan all pools of latency anew (JF-17), and try those that wait."""
+        self._mark_shares()
         for key in self._keys(PromiseKind.LATENCY):
             async with self._admissions:
                 await self._adapt(self._pool(key))
@@ -256,13 +286,28 @@ class Planning:
         before = None if pool is None else pool.bandwidth_bps.get(live.id)
         return before is not None and abs(live.link.bandwidth_bps - before) > LINK_CHANGE * before
 
+    def gates_of(self, live: LiveSession) -> Batches | None:
+        """Where its frames wait for the others of their batches; None: they wait for nobody."""
+        pool = self._pools.get(key_of(live, live.lane))
+        return None if pool is None or pool.key.kind is not PromiseKind.ACCURACY else pool.gates
+
     def refused(self, application_id: str, variant: str) -> None:
         """Memory has refused a variant: it is not planned with for a while."""
         self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
 
-    def of_pools(self) -> list[Pool]:
-        """All of them, for those who watch."""
-        return list(self._pools.values())
+    def batch_counts(self) -> BatchCounts:
+        """Of all pools."""
+        counts = [self._gone, *(pool.gates.counts for pool in self._pools.values())]
+        return BatchCounts(
+            sum(one.full for one in counts), sum(one.short for one in counts), sum(one.late for one in counts)
+        )
+
+    def decision_ms(self) -> tuple[int, float, float]:
+        """Decisions since the start, and mean and P99 of the latest."""
+        recent = sorted(self._deciding.recent_ms)
+        if not recent:
+            return self._deciding.count, 0.0, 0.0
+        return self._deciding.count, sum(recent) / len(recent), recent[min(len(recent) - 1, int(0.99 * len(recent)))]
 
     async def _adapt(self, pool: Pool) -> None:
         key, now_ns = pool.key, self._around.clock.now_ns()
@@ -322,10 +367,21 @@ class Planning:
         least = sum(adapting.least_load(live, zoo.rungs, self._around.workers, beside) for live in there)
         self.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
         told = adapting.plans_of(plan, members, zoo.by_name, now_ns)
+        pool.wanted = tuple(worker.network for worker in plan.workers)
         for live in there:
             pool.bandwidth_bps[live.id] = live.link.bandwidth_bps
             if live.id in told:
-                live.take(told[live.id])
+                live.take(self._as_memory_is(live, told[live.id], zoo, beside))
+
+    def _as_memory_is(self, live: LiveSession, plan: SessionPlan, zoo: _Zoo, beside: adapting.Beside) -> SessionPlan:
+        """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
+        old = zoo.by_name.get(live.variant)
+        new = zoo.by_name[plan.variant]
+        if old is None or old is new or self._around.is_resident(new.servable):
+            return plan
+        if not self._around.is_resident(old.servable) or not adapting.keeps(live, old, beside):
+            return plan
+        return replace(plan, variant=old.name, size=old.size, accuracy=adapting.accuracy_of(old))
 
     async def _offload_turn(self, pool: Pool, others: Sequence[LiveSession]) -> None:
         key, now_ns = pool.key, self._around.clock.now_ns()
@@ -339,7 +395,7 @@ class Planning:
                 self._remove(live, *_why(zoo))
             self._close(pool)
             return
-        problem = self._offload(key, members, others, zoo, 0.0)
+        problem = self._offload(key, members, others, zoo, 0.0, HEADROOM if others else 1.0)
         known = {client.name for client in problem.clients}
         for live in members:
             if live.id not in known:
@@ -370,6 +426,7 @@ class Planning:
         )
         best = _best(zoo).name
         pool.batches = plan.batches
+        pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts))
         pool.run_ms_max = max((rung.worst_ms[min(rung.worst_ms)] for rung in zoo.rungs), default=0.0)
         load = offloading.loads_of(there, members, zoo.by_name, best) / self._around.workers
         self.ledger.put(key, Load(key.tenant, load, load))
@@ -394,7 +451,13 @@ class Planning:
         return adapting.problem_of(members, zoo.rungs, self._around.workers, share, self._beside(key), previous)
 
     def _offload(
-        self, key: PoolKey, members: Sequence[LiveSession], others: Sequence[LiveSession], zoo: _Zoo, spared: float
+        self,
+        key: PoolKey,
+        members: Sequence[LiveSession],
+        others: Sequence[LiveSession],
+        zoo: _Zoo,
+        spared: float,
+        headroom: float,
     ) -> OffloadInput:
         pool = self._pool(key)
         there = {live.id for live in (*members, *others)}
@@ -405,10 +468,19 @@ class Planning:
                 shifts[live.id] = shift
         pool.shifts = {**pool.shifts, **shifts}
         # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
-        share = min(1.0, (self._admission_share(key) + spared) * self._around.workers)
+        share = headroom * min(1.0, (self._admission_share(key) + spared) * self._around.workers)
         now_ns = self._around.clock.now_ns()
         return offloading.problem_of(
-            members, others, zoo.rungs, pool.scale, shifts, now_ns, share, previous=pool.batches
+            members,
+            others,
+            zoo.rungs,
+            pool.scale,
+            shifts,
+            now_ns,
+            share,
+            self._around.decode_ms(key.application_id),
+            pool.gates.free_ns,
+            pool.batches,
         )
 
     def _beside(self, key: PoolKey) -> adapting.Beside:
@@ -459,8 +531,10 @@ class Planning:
         """Nobody of it is served any more."""
         self.ledger.remove(pool.key)
         if not any(key_of(live, live.lane) == pool.key for live in self._sessions.values()):
+            gone, own = self._gone, pool.gates.counts
+            self._gone = BatchCounts(gone.full + own.full, gone.short + own.short, gone.late + own.late)
             self._pools.pop(pool.key, None)
-        pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch = (), (), 0.0, ()
+        pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
 
     def _held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
         now_ns = self._around.clock.now_ns()
@@ -479,7 +553,9 @@ class Planning:
     def _pool(self, key: PoolKey) -> Pool:
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = Pool(key, max(0, self._around.clock.now_ns() - BEFORE_NS))
+            pool = self._pools[key] = Pool(
+                key, max(0, self._around.clock.now_ns() - BEFORE_NS), Batches(self._around.clock)
+            )
         return pool
 
     # -- what becomes of it elsewhere ----------------------------------------------------------------------------------
@@ -492,6 +568,9 @@ class Planning:
             if live.plan is not None and live.state is not SessionState.WAITING:
                 wanted.setdefault(live.session.application_id, {})[live.plan.variant] = 2
         for pool in self._pools.values():
+            for name in pool.wanted:
+                if pool.key.application_id in wanted:
+                    wanted[pool.key.application_id][name] = 2
             for name in pool.prefetch:
                 if pool.key.application_id in wanted:
                     wanted[pool.key.application_id].setdefault(name, 1)

@@ -11,6 +11,7 @@ from appliance.clock import NS_PER_S
 from appliance.domain.session import AccuracyPromise, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offloading import Scale, Shift
 
@@ -39,10 +40,14 @@ class Pool:
 
     key: PoolKey
     epoch_ns: int
+    gates: Batches
+    """Of offload: who waits for whom."""
     previous: tuple[str | None, ...] = ()
     """Of adaptation: the network of each worker."""
     mapping: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
     """Of adaptation: what was recorded last."""
+    wanted: tuple[str, ...] = ()
+    """Of adaptation: the variants of the plan; they are switched to when they are in memory."""
     prefetch: tuple[str, ...] = ()
     batches: tuple[Batch, ...] = ()
     """Of offload."""

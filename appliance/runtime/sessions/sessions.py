@@ -6,14 +6,23 @@ with their capacity kept for a while, and served with the first frame or stream 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import ApplianceError, PromiseNotPossible, TooManySessions, Unavailable, UnknownSession
+from appliance.domain.errors import (
+    ApplianceError,
+    FrameDropped,
+    PromiseNotPossible,
+    TooManySessions,
+    Unavailable,
+    UnknownApplication,
+    UnknownSession,
+)
 from appliance.domain.events import EventSink
 from appliance.domain.request import Request
 from appliance.domain.session import (
@@ -30,6 +39,8 @@ from appliance.domain.session import (
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.decisions.sessions import frame_drop
+from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Call, Predictor
 from appliance.runtime.sessions.frame import Frame, FrameResult
@@ -114,6 +125,7 @@ class Sessions:
         planning_of: Callable[["Sessions"], Planning],
         ledger: ProcessorLedger,
         events: EventSink,
+        decisions: DecisionSink,
         new_id: Callable[[], str],
         limits: Limits,
     ) -> None:
@@ -124,6 +136,7 @@ class Sessions:
         self._predictor = predictor
         self._ledger = ledger
         self._events = events
+        self._decisions = decisions
         self._new_id = new_id
         self._limits = limits
         self._store: SessionStore | None = None
@@ -360,10 +373,6 @@ class Sessions:
             live.holds_until_ns = self._clock.now_ns() + RESTORED_HOLD_NS
             self._put(live)
 
-    def look_again(self) -> None:
-        """Processors have come or gone, or memory has: plan anew."""
-        self._changed.set()
-
     async def run(self) -> None:
         """Plan until cancelled; rests while there are no sessions."""
         async with asyncio.TaskGroup() as tasks:
@@ -417,10 +426,8 @@ class Sessions:
         self._ledger.observe(now_ns, busy_ms, self._planned_ms, runs - self._planned_runs)
         for live in list(self.live.values()):
             live.roll(now_ns)
-            try:
-                live.application = self._catalogue.entry(live.session.application_id).application
-            except ApplianceError as error:
-                await self.end(live, f"its application is gone: {error}")
+            if not self._follows(live):
+                await self.end(live, "its application is gone, or is shared no more")
                 continue
             silent_ns = now_ns - live.last_heard_ns
             if live.state is SessionState.SERVED and live.streams == 0 and silent_ns > SILENT_NS:
@@ -451,6 +458,18 @@ class Sessions:
             link=link,
             state=state,
         )
+
+    def _follows(self, live: LiveSession) -> bool:
+        """Take over the application as it is now; whether its tenant may still call it."""
+        session = live.session
+        try:
+            live.application = application = self._catalogue.entry(session.application_id).application
+        except UnknownApplication:
+            return False
+        except ApplianceError:  # out of service for a while
+            return True
+        is_own = application.tenant == session.tenant or application.shared
+        return is_own and self._catalogue.has_tenant(session.tenant)
 
     def _put(self, live: LiveSession) -> None:
         self.live[live.id] = live
@@ -493,6 +512,10 @@ class Sessions:
         if result.end in (FrameEnd.ANSWERED, FrameEnd.LATE):
             self._planned_ms += live.expected_run_ms
             self._planned_runs += 1
+        if isinstance(result.error, FrameDropped):  # before it was read; the engine records its own
+            self._decisions.record("drop", frame_drop(live.session, result.error))
+        if (gates := self.planning.gates_of(live)) is not None:
+            gates.ended((live.id, frame.number))
         if result.cause is DropCause.MEMORY and result.variant:
             self.planning.refused(live.session.application_id, result.variant)
             self._changed.set()
@@ -509,9 +532,15 @@ class Sessions:
             asked.timeout_ms,
             PLANNED_PRIORITY,
             is_planned=True,
+            gate=self._gate(live, frame),
         )
         with self._engine.admitted(application, tenant):
             return await self._predictor.predict(application, media, call, self._watch(application.id))
+
+    def _gate(self, live: LiveSession, frame: Frame) -> Callable[[], Awaitable[int]] | None:
+        """Where it waits for the others of its batch."""
+        gates = self.planning.gates_of(live)
+        return None if gates is None else partial(gates.wait, (live.id, frame.number))
 
     def _watch(self, application_id: str) -> Callable[[Request], None]:
         """Learns what decoding takes."""

@@ -35,7 +35,7 @@ async def test_a_planner_that_dies_is_begun_anew() -> None:
     try:
         here = await deciding.adapt(PROBLEM)
         await deciding.adapt(PROBLEM)
-        for process in deciding._executor._processes.values():  # type: ignore[union-attr, attr-defined]
+        for process in deciding._executor._processes.values():  # type: ignore[union-attr]
             process.kill()
         assert await deciding.adapt(PROBLEM) == here
         assert await deciding.adapt(PROBLEM) == here

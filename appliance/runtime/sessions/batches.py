@@ -1,0 +1,125 @@
+"""Frames that are planned to run together wait for one another: until all are in, or the batch's start and a grace
+period have passed (AR-18, AR-19). Then they go into the queue at once, and share the next run of their build.
+
+A frame that belongs to no batch, and one whose batch has begun, waits for nobody.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+
+_NUMBERS = count(1)
+
+Member = tuple[str, int]
+"""Session and frame, as the device numbers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch that is to start at a time, or as much later as its grace is."""
+
+    start_ns: int
+    run_ns: int
+    """What it is expected to take."""
+    grace_ns: int
+    members: frozenset[Member]
+
+
+class _Gate:
+    """One batch's. It opens once."""
+
+    def __init__(self, batch: PlannedBatch) -> None:
+        self.batch = batch
+        self.number = next(_NUMBERS)
+        """By which the queue knows who belongs together."""
+        self.missing = set(batch.members)
+        self.under_way: set[Member] = set()
+        """Those that came and have not ended."""
+        self.is_open = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.is_open.set()
+
+
+@dataclass(slots=True)
+class BatchCounts:
+    """Batches since the start."""
+
+    full: int = 0
+    """All were in by the start and its grace."""
+    short: int = 0
+    """Somebody was not."""
+    late: int = 0
+    """Began after the start and its grace, full or not."""
+
+
+class Batches:
+    """The gates of one pool. Event-loop thread only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._gates: dict[Member, _Gate] = {}
+        self._begun: list[_Gate] = []
+        """Batches that have begun and not ended, in that order."""
+        self.free_ns = 0
+        """When those will be over, as far as is known."""
+        self.counts = BatchCounts()
+
+    def plan(self, batches: Iterable[PlannedBatch]) -> None:
+        """What is expected from now on. Who waits at a batch of the plan before goes when that one said."""
+        gates: dict[Member, _Gate] = {}
+        for batch in batches:
+            known = self._gates.get(next(iter(batch.members))) if batch.members else None
+            gate = known if known is not None and known.batch.members == batch.members else _Gate(batch)
+            gates.update(dict.fromkeys(batch.members, gate))
+        self._gates = gates
+
+    async def wait(self, member: Member) -> int:
+        """Until the member's batch begins; returns the number of that, 0 where it belongs to none."""
+        gate = self._gates.get(member)
+        if gate is None or gate.is_open.is_set() or member not in gate.missing:
+            return 0
+        gate.missing.discard(member)
+        gate.under_way.add(member)
+        now_ns = self._clock.now_ns()
+        end_ns = gate.batch.start_ns + gate.batch.grace_ns
+        if not gate.missing or now_ns >= end_ns:
+            self._begin(gate)
+            return gate.number
+        if gate.timer is None:
+            gate.timer = asyncio.get_running_loop().call_at(end_ns / NS_PER_S, self._begin, gate)
+        await gate.is_open.wait()
+        return gate.number
+
+    def ended(self, member: Member) -> None:
+        """It has its answer, or will have none: nobody waits for it."""
+        gate = self._gates.get(member)
+        if gate is None or member not in gate.under_way | gate.missing:
+            gate = next((one for one in self._begun if member in one.under_way), None)
+            if gate is None:
+                return
+        gate.missing.discard(member)
+        gate.under_way.discard(member)
+        if not gate.is_open.is_set():
+            if not gate.missing and gate.under_way:
+                self._begin(gate)
+        elif not gate.under_way and gate in self._begun:
+            self._begun.remove(gate)
+            self.free_ns = self._clock.now_ns() + sum(one.batch.run_ns for one in self._begun)
+
+    def _begin(self, gate: _Gate) -> None:
+        now_ns = self._clock.now_ns()
+        self.counts.late += now_ns - gate.batch.start_ns - gate.batch.grace_ns > NS_PER_MS
+        if gate.missing:
+            self.counts.short += 1
+        else:
+            self.counts.full += 1
+        self._begun.append(gate)
+        self.free_ns = max(self.free_ns, now_ns) + gate.batch.run_ns
+        gate.open()

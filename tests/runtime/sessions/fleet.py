@@ -1,0 +1,201 @@
+"""Devices with sessions on a whole engine, in virtual time: links that carry so many bits, cameras, and no tracker."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.catalogue import Application
+from appliance.domain.errors import CreditExceeded, FrameDropped
+from appliance.domain.session import DeviceReport, FrameHead, NoticeKind, Promise
+from appliance.domain.states import SessionState
+from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.sessions.composition import SessionPorts, make_sessions
+from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.sessions import JoinOrder, Limits
+from appliance.tasks.base import Media
+from tests.fakes.engine import EngineBench
+from tests.fakes.media import FakeMedia
+from tests.fakes.processor import Cost
+
+PICTURE = b'{"inputs": {"x": [1.0]}}'
+BYTES_PER_PIXEL = 0.13
+Link = Callable[[float], float]
+"""Seconds since the device's start → bits in a second."""
+
+
+def steady(mbps: float) -> Link:
+    """The same all the time."""
+    return lambda _: mbps * 1e6
+
+
+@dataclass
+class Device:
+    """What a device saw."""
+
+    live: LiveSession
+    told: Counter[NoticeKind]
+    captured: int = 0
+    sent: int = 0
+
+
+class Fleet:
+    """A bench with sessions. To be made inside a running loop."""
+
+    def __init__(self, workers: int = 1, budget: int = 1000, decode_ms: float = 1.0) -> None:
+        self.bench = bench = EngineBench(budget, workers=workers, queue_len=500, queue_total=1000)
+        self.clock = bench.clock
+        numbers = count(1)
+        predictor = Predictor(
+            clock=bench.clock,
+            catalogue=bench.catalogue,
+            engine=bench.engine,
+            sequences=bench.sequences,
+            media=FakeMedia(bench.clock, decode_ms),
+            texts=None,  # type: ignore[arg-type] - nobody sends texts
+            asset_path=Path,
+        )
+        ports = SessionPorts(
+            clock=bench.clock,
+            catalogue=bench.catalogue,
+            engine=bench.engine,
+            predictor=predictor,
+            memory=bench.memory,
+            residency=bench.core.residency,
+            telemetry=bench.telemetry,
+            decisions=bench.decisions,
+            deciding=Decisions(bench.clock, "exchange", "earliest-due"),
+            new_id=lambda: f"s{next(numbers):04}",
+        )
+        self.sessions = make_sessions(ports, Limits())
+        self.devices: list[Device] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """With workers, residency and planners at work; devices leave at the end."""
+        async with self.bench.working(residency=True):
+            loops = asyncio.create_task(self.sessions.run())
+            try:
+                yield
+            finally:
+                for task in [loops, *self._tasks]:
+                    task.cancel()
+                ends = await asyncio.gather(loops, *self._tasks, return_exceptions=True)
+                assert all(end is None or isinstance(end, asyncio.CancelledError) for end in ends), ends
+
+    def add(
+        self, sizes: Mapping[int, Cost], *, name: str = "gate", tenant: str = "t", accuracies: tuple[float, ...] = ()
+    ) -> Application:
+        """An application with a variant for each picture size, the first the most accurate: 90, 80 ... points."""
+        application = self.bench.add({f"v{size}": cost for size, cost in sizes.items()}, name=name, tenant=tenant)
+        model = self.bench.catalogue.model_of(application)
+        rungs = []
+        for at, (variant, size) in enumerate(zip(model.variants, sizes, strict=True)):
+            accuracy = variant.accuracy
+            if accuracies and accuracy is not None:
+                accuracy = replace(accuracy, points=accuracies[at])
+            rungs.append(replace(variant, height=size, width=size, accuracy=accuracy))
+        self.bench.catalogue.put_model(replace(model, variants=tuple(rungs)))
+        return application
+
+    async def join(
+        self,
+        application: Application,
+        promise: Promise,
+        *,
+        fps: float = 30.0,
+        mbps: float | None = None,
+        rtt_ms: float = 10.0,
+        tenant: str | None = None,
+        wait: bool = False,
+    ) -> LiveSession:
+        """A session. Raises: PromiseNotPossible."""
+        order = JoinOrder(
+            tenant or application.tenant,
+            "key",
+            application,
+            fps,
+            promise,
+            wait=wait,
+            rtt_ms=rtt_ms,
+            uplink_bps=None if mbps is None else mbps * 1e6,
+        )
+        return await self.sessions.join(order)
+
+    def stream(self, live: LiveSession, link: Link, *, rtt_ms: float = 10.0, drop_rate: float | None = None) -> Device:
+        """Its device sends from now on, as its plans say."""
+        device = Device(live, Counter())
+        self.devices.append(device)
+        for work in (self._camera(device, link, rtt_ms, drop_rate), self._listen(device)):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return device
+
+    async def pass_s(self, seconds: float) -> None:
+        """Let time pass."""
+        await self.bench.pause(seconds * 1000)
+
+    async def _listen(self, device: Device) -> None:
+        with self.sessions.subscribe(device.live) as notices:
+            async for notice in notices:
+                device.told[notice.kind] += 1
+
+    async def _camera(self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None) -> None:
+        live, fps = device.live, device.live.session.fps
+        start_ns = free_ns = self.clock.now_ns()
+        last = -(10**6)
+        with self.sessions.attached(live):
+            for number in count():
+                captured_ns = start_ns + int(number * NS_PER_S / fps)
+                await self.clock.sleep_until_ns(captured_ns)
+                device.captured += 1
+                if live.state is SessionState.ENDED:
+                    return
+                plan = live.plan
+                if plan is None or free_ns - captured_ns > 1.5 * NS_PER_S / fps:
+                    continue
+                ahead = [one for one in plan.frames if one >= number]
+                due = number in plan.frames if ahead else number - last >= plan.interval
+                if not due:
+                    continue
+                last = number
+                size = plan.size or 300
+                body = PICTURE.ljust(int(BYTES_PER_PIXEL * size**2))
+                begin_ns = max(captured_ns, free_ns)
+                took_s = len(body) * 8 / link((begin_ns - start_ns) / NS_PER_S)
+                free_ns = begin_ns + int(took_s * NS_PER_S)
+                head_ns = begin_ns + int(rtt_ms / 2 * NS_PER_MS)
+                report = DeviceReport(skipped=device.captured - device.sent - 1, rtt_ms=rtt_ms, drop_rate=drop_rate)
+                device.sent += 1
+                sending = self._send(live, number, size, body, captured_ns, head_ns, free_ns - begin_ns, report)
+                task = asyncio.create_task(sending)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _send(
+        self,
+        live: LiveSession,
+        number: int,
+        size: int,
+        body: bytes,
+        captured_ns: int,
+        head_ns: int,
+        transfer_ns: int,
+        report: DeviceReport,
+    ) -> None:
+        await self.clock.sleep_until_ns(head_ns)
+        head = FrameHead(number, self.clock.now_ns(), captured_ns, None, len(body), size, None, report)
+        try:
+            frame = self.sessions.frame_begins(live, head)
+        except (FrameDropped, CreditExceeded):
+            return
+        await self.clock.sleep_until_ns(head_ns + transfer_ns)
+        frame.received(body)
+        await frame.answer(Media(body, "application/json"), f"{live.id}-{number}")

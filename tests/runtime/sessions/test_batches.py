@@ -1,0 +1,105 @@
+"""Frames that are planned to run together."""
+
+import asyncio
+
+from appliance.clock import NS_PER_MS
+from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+GRACE_NS, RUN_NS = 4 * NS_PER_MS, 40 * NS_PER_MS
+
+
+def planned(bench: EngineBench, in_ms: float, *names: str) -> PlannedBatch:
+    members = frozenset((name, 7) for name in names)
+    return PlannedBatch(bench.clock.now_ns() + int(in_ms * NS_PER_MS), RUN_NS, GRACE_NS, members)
+
+
+async def gone_after_ms(bench: EngineBench, batches: Batches, name: str, come_ms: float) -> tuple[float, int]:
+    """When a frame that comes then goes on, and the number of its batch."""
+    start_ns = bench.clock.now_ns()
+    await bench.pause(come_ms)
+    number = await batches.wait((name, 7))
+    return (bench.clock.now_ns() - start_ns) / NS_PER_MS, number
+
+
+@story
+async def test_a_batch_begins_at_once_when_all_are_in() -> None:
+    """Before its planned start, too (AR-19)."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b")])
+    went = await asyncio.gather(*(gone_after_ms(bench, batches, name, ms) for name, ms in (("a", 5), ("b", 20))))
+    assert [ms for ms, _ in went] == [20, 20]
+    assert went[0][1] == went[1][1] > 0
+    assert (batches.counts.full, batches.counts.short, batches.counts.late) == (1, 0, 0)
+
+
+@story
+async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -> None:
+    """Late by 5 % of the run: in its batch; by 20 %: not (AR-18)."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b"), planned(bench, 100, "c", "d")])
+    comes = (("a", 40), ("b", 52), ("c", 90), ("d", 108))
+    went = await asyncio.gather(*(gone_after_ms(bench, batches, name, ms) for name, ms in comes))
+    assert [round(ms, 3) for ms, _ in went] == [52, 52, 104, 108]
+    assert (batches.counts.full, batches.counts.short) == (1, 1)
+
+
+@story
+async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
+    """It was lost or dropped; and who is in no batch waits for nobody."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b")])
+    waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
+    await bench.pause(15)
+    batches.ended(("b", 7))
+    assert (await waiting)[0] == 15
+    assert await gone_after_ms(bench, batches, "z", 1) == (1, 0)
+
+
+@story
+async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
+    """The tail of the old plan is the head of the new one (AR-17); a batch that is gone from it begins as it said."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    kept, gone = planned(bench, 50, "a", "b"), planned(bench, 60, "c", "d")
+    batches.plan([kept, gone])
+    went = [asyncio.create_task(gone_after_ms(bench, batches, name, 10)) for name in ("a", "c")]
+    await bench.pause(20)
+    batches.plan([kept])
+    b = await gone_after_ms(bench, batches, "b", 15)
+    assert [round((await one)[0], 3) for one in went] == [35, 64]
+    assert b[1] == (await went[0])[1]
+
+
+@story
+async def test_what_is_planned_together_runs_together() -> None:
+    """One run, though the worker was idle when the first of them was put; requests that nobody planned go beside."""
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=20, run_ms_by_batch={2: 30, 3: 40, 4: 50})})
+    async with bench.working():
+        await bench.infer(1.0)
+        runs = bench.engine.workers[0].runs
+        together = [bench.infer(float(x), batch=5) for x in range(3)]
+        results = await asyncio.gather(*together)
+        assert [result.outputs["y"][0] for result in results] == [0.0, 2.0, 4.0]
+        assert bench.engine.workers[0].runs == runs + 1
+        await asyncio.gather(bench.infer(1.0, batch=6), bench.infer(2.0, batch=7))
+        assert bench.engine.workers[0].runs == runs + 3
+    bench.assert_quiet()
+
+
+@story
+async def test_frames_of_sessions_train_no_forecaster() -> None:
+    """Their plan says when they come."""
+    bench = EngineBench()
+    bench.add({"v": Cost(run_ms=20)})
+    async with bench.working():
+        await bench.infer(1.0, is_planned=True)
+        assert list(bench.core.residency._seen) == []
+        await bench.infer(1.0)
+        assert len(bench.core.residency._seen) == 1
