@@ -137,6 +137,8 @@ def _of_parts(figures: _Figures, figure: int, unit: float) -> Iterator[_Sample]:
     for whose, each in figures.items():
         for (number, group, kind), counts in sorted(each.parts.items()):
             yield _of(whose, number=str(number), group=group, kind=kind), counts[figure] * unit
+
+
 def _sessions(box: RunningBox, tenant: str | None) -> Iterator[str]:
     states: Counter[tuple[str, str]] = Counter(
         (live.session.tenant, live.state.value) for live in box.sessions.live.values()
