@@ -1,0 +1,399 @@
+"""WebSockets over real sockets, on the event loop that a box has: messages, their bounds, and how connections end."""
+
+import asyncio
+import itertools
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from appliance.api.http.websocket import MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
+
+LIMIT = 1000
+WAIT_S = 10.0
+
+
+class Echo:
+    """Says again what it hears; `grow N` lets the next message have N bytes."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self.socket = socket
+        self.heard: list[bytes] = []
+        self.bounds: list[Broken] = []
+        self.turns = self.seconds = 0
+        self.is_amid = False
+
+    def text(self, message: bytes) -> None:
+        self.heard.append(message)
+        self.socket.message_bytes_max = int(message[5:]) if message.startswith(b"grow ") else LIMIT
+        if message == b"close":
+            self.socket.close(1003)
+        self.socket.send_text(message)
+
+    def binary(self, message: bytes) -> None:
+        self.heard.append(message)
+        self.socket.message_bytes_max = LIMIT
+        self.socket.send_binary(message)
+
+    def turn_ended(self) -> None:
+        self.turns += 1
+
+    def broken(self, bound: Broken) -> None:
+        self.bounds.append(bound)
+        self.socket.send_text(bound.name.encode())
+
+    def second(self) -> None:
+        self.seconds += 1
+
+
+class Handshake(asyncio.Protocol):
+    """An HTTP connection that is nothing but its handshake."""
+
+    def __init__(self, place: "Place") -> None:
+        self._place = place
+        self._head = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            made = WebSocket(self._transport, self._head, self)
+            self._place.sockets.append(made)
+            if self._place.refusal:
+                made.refuse(*self._place.refusal)
+                return
+            echo = Echo(made)
+            self._place.echoes.append(echo)
+            made.accept(echo, LIMIT)
+
+    def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self._transport.write(f"HTTP/1.1 {status} no\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._place.lost += 1
+
+
+class Place:
+    """A server with the WebSockets that it has."""
+
+    def __init__(self) -> None:
+        self.sockets: list[WebSocket] = []
+        self.echoes: list[Echo] = []
+        self.refusal: tuple[int, dict[str, str], bytes] | None = None
+        self.lost = 0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/"
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Place]:
+    place = Place()
+    server = await asyncio.get_running_loop().create_server(lambda: Handshake(place), "127.0.0.1", 0)
+    place.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield place
+        for one in place.sockets:
+            one.abort()
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """On uvloop, as the box is."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await story()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(bounded())
+
+
+async def ended(client: ClientConnection) -> tuple[list[str | bytes], int | None]:
+    """What still comes until the connection is closed, and the code that it is closed with."""
+    messages: list[str | bytes] = []
+    try:
+        while True:
+            messages.append(await client.recv())
+    except ConnectionClosed as closed:
+        return messages, None if closed.rcvd is None else closed.rcvd.code
+
+
+def test_messages_both_ways() -> None:
+    """Texts, binaries, pieces, empty ones and pings, without compression."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url) as client:
+            assert client.protocol.extensions == []
+            for message in ("one", b"two", b"", "drei ×"):
+                await client.send(message)
+                assert await client.recv() == message
+            await client.send(["in ", "three ", "pieces"])
+            assert await client.recv() == "in three pieces"
+            await (await client.ping())
+            assert place.echoes[0].bounds == []
+
+    run(story)
+
+
+def test_a_message_says_how_large_the_next_may_be() -> None:
+    """Also where both come in one piece; afterwards the old bound holds again, and is told before the end."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url, max_size=None) as client:
+            await client.send("grow 300000")
+            await client.send(bytes(300_000))
+            assert await client.recv() == "grow 300000"
+            assert len(await client.recv()) == 300_000
+            await client.send(bytes(LIMIT + 1))
+            assert await ended(client) == (["TOO_LARGE"], 1009)
+            assert place.echoes[0].bounds == [Broken.TOO_LARGE]
+
+    run(story)
+
+
+def test_pieces_count_together() -> None:
+    """A bound that each piece keeps and the message does not."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url) as client:
+            await client.send([b"x" * 600, b"y" * 600])
+            assert await ended(client) == (["TOO_LARGE"], 1009)
+            assert place.echoes[0].heard == []
+
+    run(story)
+
+
+def test_nothing_is_heard_behind_a_close() -> None:
+    """Of what came in the same piece."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url) as client:
+            client.protocol.send_text(b"close")
+            client.protocol.send_text(b"more")
+            client.transport.write(b"".join(client.protocol.data_to_send()))
+            assert await ended(client) == ([], 1003)
+            assert place.echoes[0].heard == [b"close"]
+
+    run(story)
+
+
+def test_a_refused_handshake_is_an_http_answer() -> None:
+    """And one that is none is not accepted."""
+
+    async def story() -> None:
+        async with serving() as place:
+            place.refusal = (404, {}, b"nothing here")
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(place.url)
+            assert refused.value.response.status_code == 404
+            place.refusal = None
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 400")
+            writer.close()
+
+    run(story)
+
+
+def frame_head(length: int, opcode: int = 2, *, fin: bool = True) -> bytes:
+    """Of a masked frame whose mask is zero."""
+    assert length < 2**16
+    return struct.pack("!BBH4s", opcode | (fin << 7), 0x80 | 126, length, bytes(4))
+
+
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nhost: box\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+@asynccontextmanager
+async def bare(place: Place) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection of which only the handshake is done."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    writer.write(HANDSHAKE)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def until(check: Callable[[], bool]) -> None:
+    while not check():  # noqa: ASYNC110 - another socket works, in real time
+        await asyncio.sleep(0.001)  # noqa: TID251 - the same
+
+
+HALVES = {
+    "half a head": b"\x82",
+    "a head alone": frame_head(500),
+    "half a body": frame_head(500) + bytes(100),
+    "a piece of several": frame_head(5, fin=False) + b"12345",
+}
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
+def test_half_a_message_ends_the_connection(half: bytes) -> None:
+    """Ten seconds after it was first seen, whatever part is missing; a whole one before does not count."""
+
+    async def story() -> None:
+        async with serving() as place, bare(place) as (reader, writer):
+            socket = place.sockets[0]
+            writer.write(frame_head(2) + b"ok")
+            assert await reader.readexactly(4) == b"\x82\x02ok"
+            socket.look(100.0)
+            writer.write(half)
+            await until(lambda: place.echoes[0].turns == 2)
+            socket.look(101.0)
+            socket.look(101.0 + MESSAGE_S - 0.1)
+            assert socket.is_open
+            socket.look(101.0 + MESSAGE_S)
+            assert await reader.read() == b"\x81\x08TOO_SLOW\x88\x02\x03\xf0"
+            assert place.echoes[0].bounds == [Broken.TOO_SLOW]
+
+    run(story)
+
+
+def test_what_the_listener_waits_for_counts_as_half() -> None:
+    """A head whose body does not come."""
+
+    async def story() -> None:
+        async with serving() as place, bare(place) as (reader, _):
+            place.echoes[0].is_amid = True
+            place.sockets[0].look(5.0)
+            place.sockets[0].look(5.0 + MESSAGE_S)
+            assert (await reader.read()).startswith(b"\x81\x08TOO_SLOW")
+
+    run(story)
+
+
+def test_a_silent_caller_is_asked_and_then_gone() -> None:
+    """One that answers the ping stays."""
+
+    async def story() -> None:
+        async with serving() as place, bare(place) as (reader, writer):
+            socket, now_s = place.sockets[0], 7.0
+            socket.look(now_s)
+            for _ in range(3):
+                now_s += SILENCE_S
+                socket.look(now_s)
+                assert await reader.readexactly(2) == b"\x89\x00"
+                turns = place.echoes[0].turns
+                writer.write(b"\x8a\x80" + bytes(4))
+                await until(lambda before=turns: place.echoes[0].turns > before)  # type: ignore[misc]
+                now_s += 1.0
+                socket.look(now_s)
+            now_s += SILENCE_S
+            socket.look(now_s)
+            assert await reader.readexactly(2) == b"\x89\x00"
+            socket.look(now_s + SILENCE_S)
+            await socket.closed.wait()
+            assert place.lost == 1
+
+    run(story)
+
+
+def test_who_does_not_read_is_given_up() -> None:
+    """After ten seconds without taking anything, and at once when too much waits."""
+
+    async def story() -> None:
+        async with serving() as place, bare(place), bare(place):
+            slow, flooded = place.sockets
+            piece = bytes(64 * 1024)
+            while not slow.is_congested:
+                slow.send_binary(piece)
+            slow.look(1.0)
+            slow.look(1.0 + MESSAGE_S)
+            await slow.closed.wait()
+            sent = 0
+            while flooded.is_open:
+                flooded.send_binary(piece)
+                sent += len(piece)
+                assert sent < 64 * WRITE_BYTES_MAX
+            await flooded.closed.wait()
+
+    run(story)
+
+
+def test_a_caller_that_vanishes_is_told_of() -> None:
+    """A reset, and an end without a close."""
+
+    async def story() -> None:
+        async with serving() as place:
+            async with bare(place) as (_, writer):
+                raw = writer.get_extra_info("socket")
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.transport.abort()
+                await place.sockets[0].closed.wait()
+            async with bare(place) as (_, writer):
+                writer.write_eof()
+                await place.sockets[1].closed.wait()
+            assert place.lost == 2
+
+    run(story)
+
+
+MESSAGES = st.lists(
+    st.tuples(st.booleans(), st.binary(max_size=300), st.lists(st.integers(1, 299), max_size=3)), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None, max_examples=30)
+@given(MESSAGES, st.lists(st.integers(1, 400), min_size=1, max_size=8))
+def test_any_cuts(messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]) -> None:
+    """However messages are cut into pieces, and what is sent into reads, each is heard whole and in order."""
+    wire, expected = b"", []
+    for is_text, body, places in messages:
+        body = body.hex().encode()[:300] if is_text else body
+        expected.append(body)
+        edges = [0, *sorted({place for place in places if place < len(body)}), len(body)]
+        for number, (start, end) in enumerate(itertools.pairwise(edges)):
+            opcode = 0 if number else (1 if is_text else 2)
+            wire += frame_head(end - start, opcode, fin=end == len(body) and number == len(edges) - 2) + body[start:end]
+
+    async def story() -> None:
+        async with serving() as place, bare(place) as (_, writer):
+            at, echo = 0, place.echoes[0]
+            for count in itertools.cycle(cuts):
+                writer.write(wire[at : at + count])
+                at += count
+                if at >= len(wire):
+                    break
+                turns = echo.turns
+                await until(lambda before=turns: echo.turns > before)  # type: ignore[misc]
+            await until(lambda: len(echo.heard) == len(expected))
+            assert echo.heard == expected
+            assert place.sockets[0].is_open
+
+    run(story)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.binary(min_size=1, max_size=400))
+def test_any_bytes(noise: bytes) -> None:
+    """Whatever comes, the connection is told of it, closed, or waits for more; nothing is raised."""
+
+    async def story() -> None:
+        problems: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        async with serving() as place, bare(place) as (reader, writer):
+            writer.write(noise)
+            writer.write_eof()
+            await reader.read()
+            await place.sockets[0].closed.wait()
+        assert problems == []
+
+    run(story)
