@@ -19,7 +19,7 @@ import psutil
 from appliance import log
 from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
-from appliance.api.box import ServingBox
+from appliance.api.box import RunningBox, ServingBox
 from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
@@ -130,10 +130,12 @@ class Appliance:
         http = self.settings.http
         rules = BodyRules.of(
             body_bytes_max=http.body_bytes_max,
+            frame_bytes_max=http.frame_bytes_max,
             form_bytes_max=http.form_bytes_max,
             upload_bytes_max=http.upload_bytes_max,
         )
-        return Gateway(self.running, Bounds(self._service, rules, self.in_flight, self.logger, self._caller))
+        service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller)
+        return Gateway(self.running, service, self._managed_box)
 
     def _caller(self, scope: Scope) -> Principal:
         return caller_of(self.running().keyring, scope, dict(scope["headers"]))
@@ -164,6 +166,10 @@ class Appliance:
         assert self._management is not None
         self._is_wanted.set()
         return await asyncio.shield(self._management)
+
+    async def _managed_box(self) -> RunningBox:
+        management, _ = await self._managed()
+        return management.box
 
     async def _models(self) -> "Models":
         management, _ = await self._managed()
@@ -285,6 +291,7 @@ class Appliance:
             sensors=sensors,
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
+            frame_bytes_max=settings.http.frame_bytes_max,
             form_bytes_max=settings.http.form_bytes_max,
             started_ns=clock.now_ns(),
             is_ready=self.is_ready,

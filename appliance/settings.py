@@ -38,6 +38,8 @@ class HttpSettings(Section):
     """Bytes of one tenant's shared memory regions together."""
     body_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest body of an inference or predict request; bodies that wait count against memory."""
+    frame_bytes_max: int = Field(4 * MIB, ge=1024)
+    """Largest frame of a session; the frames of one stream that wait for their answers take at most twice as much."""
     form_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest model that `POST /v1/models` takes at once; larger ones go by `/v1/uploads`."""
     upload_bytes_max: int = Field(8 * GIB, ge=1024)

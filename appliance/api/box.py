@@ -66,6 +66,8 @@ class ServingBox:
     sensors: Sensors
     state_dir: Path
     body_bytes_max: int
+    frame_bytes_max: int
+    """Of a frame of a session."""
     form_bytes_max: int
     started_ns: int
     """On the clock's monotonic scale."""

@@ -1,19 +1,29 @@
-"""The first fork of the way: `/v2` goes to its bare handler, everything else through the framework."""
+"""The first fork of the way: `/v2` goes to its bare handler, streams to theirs, the rest through the framework."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from appliance.api.box import ServingBox
+from appliance.api.box import RunningBox, ServingBox
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
+
+if TYPE_CHECKING:
+    from appliance.api.http.websocket import WebSocket
+    from appliance.api.streams.opening import Streams
 
 
 class Gateway:
     """An ASGI application. Lifespan messages go to the framework."""
 
-    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp) -> None:
+    def __init__(
+        self, box: Callable[[], ServingBox], service: ASGIApp, managed: Callable[[], Awaitable[RunningBox]]
+    ) -> None:
+        """`managed`: the box as soon as all of it is there."""
         self._v2 = V2(box)
         self._service = service
+        self._managed = managed
+        self._streams: Streams | None = None
         self._arrived: list[tuple[Scope, Callable[[], None]]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -21,6 +31,15 @@ class Gateway:
             await self._v2(scope, receive, send)
         else:
             await self._service(scope, receive, send)
+
+    async def stream(self, scope: Scope, socket: "WebSocket") -> None:
+        """A handshake for a stream, and what follows it until its end."""
+        box = await self._managed()
+        if self._streams is None:
+            from appliance.api.streams.opening import Streams  # needed for no first answer of `/v2`
+
+            self._streams = Streams()
+        await self._streams.serve(box, scope, socket)
 
     def begin(self, scope: Scope) -> Callable[[], None] | None:
         """Begin with a request of `/v2` outside any task: as `V2.begin`."""

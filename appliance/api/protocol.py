@@ -18,17 +18,28 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.gateway import Gateway
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
-from appliance.api.http.direct_body import DirectBodyProtocol
+from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
+from appliance.api.http.upgrades import FRAMING
+from appliance.api.streams.target import is_stream
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
+
+    from appliance.api.http.websocket import WebSocket
 
 BODY_SMALL_BYTES = 16 * 1024
 """A body below this is kept before anybody looks at the request, and a copy of it costs less than preparing to do
 without.
 """
+
+GOING_AWAY = 1001
+"""The code that streams are closed with when the box stops."""
+CLOSING_S = 2.0
+"""How long a stream may take to see that."""
+HANDSHAKE = frozenset({b"host", b"connection", b"upgrade", b"origin"})
+"""Headers that a handshake needs, beside its own (`sec-…`)."""
 
 PIPELINE_MAX = 256
 """Requests of one connection that wait for the answer to the one before."""
@@ -44,6 +55,8 @@ class BoxProtocol(DirectBodyProtocol):
         """Who is to answer, or goes on with, the request whose body is being gathered."""
         self._head: bytes | KnownHead = b""
         """Of the last request of a known caller."""
+        self._socket: WebSocket | None = None
+        """What speaks on the connection instead, after an upgrade."""
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -149,6 +162,66 @@ class BoxProtocol(DirectBodyProtocol):
         self._go_past_parser()
         data = data[known.length :]
         return self._without_surplus(data) if self._surplus_bytes else self._into_place(data)
+
+    # -- another protocol ----------------------------------------------------------------------------------------------
+
+    def _should_upgrade(self) -> bool:
+        """Whether the head asks for a stream, in a way in which there is one, and nothing else is to be answered."""
+        if self._get_upgrade() != b"websocket" or self.scope["method"] != "GET" or not is_stream(self.url):
+            return False
+        is_plain = self.scope["http_version"] == "1.1" and not any(name in FRAMING for name, _ in self.headers)
+        is_between = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
+        return is_plain and is_between and isinstance(self.app, Gateway)
+
+    def _upgrade(self, data: memoryview) -> None:
+        """Leave the connection to a WebSocket."""
+        if self._socket is not None:  # a piece behind the head
+            self.transport.abort()
+            return
+        if data:
+            raise Refused("bad-request", "nothing may come before the handshake is answered")
+        from appliance.api.http.websocket import WebSocket  # not needed for a first answer of `/v2`
+
+        self._bare_bytes, self._head = 0, b""
+        lines = [b"%b: %b\r\n" % one for one in self.headers if one[0] in HANDSHAKE or one[0].startswith(b"sec-")]
+        head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self.url, b"".join(lines))
+        url = httptools.parse_url(self.url)
+        scope = {**self.scope, "type": "websocket", "path": url.path.decode("ascii"), CONNECTION: self}
+        scope["query_string"] = url.query or b""
+        self._socket = WebSocket(self.transport, head, self)
+        task = self.loop.create_task(self._stream(scope, self._socket), name="stream")
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    async def _stream(self, scope: dict[str, Any], socket: "WebSocket") -> None:
+        assert isinstance(self.app, Gateway)
+        try:
+            await self.app.stream(scope, socket)
+        except Exception:
+            self.logger.exception("stream failed")
+            socket.abort()
+
+    def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer the handshake as a request that is the last one."""
+        self._socket = None
+        self.transport.set_protocol(Receiver(self))
+        self.transport.resume_reading()
+        self._end(status, headers, body)
+
+    def look(self, now_s: float) -> None:
+        """As without a WebSocket, which looks itself."""
+        if self._socket is not None:
+            self._socket.look(now_s)
+        else:
+            super().look(now_s)
+
+    def shutdown(self) -> None:
+        """The server stops: the device may come back when it is there again."""
+        if self._socket is not None:
+            self._socket.close(GOING_AWAY)
+            self.loop.call_later(CLOSING_S, self._socket.abort)
+        else:
+            super().shutdown()
 
     # -- requests ------------------------------------------------------------------------------------------------------
 

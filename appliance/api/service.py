@@ -17,6 +17,7 @@ from appliance.api.v1 import (
     applications,
     decisions,
     events,
+    frames,
     jobs,
     models,
     predict,
@@ -29,6 +30,7 @@ from appliance.api.v1 import (
 
 ROUTERS: tuple[APIRouter, ...] = (
     predict.router,
+    frames.router,
     requests.router,
     sessions.router,
     models.router,

@@ -260,7 +260,7 @@ def read_device_message(text: str | bytes) -> DeviceMessage:
 def read_box_message(text: str | bytes) -> BoxMessage | None:
     """What the box sent; None: a newer box's message. Raises: ValueError (pydantic's, too)."""
     content = from_json(text)
-    kind = _BOX.get(content.get("type")) if isinstance(content, dict) else None
+    kind = _BOX.get(str(content.get("type"))) if isinstance(content, dict) else None
     return None if kind is None else kind.model_validate(content)
 
 

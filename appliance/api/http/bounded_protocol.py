@@ -90,14 +90,17 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             gone = self._all.show(self, tenant)
         except TooManyConnections:
-            self.cycle.keep_alive = False
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
             raise
         if self.tenant is None:
             self._keep_in_kernel(BODY_WATER_BYTES)
         self.tenant = tenant
         self._water_bytes = BODY_WATER_BYTES
-        if self.cycle.more_body and not self.cycle.disconnected and len(self.cycle.body) <= BODY_WATER_BYTES:
-            self.cycle.message_event.clear()  # not enough now to be woken for
+        cycle = self.cycle
+        is_gathering = cycle is not None and cycle.more_body and not cycle.disconnected
+        if is_gathering and len(cycle.body) <= BODY_WATER_BYTES:
+            cycle.message_event.clear()  # not enough now to be woken for
         if gone is not None:
             gone.give_way()
 
@@ -221,11 +224,18 @@ class BoundedProtocol(HttpToolsProtocol):
         while True:
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as asked:  # to nothing that the box speaks
+            except httptools.HttpParserUpgrade as asked:
                 data = data[asked.args[0] :]
-                go_on_behind_head(self)
+                if self._should_upgrade():
+                    self._upgrade(data)
+                    return
+                go_on_behind_head(self)  # to nothing that the box speaks there
             else:
                 return
+
+    def _upgrade(self, data: memoryview) -> None:
+        """Go on in the protocol that the head asks for; `data` has come behind it. Where `_should_upgrade` says so."""
+        raise NotImplementedError
 
     def _feed_head(self, data: memoryview) -> None:
         """Parse no more of a head than it may have, and the rest only when that has ended it."""

@@ -3,7 +3,15 @@
 import json
 from typing import Any
 
-from appliance.api.http.problems import CAN_NEVER_FIT, CONTENT_TYPE, plain_problem, problem_response, row_of, status_of
+from appliance.api.http.problems import (
+    CAN_NEVER_FIT,
+    CONTENT_TYPE,
+    OTHERS,
+    plain_problem,
+    problem_response,
+    row_of,
+    status_of,
+)
 from appliance.domain import errors as e
 from appliance.wire.problem import slug_of
 
@@ -120,6 +128,14 @@ def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated:
     if validated:
         status, body = plain_problem("invalid-request", "limit: should be at least 1", "/v1/models")
         _add(responses, status, "invalid-request", "A field is missing or wrong", json.loads(body))
+    return responses
+
+
+def plain_problems(slug: str, detail: str) -> dict[int | str, Any]:
+    """The `responses` entry of what the domain does not know."""
+    responses: dict[int | str, Any] = {}
+    status, body = plain_problem(slug, detail, "/v1/models")
+    _add(responses, status, slug, OTHERS[slug].title, json.loads(body))
     return responses
 
 

@@ -81,6 +81,11 @@ class HeldBody:
         self._tenant = tenant
         self._bytes = 0
 
+    @property
+    def bytes(self) -> int:
+        """Counted now."""
+        return self._bytes
+
     def announce(self, length: int) -> None:
         """Raises: Busy when a body of this length would not fit now."""
         if length > RESERVED_BYTES and not self._portions.has_room(self._tenant, length):
@@ -129,15 +134,19 @@ class BodyRules:
 
     management: BodyRule
     media: BodyRule
+    frame: BodyRule
     form: BodyRule
     upload: BodyRule
 
     @classmethod
-    def of(cls, *, body_bytes_max: int, form_bytes_max: int, upload_bytes_max: int) -> "BodyRules":
-        """From the three settings; a form may be larger than its file by what surrounds it."""
+    def of(
+        cls, *, body_bytes_max: int, frame_bytes_max: int, form_bytes_max: int, upload_bytes_max: int
+    ) -> "BodyRules":
+        """From the settings; a form may be larger than its file by what surrounds it."""
         return cls(
             BodyRule("the body", JSON_BYTES_MAX, True),
             BodyRule("the body", body_bytes_max, True),
+            BodyRule("the frame", frame_bytes_max, True),
             BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
         )
@@ -148,6 +157,8 @@ class BodyRules:
             return self.upload
         if method == "POST" and (path == "/v1/models" or path.startswith("/v1/models/")):
             return self.form
+        if path.startswith("/v1/sessions/") and path.endswith("/frames"):
+            return self.frame
         if path.startswith("/v2/") or path.endswith("/predict"):
             return self.media
         return self.management

@@ -167,6 +167,7 @@ OTHERS: Mapping[str, Row] = {
     "bad-request": Row(400, "The request cannot be read"),
     "invalid-request": Row(422, "A field is missing or wrong"),
     "request-timeout": Row(408, "The request came too slowly"),
+    "upgrade-required": Row(426, "Only as a WebSocket"),
     "head-too-large": Row(431, "The head of the request is too large"),
     "internal-error": Row(500, "Internal error"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import httptools
 
-_FRAMING = (b"content-length", b"transfer-encoding")
+FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class _Callbacks:
@@ -44,6 +44,6 @@ class _Callbacks:
 
 def go_on_behind_head(protocol: Any) -> None:
     """Give a protocol the parser for what comes behind the head with its `headers`."""
-    framing = b"".join(b"%b: %b\r\n" % (name, value) for name, value in protocol.headers if name in _FRAMING)
+    framing = b"".join(b"%b: %b\r\n" % (name, value) for name, value in protocol.headers if name in FRAMING)
     protocol.parser = httptools.HttpRequestParser(_Callbacks(protocol))
     protocol.parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")

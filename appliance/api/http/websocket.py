@@ -92,7 +92,12 @@ class _Framing(ServerProtocol):
         self.events.clear()
         self._on_frame(frame)
 
+    def end(self, code: int, reason: str) -> None:
+        """Close it because we say so."""
+        super().fail(code, reason)
+
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        """The parser's word on what has come."""
         if code == CloseCode.MESSAGE_TOO_BIG and self.state is OPEN:
             self._on_too_large()
         super().fail(code, reason)
@@ -184,7 +189,7 @@ class WebSocket(asyncio.BufferedProtocol):
         if self._listener is None:
             self._transport.close()
         elif self._framing.state is OPEN:
-            self._framing.fail(code, reason)
+            self._framing.end(code, reason)
             self._flush_soon()
 
     def abort(self) -> None:

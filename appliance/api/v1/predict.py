@@ -3,24 +3,29 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from appliance.api.auth.named import callable_application
 from appliance.api.http.documented import example, problems
 from appliance.api.http.limits import HELD_BODY, HeldBody
+from appliance.api.streams.plain import session_in
 from appliance.api.v1.deps import Caller, TheBox
+from appliance.api.v1.frames import FRAME_HEADERS, SESSION_HEADER, answer_frame
+from appliance.api.v1.media import ANSWER, BODIES, media_of
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import (
+    BadInput,
     BadMedia,
     BadTensor,
     Busy,
     CeilingReached,
+    CreditExceeded,
     DeadlineExceeded,
+    FrameDropped,
+    FrameMismatch,
     IllegalState,
     LoadFailed,
     ModelUnavailable,
@@ -34,46 +39,16 @@ from appliance.domain.errors import (
     TooLarge,
     TooManyDeferred,
     UnknownApplication,
+    UnknownSession,
     UnknownVariant,
     VariantQuarantined,
 )
 from appliance.domain.request import DeferredState
 from appliance.runtime.serving.predict import Call
-from appliance.tasks.base import Media
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 
 router = APIRouter(prefix="/v1/applications", tags=["predict"])
-
-_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_BODIES: dict[str, Any] = {
-    "image/jpeg": _BINARY,
-    "image/png": _BINARY,
-    "image/webp": _BINARY,
-    "audio/wav": _BINARY,
-    "text/plain": {"schema": {"type": "string"}, "example": "a dog on the beach"},
-    "application/json": {
-        "schema": {"type": "object"},
-        "examples": {
-            "text": {"summary": "text-embedding", "value": {"texts": ["a dog on the beach", "two cats"]}},
-            "tensor": {"summary": "tensor", "value": {"inputs": {"x": [[1.0, 2.0, 3.0]]}}},
-        },
-    },
-    "multipart/form-data": {
-        "schema": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
-    },
-}
-_ANSWER = {
-    "faces": [{"box": [71.2, 40.8, 148.9, 139.5], "score": 0.91}],
-    "application": "door",
-    "model": "centerface",
-    "variant": "int8",
-    "accuracy": 0.961,
-    "accuracy_metric": "f1@0.5 against fp32",
-    "warm": True,
-    "timings_ms": {"decode": 3.1, "queue": 0.1, "load": 0, "wake": 0, "compute": 9.7, "encode": 0.6, "total": 13.9},
-    "request_id": "b2f1c0de-17",
-}
 
 _ID = "0f8fad5bd9cb469fa16570867728950e"
 _LATER = {
@@ -100,7 +75,7 @@ Wait = Annotated[bool, Query(description="false: the answer is an id, and `/v1/r
     summary="Ask a model about a picture, a sound, a text or tensors",
     response_model=PredictShape,
     responses={
-        200: example(_ANSWER, "The task's answer, the variant that gave it, and where the time went."),
+        200: example(ANSWER, "The task's answer, the variant that gave it, and where the time went."),
         202: _LATER,
         **problems(
             UnknownApplication,
@@ -123,9 +98,17 @@ Wait = Annotated[bool, Query(description="false: the answer is an id, and `/v1/r
             DeadlineExceeded,
             RunFailed,
             RunRefused,
+            BadInput,
+            UnknownSession,
+            FrameMismatch,
+            FrameDropped,
+            CreditExceeded,
         ),
     },
-    openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
+    openapi_extra={
+        "requestBody": {"required": True, "content": BODIES},
+        "parameters": [SESSION_HEADER, *FRAME_HEADERS],
+    },
 )
 async def predict_route(
     application: Annotated[str, Path(description="Name of the application.", examples=["door"])],
@@ -150,9 +133,16 @@ async def predict_route(
     With `wait=false` the answer comes as soon as the request is let in and its body read: 202 with an id, under which
     `GET /v1/requests/{id}` tells the rest. The request goes on whatever becomes of the connection; its deadline, its
     place in quotas and its order in a sequence are those of any other.
+
+    With `X-Session` it is a frame of a session, as of `POST /v1/sessions/{session}/frames`: the session's plan decides
+    the variant and the deadline, and the answer says what to send next.
     """
     arrival_ns = box.clock.now_ns()
     found = callable_application(box.catalogue, principal, application)
+    if "x-session" in request.headers:
+        if not wait or sequence_id is not None:
+            raise BadInput(reason="X-Session: a frame is answered at once, and belongs to no sequence")
+        return await answer_frame(box, session_in(box, principal, dict(request.scope["headers"]), found), request)
     call = Call(
         principal.tenant,
         request.scope["request_id"],
@@ -171,7 +161,7 @@ async def predict_route(
         holds.enter_context(box.engine.admitted(found, principal.tenant))
         with box.engine.announce(found, principal.tenant, deadline_ns):
             call = replace(call, began_cold=box.engine.wake_ahead(found, variant))
-            media = await _media(request)
+            media = await media_of(request)
         if wait:
             return Response(await box.predictor.predict(found, media, call), media_type="application/json")
         held: HeldBody | None = request.scope.get(HELD_BODY)
@@ -181,24 +171,3 @@ async def predict_route(
         one = await box.deferred.begin(principal.tenant, application, answering, holds)
     headers = {"Location": f"/v1/requests/{one.id}"}
     return Response(one.document(), 202, headers, media_type="application/json")
-
-
-async def _media(request: Request) -> Media:
-    """Raises: BadMedia when there is nothing."""
-    content_type = request.headers.get("content-type", "")
-    if content_type.startswith("multipart/form-data"):
-        try:
-            async with request.form(max_files=1, max_fields=8) as form:
-                files = [value for value in form.values() if isinstance(value, UploadFile)]
-                if not files:
-                    raise BadMedia(reason="the form holds no file")
-                return _filled(await files[0].read(), files[0].content_type or "")
-        except HTTPException as error:  # what the framework makes of a broken form
-            raise BadMedia(reason=f"the form is broken: {error.detail}") from error
-    return _filled(await request.body(), content_type)
-
-
-def _filled(body: bytes, content_type: str) -> Media:
-    if not body:
-        raise BadMedia(reason="the body is empty; send the picture, sound or text itself")
-    return Media(body, content_type)

@@ -15,7 +15,9 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
+from appliance.api.streams.plain import SESSION
 from appliance.api.v2 import models, shared_memory, statistics
+from appliance.api.v2.frames import infer_frame
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import (
     Answer,
@@ -108,7 +110,8 @@ class V2:
             small = None if exchange is None else exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
             connection = scope.get(CONNECTION)
             source = 0 if connection is None else id(connection)
-            return await infer(box, principal, parts, headers, receive, small, source)
+            asked = infer if SESSION not in headers else infer_frame
+            return await asked(box, principal, parts, headers, receive, small, source)
         await in_task()
         if allowed := _other_methods(parts, method):
             return not_allowed(allowed)

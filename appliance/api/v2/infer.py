@@ -50,11 +50,11 @@ async def infer(
         call = parse_infer(small, json_length(headers))
         asked = (box, application, principal, version, call, arrival_ns, source)
         if call.shared is None:
-            result = await box.engine.infer(_request(*asked))
+            result = await box.engine.infer(made_of(*asked))
         else:
             box.engine.check(application, principal.tenant)
-            result = await infer_shared(box, application, principal.tenant, call, call.shared, lambda: _request(*asked))
-        return await _encoded(box, application, principal.tenant, call, name, result)
+            result = await infer_shared(box, application, principal.tenant, call, call.shared, lambda: made_of(*asked))
+        return await encoded(box, application, principal.tenant, call, name, result)
     box.engine.check(application, principal.tenant)
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     ahead = json_length(headers)
@@ -62,11 +62,11 @@ async def infer(
         with box.engine.announce(application, principal.tenant):
             began_cold = box.engine.wake_ahead(application, variant)
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
-            call = await _parsed(box, application, principal.tenant, body, ahead)
+            call = await call_of(box, application, principal.tenant, body, ahead)
         del body
 
         def request() -> Request:
-            made = _request(box, application, principal, version, call, arrival_ns, source)
+            made = made_of(box, application, principal, version, call, arrival_ns, source)
             made.began_cold = began_cold
             return made
 
@@ -74,10 +74,10 @@ async def infer(
             result = await box.engine.infer(request())
         else:
             result = await infer_shared(box, application, principal.tenant, call, call.shared, request)
-    return await _encoded(box, application, principal.tenant, call, name, result)
+    return await encoded(box, application, principal.tenant, call, name, result)
 
 
-async def _parsed(box: ServingBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
+async def call_of(box: ServingBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
     """Where media is worked on, when it takes long: the event loop is everybody's."""
     if not is_slow_to_read(body, length):
         return parse_infer(body, length)
@@ -85,7 +85,7 @@ async def _parsed(box: ServingBox, application: Application, tenant: str, body: 
     return await box.media.run(application.id, tenant, None, lambda: parse_infer(body, length))
 
 
-def _request(
+def made_of(
     box: ServingBox,
     application: Application,
     principal: Principal,
@@ -102,7 +102,7 @@ def _request(
     return request
 
 
-async def _encoded(
+async def encoded(
     box: ServingBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
 ) -> Answer:
     parts = (call, result.outputs, name, str(result.variant_number), result.variant)

@@ -159,6 +159,11 @@ class LiveSession:
         return self.session.id
 
     @property
+    def credit(self) -> int:
+        """Frames that may be on their way without acknowledgement."""
+        return self._credit
+
+    @property
     def promise(self) -> Promise:
         return self.session.promise
 

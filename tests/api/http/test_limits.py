@@ -16,7 +16,7 @@ from tests.api.stand import Asking
 
 pytestmark = pytest.mark.anyio
 PRINCIPAL = Principal("harbour", Role.TENANT, (), "k")
-RULES = BodyRules.of(body_bytes_max=1000, form_bytes_max=2000, upload_bytes_max=10**9)
+RULES = BodyRules.of(body_bytes_max=1000, frame_bytes_max=500, form_bytes_max=2000, upload_bytes_max=10**9)
 
 
 CHUNKED = {"transfer-encoding": "chunked"}

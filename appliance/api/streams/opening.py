@@ -1,0 +1,80 @@
+"""The handshake of a stream: who opens it, for which session, and who had it before."""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit
+
+from appliance.api.auth.callers import caller_of
+from appliance.api.box import RunningBox
+from appliance.api.http.limits import Scope
+from appliance.api.http.problems import problem_response
+from appliance.api.http.websocket import WebSocket
+from appliance.api.streams.sessions import session_of
+from appliance.api.streams.stream import Stream
+from appliance.api.streams.target import id_of
+from appliance.domain.errors import ApplianceError, BadInput, Forbidden, UnknownSession
+from appliance.domain.states import SessionState
+from appliance.wire.stream import HEAD_BYTES_MAX, SEEN
+
+
+class Streams:
+    """The open streams of a box, at most one for each session."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Stream] = {}
+
+    async def serve(self, box: RunningBox, scope: Scope, socket: WebSocket) -> None:
+        """Answer a handshake, and be there until the stream behind it has ended."""
+        headers = dict(scope["headers"])
+        try:
+            _check_origin(headers)
+            principal = caller_of(box.keyring, scope, headers)
+            live = session_of(box, principal, id_of(scope["path"]))
+            if live.state is SessionState.ENDED:
+                raise UnknownSession(name=live.session.id)
+            seen = _seen(scope["query_string"])
+        except ApplianceError as error:
+            socket.refuse(*problem_response(error, scope["path"]))
+            return
+
+        def is_welcome() -> bool:
+            is_over = principal.expires_at is not None and principal.expires_at <= box.clock.wall_now()
+            return box.keyring.has(principal.key_id) and not is_over
+
+        stream = Stream(
+            box.clock,
+            box.sessions,
+            live,
+            socket,
+            in_flight=box.in_flight,
+            frame_bytes_max=box.frame_bytes_max,
+            is_welcome=is_welcome,
+        )
+        if not socket.accept(stream, HEAD_BYTES_MAX):
+            return
+        before = self._open.get(live.session.id)
+        self._open[live.session.id] = stream
+        if before is not None:
+            before.replace()
+        try:
+            await stream.run(seen)
+        finally:
+            if self._open.get(live.session.id) is stream:
+                del self._open[live.session.id]
+
+
+def _check_origin(headers: Mapping[bytes, bytes]) -> None:
+    """A page may only speak for who reads it where it is the box's own. Raises: Forbidden."""
+    origin = headers.get(b"origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", b"").lower():
+        raise Forbidden(action="open a stream from a page of another origin")
+
+
+def _seen(query: bytes) -> int | None:
+    """The frame up to which the device knows all ends. Raises: BadInput."""
+    values = parse_qs(query.decode("latin-1")).get(SEEN, [])
+    if not values:
+        return None
+    if len(values) > 1 or not re.fullmatch("[0-9]{1,16}", values[0]):
+        raise BadInput(reason=f"{SEEN}: must be the number of a frame")
+    return int(values[0])

@@ -1,0 +1,11 @@
+"""Which session a caller means: a tenant's own, and of a device's key those that it began itself."""
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import ServingBox
+from appliance.domain.access import Role
+from appliance.runtime.sessions.live import LiveSession
+
+
+def session_of(box: ServingBox, principal: Principal, name: str) -> LiveSession:
+    """Raises: UnknownSession, also for one that the caller may not see."""
+    return box.sessions.get(name, principal.tenant, principal.key_id if principal.role is Role.DEVICE else None)

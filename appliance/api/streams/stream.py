@@ -1,0 +1,329 @@
+"""One session's stream: what a device's messages do, and what it is told. `docs/streams.md` says the grammar.
+
+It takes a head as it is read, acknowledges what has become complete at the end of the event loop's turn, and answers
+each frame in a task of its own. It never waits in what is called by the connection.
+"""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from appliance.api.http.limits import HeldBody, InFlight
+from appliance.api.http.websocket import MESSAGE_S, Broken, WebSocket
+from appliance.api.streams.offset import TIME_MS_MAX, ClockOffset
+from appliance.api.streams.words import end_of, notice_of, plain_problem_of, plan_of, problem_of, said
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import (
+    ApplianceError,
+    Busy,
+    CreditExceeded,
+    FrameDropped,
+    TooLarge,
+    UnknownSession,
+    WrongKey,
+)
+from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
+from appliance.runtime.sessions.frame import Frame
+from appliance.runtime.sessions.live import LiveSession, Notices
+from appliance.runtime.sessions.sessions import Sessions
+from appliance.tasks.base import Media
+from appliance.wire.stream import (
+    HEAD_BYTES_MAX,
+    Ack,
+    BoxClock,
+    Close,
+    DeviceClock,
+    ErrorMessage,
+    Message,
+    Reports,
+    ResultMessage,
+    read_device_message,
+)
+from appliance.wire.stream import FrameHead as HeadMessage
+
+_NEVER_NS = 0
+"""Captured so long ago that no frame was: of one whose time is none."""
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A head whose picture is to come next."""
+
+    bytes: int
+    frame: Frame | None
+    """None: it has ended already, and what comes is not looked at."""
+    held: HeldBody | None
+
+
+@dataclass(slots=True)
+class _Complete:
+    """A frame whose picture is there, and who holds the memory that it takes."""
+
+    frame: Frame
+    body: bytes
+    held: HeldBody
+
+
+class Stream:
+    """Hears what comes on one connection. Event-loop thread only."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        sessions: Sessions,
+        live: LiveSession,
+        socket: WebSocket,
+        *,
+        in_flight: InFlight,
+        frame_bytes_max: int,
+        is_welcome: Callable[[], bool],
+    ) -> None:
+        """`is_welcome`: whether the key that opened it is still good."""
+        self._clock = clock
+        self._sessions = sessions
+        self._live = live
+        self._socket = socket
+        self._in_flight = in_flight
+        self._frame_bytes_max = frame_bytes_max
+        self._is_welcome = is_welcome
+        self._offset = ClockOffset()
+        self._awaited: _Awaited | None = None
+        self._complete: list[_Complete] = []
+        self._answering: set[asyncio.Task[None]] = set()
+        self._holding: list[HeldBody] = []
+        self._prefix = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+
+    async def run(self, seen: int | None) -> None:
+        """Until the connection is closed and the frames under way have ended. `seen`: as `Sessions.results_since`."""
+        with self._sessions.attached(self._live), self._sessions.subscribe(self._live) as notices:
+            telling = asyncio.create_task(self._tell(notices), name="stream")
+            try:
+                if seen is not None:
+                    for result in self._sessions.results_since(self._live, seen):
+                        self._socket.send_text(end_of(result))
+                await self._socket.closed.wait()
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+                self._give_up()
+        await asyncio.gather(*self._answering)
+
+    def replace(self) -> None:
+        """A newer connection carries the session."""
+        self._socket.close(Close.REPLACED)
+
+    # -- what is heard -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_amid(self) -> bool:
+        """A picture that somebody waits for is to come."""
+        return self._awaited is not None and self._awaited.frame is not None
+
+    def text(self, message: bytes) -> None:
+        """A head, or a clock."""
+        now_ns = self._clock.now_ns()
+        self._withdraw()
+        if len(message) > HEAD_BYTES_MAX:
+            self._fail(_too_large(HEAD_BYTES_MAX), Close.TOO_LARGE)
+            return
+        try:
+            said_by_device = read_device_message(message)
+        except ValueError as error:
+            self._fail(plain_problem_of("invalid-request", str(error)), Close.NOT_UNDERSTOOD)
+            return
+        if isinstance(said_by_device, DeviceClock):
+            self._clock_came(said_by_device, now_ns)
+        else:
+            self._head_came(said_by_device, now_ns)
+
+    def binary(self, message: bytes) -> None:
+        """The picture of the head before it."""
+        awaited, self._awaited = self._awaited, None
+        self._socket.message_bytes_max = HEAD_BYTES_MAX
+        if awaited is None:
+            detail = "a picture came without a head before it"
+            self._fail(plain_problem_of("invalid-request", detail), Close.NOT_UNDERSTOOD)
+        elif len(message) > awaited.bytes:
+            self._end(awaited)
+            self._fail(_too_large(awaited.bytes), Close.TOO_LARGE)
+        elif awaited.frame is None or awaited.held is None or len(message) < awaited.bytes:
+            self._end(awaited)
+        else:
+            self._complete.append(_Complete(awaited.frame, message, awaited.held))
+
+    def turn_ended(self) -> None:
+        """Acknowledge what has become complete: what came with it in one piece was sent without."""
+        complete, self._complete = self._complete, []
+        for one in complete:
+            try:
+                ack = one.frame.received(one.body)
+            except ApplianceError as error:
+                one.held.release()
+                self._refuse(error, one.frame.head.frame)
+                continue
+            self._say(Ack(frame=ack.frame, bytes=len(one.body), took_ms=round(ack.transfer_ms, 3)))
+            task = asyncio.create_task(self._answer(one), name="frame")
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    def broken(self, bound: Broken) -> None:
+        """Say why the connection is closed."""
+        if bound is Broken.TOO_LARGE:
+            limit_bytes = HEAD_BYTES_MAX if self._awaited is None else self._awaited.bytes
+            self._say(ErrorMessage(problem=_too_large(limit_bytes), close=Close.TOO_LARGE))
+        elif bound is Broken.TOO_SLOW:
+            problem = plain_problem_of("request-timeout", f"a message was not whole after {MESSAGE_S:g} s")
+            self._say(ErrorMessage(problem=problem, close=Close.POLICY))
+
+    def second(self) -> None:
+        """A key may have been taken back."""
+        if not self._is_welcome():
+            self._fail(problem_of(WrongKey()), Close.POLICY)
+
+    # -- clocks --------------------------------------------------------------------------------------------------------
+
+    def _clock_came(self, clock: DeviceClock, now_ns: int) -> None:
+        now_ms = now_ns / NS_PER_MS
+        if clock.of_ms is not None and clock.of_came_ms is not None:
+            self._offset.answered(clock.of_ms, clock.of_came_ms, clock.sent_ms, now_ms)
+        self._sessions.report(self._live, self._report(clock))
+        if self._socket.is_congested or not abs(clock.sent_ms) < TIME_MS_MAX:
+            return
+        sent_ms = self._clock.now_ns() / NS_PER_MS
+        self._offset.asked(sent_ms)
+        self._say(BoxClock(sent_ms=sent_ms, of_ms=clock.sent_ms, of_came_ms=now_ms))
+
+    def _captured_ns(self, captured_ms: float) -> int | None:
+        """On the box's clock; None where the device's is not known yet."""
+        if not abs(captured_ms) < TIME_MS_MAX:
+            return _NEVER_NS
+        at_ms = self._offset.box_ms(captured_ms)
+        return None if at_ms is None else int(at_ms * NS_PER_MS)
+
+    def _report(self, reports: Reports) -> DeviceReport:
+        """What the device reports, but for what the box has measured itself."""
+        measured_ms = self._offset.rtt_ms
+        return DeviceReport(
+            skipped=reports.skipped,
+            drop_rate=reports.drop_rate,
+            drop_base=reports.drop_base,
+            uplink_bps=None if reports.uplink_mbps is None else reports.uplink_mbps * 1e6,
+            rtt_ms=reports.rtt_ms if measured_ms is None else measured_ms,
+            downlink_ms=reports.downlink_ms,
+            shown=reports.shown,
+        )
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    def _head_came(self, message: HeadMessage, now_ns: int) -> None:
+        if message.bytes > self._frame_bytes_max:
+            error = TooLarge(what="the frame", limit_bytes=self._frame_bytes_max)
+            self._fail(problem_of(error), Close.TOO_LARGE, message.frame)
+            return
+        self._awaited = _Awaited(message.bytes, None, None)
+        self._socket.message_bytes_max = max(message.bytes, HEAD_BYTES_MAX)
+        head = FrameHead(
+            frame=message.frame,
+            arrived_ns=now_ns,
+            captured_ns=self._captured_ns(message.captured_ms),
+            body_bytes=message.bytes,
+            size=message.size,
+            variant=message.variant,
+            report=self._report(message),
+        )
+        try:
+            frame = self._sessions.frame_begins(self._live, head)
+            self._awaited.held = self._hold(frame, message.bytes)
+            self._awaited.frame = frame
+        except ApplianceError as error:
+            self._refuse(error, message.frame)
+
+    def _hold(self, frame: Frame, count: int) -> HeldBody:
+        """The memory that a frame takes until it is answered: of a session at most that of two of the largest.
+
+        Raises: FrameDropped, counted; Busy for one that came before.
+        """
+        held = self._in_flight.body(self._live.session.tenant)
+        try:
+            if self._held_bytes() + count > 2 * self._frame_bytes_max:
+                raise Busy()
+            held.grow(count)
+        except Busy:
+            if frame.is_repeat:
+                raise
+            raise frame.drop(DropCause.LIMIT) from None
+        self._holding.append(held)
+        return held
+
+    def _held_bytes(self) -> int:
+        self._holding = [held for held in self._holding if held.bytes]
+        return sum(held.bytes for held in self._holding)
+
+    def _refuse(self, error: ApplianceError, frame: int) -> None:
+        """A frame is not taken, or taken no further."""
+        if isinstance(error, FrameDropped):
+            self._say(ResultMessage(frame=frame, outcome=FrameEnd.DROPPED, cause=error.cause))
+        elif isinstance(error, CreditExceeded):
+            self._fail(problem_of(error), Close.POLICY, frame)
+        elif isinstance(error, UnknownSession):
+            self._fail(problem_of(error), Close.NORMAL, frame)
+        else:
+            self._say(ErrorMessage(problem=problem_of(error), frame=frame))
+
+    async def _answer(self, complete: _Complete) -> None:
+        request_id = f"{self._prefix}-{next(self._numbers)}"
+        try:
+            result = await complete.frame.answer(Media(complete.body, ""), request_id)
+        finally:
+            complete.held.release()
+        self._socket.send_text(end_of(result))
+
+    def _withdraw(self) -> None:
+        """Another message came in place of a picture."""
+        awaited, self._awaited = self._awaited, None
+        self._socket.message_bytes_max = HEAD_BYTES_MAX
+        if awaited is not None:
+            self._end(awaited)
+
+    @staticmethod
+    def _end(awaited: _Awaited) -> None:
+        """Its picture does not come."""
+        if awaited.held is not None:
+            awaited.held.release()
+        if awaited.frame is not None:
+            awaited.frame.lost()
+
+    def _give_up(self) -> None:
+        """The connection is closed: what was not complete is lost."""
+        self._withdraw()
+        for one in self._complete:
+            one.held.release()
+            one.frame.lost()
+        self._complete.clear()
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    async def _tell(self, notices: Notices) -> None:
+        """Plans and notices as they come; the session's end is the stream's."""
+        async for notice in notices:
+            if notice.kind is not NoticeKind.PLAN:
+                self._say(notice_of(notice))
+            if notice.plan is not None:
+                self._say(plan_of(notice.plan, self._live, self._clock.now_ns()))
+            if notice.kind is NoticeKind.ENDED:
+                self._socket.close(Close.NORMAL)
+
+    def _fail(self, problem: dict[str, object], code: int, frame: int | None = None) -> None:
+        """Say what was wrong, and close."""
+        self._say(ErrorMessage(problem=problem, frame=frame, close=code))
+        self._socket.close(code)
+
+    def _say(self, message: Message) -> None:
+        self._socket.send_text(said(message))
+
+
+def _too_large(limit_bytes: int) -> dict[str, object]:
+    return problem_of(TooLarge(what="the message", limit_bytes=limit_bytes))

@@ -1,0 +1,75 @@
+"""What the box says of a session, in the messages of a stream."""
+
+import json
+
+from appliance.api.http.problems import plain_problem, problem_response
+from appliance.clock import NS_PER_MS
+from appliance.domain.session import DropCause, Notice, SessionPlan
+from appliance.runtime.sessions.frame import FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.wire.stream import ErrorMessage, Message, PlanMessage, ResultMessage, write_message
+from appliance.wire.stream import Notice as NoticeMessage
+
+
+def said(message: Message) -> bytes:
+    """A message as it is sent."""
+    return write_message(message).encode()
+
+
+def plan_of(plan: SessionPlan, live: LiveSession, now_ns: int) -> PlanMessage:
+    """A plan for the device that follows it, with times from now on."""
+    following, wait_ms = live.next_due(now_ns)
+    return PlanMessage(
+        number=plan.number,
+        variant=plan.variant,
+        size=plan.size,
+        quality=plan.quality,
+        frames=plan.frames,
+        next=following,
+        wait_ms=round(wait_ms, 3),
+        interval=plan.interval,
+        valid_ms=round(max(0, plan.valid_until_ns - now_ns) / NS_PER_MS, 3),
+        accuracy=_share(plan.accuracy),
+        expected_drop=plan.expected_drop,
+        credit=live.credit,
+    )
+
+
+def notice_of(notice: Notice) -> NoticeMessage:
+    """What a device is told beside its plan."""
+    plan = notice.plan
+    return NoticeMessage(
+        kind=notice.kind,
+        state=notice.state,
+        variant=None if plan is None else plan.variant,
+        accuracy=None if plan is None else _share(plan.accuracy),
+        reason=notice.reason,
+    )
+
+
+def end_of(result: FrameResult) -> bytes:
+    """How a frame ended: a result, or an error where what was sent is no picture. The answer is not parsed."""
+    cause = None if result.cause is None else str(result.cause)
+    if result.cause is DropCause.BAD_MEDIA and result.error is not None:
+        return said(ErrorMessage(problem=problem_of(result.error), frame=result.frame, outcome=result.end))
+    text = said(ResultMessage(frame=result.frame, outcome=result.end, cause=cause))
+    return text if result.body is None else b'%b,"answer":%b}' % (text[:-1], result.body)
+
+
+def problem_of(error: Exception) -> dict[str, object]:
+    """The document that a request gets."""
+    return _read(problem_response(error)[2])
+
+
+def plain_problem_of(slug: str, detail: str) -> dict[str, object]:
+    """That of what the domain does not know."""
+    return _read(plain_problem(slug, detail, "")[1])
+
+
+def _share(points: float | None) -> float | None:
+    return None if points is None else points / 100
+
+
+def _read(document: bytes) -> dict[str, object]:
+    members: dict[str, object] = json.loads(document)
+    return members

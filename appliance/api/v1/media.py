@@ -1,0 +1,62 @@
+"""What `predict` takes and gives: the bodies that it documents, and how one is read."""
+
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from appliance.domain.errors import BadMedia
+from appliance.tasks.base import Media
+
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+BODIES: dict[str, Any] = {
+    "image/jpeg": _BINARY,
+    "image/png": _BINARY,
+    "image/webp": _BINARY,
+    "audio/wav": _BINARY,
+    "text/plain": {"schema": {"type": "string"}, "example": "a dog on the beach"},
+    "application/json": {
+        "schema": {"type": "object"},
+        "examples": {
+            "text": {"summary": "text-embedding", "value": {"texts": ["a dog on the beach", "two cats"]}},
+            "tensor": {"summary": "tensor", "value": {"inputs": {"x": [[1.0, 2.0, 3.0]]}}},
+        },
+    },
+    "multipart/form-data": {
+        "schema": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}}
+    },
+}
+PICTURES: dict[str, Any] = {kind: BODIES[kind] for kind in ("image/jpeg", "image/png", "image/webp")}
+ANSWER = {
+    "faces": [{"box": [71.2, 40.8, 148.9, 139.5], "score": 0.91}],
+    "application": "door",
+    "model": "centerface",
+    "variant": "int8",
+    "accuracy": 0.961,
+    "accuracy_metric": "f1@0.5 against fp32",
+    "warm": True,
+    "timings_ms": {"decode": 3.1, "queue": 0.1, "load": 0, "wake": 0, "compute": 9.7, "encode": 0.6, "total": 13.9},
+    "request_id": "b2f1c0de-17",
+}
+
+
+async def media_of(request: Request) -> Media:
+    """Raises: BadMedia when there is nothing."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.startswith("multipart/form-data"):
+        try:
+            async with request.form(max_files=1, max_fields=8) as form:
+                files = [value for value in form.values() if isinstance(value, UploadFile)]
+                if not files:
+                    raise BadMedia(reason="the form holds no file")
+                return _filled(await files[0].read(), files[0].content_type or "")
+        except HTTPException as error:  # what the framework makes of a broken form
+            raise BadMedia(reason=f"the form is broken: {error.detail}") from error
+    return _filled(await request.body(), content_type)
+
+
+def _filled(body: bytes, content_type: str) -> Media:
+    if not body:
+        raise BadMedia(reason="the body is empty; send the picture, sound or text itself")
+    return Media(body, content_type)

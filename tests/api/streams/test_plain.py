@@ -1,0 +1,215 @@
+"""Frames as plain requests: `…/frames`, `predict` and `/v2 … infer` with headers, from any client, counted and planned
+as those of a stream.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tritonclient import http as triton
+
+from tests.api.streams.conftest import LATENCY, Box
+
+pytestmark = pytest.mark.anyio
+PLAN = re.compile(
+    r"(size=\d+, )?quality=(?P<quality>\d+), (next=(?P<next>\d+), )?wait_ms=(?P<wait>\d+), "
+    r'variant="(?P<variant>[\w.-]+)"'
+)
+
+
+def plan_of(answer: httpx.Response) -> dict[str, str]:
+    """What the answer says to send next."""
+    found = PLAN.fullmatch(answer.headers["session-plan"])
+    assert found is not None, answer.headers["session-plan"]
+    return found.groupdict()
+
+
+def frame(number: int, **headers: str) -> dict[str, str]:
+    return {"X-Frame": str(number), "X-Capture-Age-Ms": "5"} | headers
+
+
+async def test_frames_are_posted(box: Box) -> None:
+    """Each is answered as `predict` answers, says what to send next, and counts; again, it counts once."""
+    session = await box.join()
+    path = f"/v1/sessions/{session}/frames"
+    async with box.http() as client:
+        for number in (0, 3, 6):
+            answer = await client.post(path, content=box.pictures[0], headers=frame(number))
+            assert answer.status_code == 200, answer.text
+            plan = plan_of(answer)
+            assert (plan["next"], plan["variant"]) == (str(number + 3), "fp32")
+        expected = (await client.post("/v1/applications/digits/predict", content=box.pictures[0])).json()
+        assert answer.json()["labels"] == expected["labels"]
+        again = await client.post(path, content=box.pictures[0], headers=frame(6))
+        assert again.json() == answer.json()
+        other = await client.post(path, content=box.pictures[1], headers=frame(6))
+        assert (other.status_code, other.json()["type"]) == (409, "/problems/frame-mismatch")
+        far = await client.post(path, content=box.pictures[1], headers=frame(10**15))
+        assert far.status_code == 409
+        assert plan_of(far)["variant"] == "fp32"
+    shown = await box.shown(session)
+    assert (shown["sent"], shown["answered"]) == (3, 3)
+
+
+async def test_predict_takes_frames(box: Box) -> None:
+    """With a header; without it nothing has changed, and no plan is told."""
+    session = await box.join()
+    path = "/v1/applications/digits/predict"
+    async with box.http() as client:
+        headers = frame(0) | {"X-Session": session}
+        answer = await client.post(path, content=box.pictures[0], headers=headers)
+        assert (answer.status_code, plan_of(answer)["next"]) == (200, "3")
+        plain = await client.post(path, content=box.pictures[0])
+        assert "session-plan" not in plain.headers
+        assert plain.json()["labels"] == answer.json()["labels"]
+        form = await client.post(path, files={"file": ("a.png", box.pictures[1])}, headers=headers | {"X-Frame": "3"})
+        assert form.status_code == 200
+        for query in ("?wait=false", "?sequence_id=s"):
+            refused = await client.post(path + query, content=box.pictures[0], headers=headers)
+            assert refused.status_code == 422
+        assert (await box.shown(session))["sent"] == 2
+    async with box.http("probe") as client:
+        headers["X-Session"] = session
+        foreign = await client.post(path, content=box.pictures[0], headers=headers)
+        assert (foreign.status_code, foreign.json()["type"]) == (404, "/problems/unknown-session")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "type"),
+    [
+        ({"X-Frame": ""}, 422, "bad-input"),
+        ({"X-Frame": "-1"}, 422, "bad-input"),
+        ({"X-Frame": "1.5"}, 422, "bad-input"),
+        ({"X-Frame": "9" * 16}, 422, "bad-input"),
+        ({"X-Capture-Age-Ms": "soon"}, 422, "bad-input"),
+        ({"X-Capture-Age-Ms": "-60000"}, 504, "frame-dropped"),
+        ({"X-Capture-Age-Ms": "60000"}, 504, "frame-dropped"),
+        ({"X-Capture-Age-Ms": "nan"}, 504, "frame-dropped"),
+        ({"X-Capture-Age-Ms": "inf"}, 504, "frame-dropped"),
+        ({"X-Capture-Age-Ms": "-inf"}, 504, "frame-dropped"),
+        ({"X-Capture-Age-Ms": "1e308"}, 504, "frame-dropped"),
+    ],
+)
+async def test_headers_that_make_no_sense(box: Box, headers: dict[str, str], status: int, type: str) -> None:
+    """Broken ones are told; an absurd age has expired, and the frame counts."""
+    session = await box.join()
+    async with box.http() as client:
+        answer = await client.post(
+            f"/v1/sessions/{session}/frames", content=box.pictures[0], headers=frame(0) | headers
+        )
+        assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{type}"), answer.text
+        assert plan_of(answer)["variant"] == "fp32"
+    shown = await box.shown(session)
+    assert shown["drops"] == ({"expired": 1} if status == 504 else {})
+
+
+async def test_bodies_that_are_no_frames(box: Box) -> None:
+    """None, no picture, and too much."""
+    session = await box.join()
+    path = f"/v1/sessions/{session}/frames"
+    async with box.http() as client:
+        assert (await client.post(path, headers=frame(0))).json()["type"] == "/problems/bad-media"
+        wrong = await client.post(path, content=b"no picture", headers=frame(1))
+        assert (wrong.status_code, wrong.json()["type"]) == (422, "/problems/bad-media")
+        large = await client.post(path, content=bytes(4 * 2**20 + 1), headers=frame(2))
+        assert large.status_code == 413
+        assert (await client.post(path, content=box.pictures[0], headers=frame(3))).status_code == 200
+    shown = await box.shown(session)
+    assert (shown["sent"], shown["answered"]) == (3, 1)
+    assert shown["sent"] == shown["answered"] + shown["dropped"] + shown["lost"] + shown["late"]
+
+
+async def test_more_posts_than_the_credit(box: Box) -> None:
+    """Two bodies under way; the head of a third is refused."""
+    session = await box.join()
+    host, port = box.server.url.removeprefix("http://").split(":")
+
+    async def begin(number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        lines = [
+            f"POST /v1/sessions/{session}/frames HTTP/1.1",
+            "host: box",
+            f"authorization: Bearer {box.keys['device']}",
+            f"x-frame: {number}",
+            f"content-length: {len(box.pictures[0])}",
+        ]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + box.pictures[0][:10])
+        return reader, writer
+
+    opened = [await begin(number) for number in range(2)]
+    async with asyncio.timeout(10):
+        while (await box.shown(session))["sent"] < 2:
+            pass
+    reader, third = await begin(2)
+    assert b" 429 " in await reader.readline()
+    third.close()
+    for reader, writer in opened:
+        writer.write(box.pictures[0][10:])
+        assert b" 200 " in await reader.readline()
+        writer.close()
+    assert (await box.shown(session))["drops"] == {"credit": 1}
+
+
+async def test_tensors_are_frames_too(box: Box) -> None:
+    """An unchanged client of the Open Inference Protocol, with headers: the same outputs, and the plan."""
+    order = {"application": "adding", "fps": 30, "promise": LATENCY}
+    async with box.http("harbour") as client:
+        session = (await client.post("/v1/sessions", json=order)).json()["id"]
+        tensor = {"name": "a", "shape": [1, 4], "datatype": "FP32", "data": [1.0, 2.0, 3.0, 4.0]}
+        metadata = (await client.get("/v2/models/adding")).json()
+        inputs = [tensor | {"name": one["name"]} for one in metadata["inputs"]]
+        path = "/v2/models/adding/infer"
+        plain = await client.post(path, json={"inputs": inputs})
+        assert plain.status_code == 200, plain.text
+        assert "session-plan" not in plain.headers
+        headers = frame(0) | {"X-Session": session}
+        answer = await client.post(path, json={"inputs": inputs}, headers=headers)
+        assert answer.json()["outputs"] == plain.json()["outputs"]
+        assert plan_of(answer)["next"] == "3"
+        again = await client.post(path, json={"inputs": inputs}, headers=headers)
+        assert again.content == answer.content
+        other = await client.post(path, json={"inputs": inputs, "id": "other"}, headers=headers)
+        assert (other.status_code, other.headers["problem-type"]) == (409, "/problems/frame-mismatch")
+        broken = await client.post(path, json={"inputs": []}, headers=headers | {"X-Frame": "1"})
+        assert broken.status_code == 400
+        wrong = await client.post("/v2/models/digits/infer", json={"inputs": inputs}, headers=headers)
+        assert wrong.status_code == 422
+        assert (await box.shown(session, "harbour"))["sent"] == 2
+
+
+def test_a_client_of_others(box: Box) -> None:
+    """`tritonclient`, with binary tensors, small ones and such as come in several pieces."""
+    with httpx.Client(base_url=box.server.url, headers={"Authorization": f"Bearer {box.keys['harbour']}"}) as http:
+        order = {"application": "digits", "fps": 30, "promise": LATENCY}
+        session = http.post("/v1/sessions", json=order).json()["id"]
+        shape = http.get("/v2/models/digits").json()["inputs"][0]
+        client = triton.InferenceServerClient(box.server.url.removeprefix("http://"))
+        tensor = np.zeros([1, *shape["shape"][1:]], np.float32)
+        given = triton.InferInput(shape["name"], list(tensor.shape), "FP32")
+        given.set_data_from_numpy(tensor)
+        headers = {"Authorization": f"Bearer {box.keys['harbour']}", "X-Session": session}
+        wanted = client.infer("digits", [given], headers={"Authorization": headers["Authorization"]})
+        for number in (0, 3):
+            result = client.infer("digits", [given], headers=headers | frame(number))
+            name = result.get_response()["outputs"][0]["name"]
+            assert np.array_equal(result.as_numpy(name), wanted.as_numpy(name))
+        assert http.get(f"/v1/sessions/{session}").json()["answered"] == 2
+
+
+async def test_curl_takes_part(box: Box, tmp_path: Path) -> None:
+    """What every system has."""
+    session = await box.join()
+    (tmp_path / "frame.png").write_bytes(box.pictures[0])
+    command = ["curl", "-s", "-D", "-", "--data-binary", f"@{tmp_path / 'frame.png'}", "-H", "X-Frame: 0"]
+    command += ["-H", f"Authorization: Bearer {box.keys['device']}", f"{box.server.url}/v1/sessions/{session}/frames"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    head, _, body = done.stdout.partition("\n\n")
+    answer: dict[str, Any] = json.loads(body)
+    assert answer["variant"] == "fp32"
+    assert "session-plan: size=" in head.lower() or "session-plan: quality=" in head.lower()

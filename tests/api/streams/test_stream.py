@@ -1,0 +1,386 @@
+"""Streams over real sockets, against a box in a process of its own: frames, their ends, resuming, and bad input."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from appliance.domain.session import FrameEnd, NoticeKind
+from appliance.wire.stream import HEAD_BYTES_MAX, Ack, PlanMessage, ResultMessage
+from tests.api.stand import copied
+from tests.api.streams.conftest import LATENCY, Box
+from tests.api.streams.device import Device, opened
+from tests.e2e.server import running_server
+
+pytestmark = pytest.mark.anyio
+
+
+def sums_up(shown: dict[str, Any]) -> bool:
+    """Whether every frame that was sent has ended exactly once."""
+    return bool(shown["sent"] == shown["answered"] + shown["late"] + shown["dropped"] + shown["lost"])
+
+
+async def test_frames_are_answered_as_predict_answers(box: Box) -> None:
+    """The plan first; each frame acknowledged and then answered, with what `predict` says of the same picture."""
+    async with box.device() as device, box.http() as client:
+        plan = await device.next()
+        assert isinstance(plan, PlanMessage)
+        assert (plan.variant, plan.credit) == ("fp32", 2)
+        await device.agree()
+        for number, picture in enumerate(box.pictures[:5]):
+            result = await device.answered(number, picture, captured=number + 1, skipped=0)
+            assert result.outcome is FrameEnd.ANSWERED
+            expected = (await client.post("/v1/applications/digits/predict", content=picture)).json()
+            assert result.answer.keys() == expected.keys()
+            assert result.answer["labels"] == expected["labels"]
+        acks = [message for message in device.heard if isinstance(message, Ack)]
+        assert [(ack.frame, ack.bytes) for ack in acks] == [(at, len(box.pictures[at])) for at in range(5)]
+        assert all(ack.took_ms >= 0 for ack in acks)
+        shown = await box.shown(device.session)
+    assert (shown["sent"], shown["answered"]) == (5, 5)
+
+
+async def test_clocks_tell_when_a_frame_was_captured(box: Box) -> None:
+    """Of a device whose clock began elsewhere; one of the future, of long ago and of no time is not run."""
+    async with box.device() as device:
+        await device.agree()
+        assert (await device.answered(1, box.pictures[0])).outcome is FrameEnd.ANSWERED
+        now_ms = device.now_ms()
+        for frame, captured_ms in enumerate((now_ms + 60_000, now_ms - 60_000, float("nan"), 1e308, -1e308), start=2):
+            await device.head(frame, 1000, captured_ms=captured_ms)
+            result = await device.until("result", frame=frame)
+            assert (result.outcome, result.cause) == (FrameEnd.DROPPED, "expired")
+        assert (await device.answered(9, box.pictures[0])).outcome is FrameEnd.ANSWERED
+        shown = await box.shown(device.session)
+    assert (shown["sent"], shown["answered"], shown["dropped"]) == (7, 2, 5)
+
+
+async def test_before_the_clocks_agree_a_frame_is_as_new_as_its_head(box: Box) -> None:
+    """A device that never sends its clock is served all the same."""
+    async with box.device() as device:
+        assert (await device.answered(0, box.pictures[0], captured_ms=17.0)).outcome is FrameEnd.ANSWERED
+
+
+async def test_the_same_frame_again(box: Box) -> None:
+    """With the same bytes it gets the same answer, and counts once; with others, or far out of order, 409."""
+    async with box.device() as device:
+        first = await device.answered(100, box.pictures[0])
+        again = await device.answered(100, box.pictures[0])
+        assert again.answer == first.answer
+        await device.send(100, box.pictures[1])
+        error = await device.until("error", frame=100)
+        assert (error.problem["status"], error.close) == (409, None)
+        for far in (10**15, 0):
+            await device.head(far, 1000)
+            error = await device.until("error", frame=far)
+            assert (error.problem["type"], error.outcome) == ("/problems/frame-mismatch", None)
+        assert (await device.answered(101, box.pictures[1])).outcome is FrameEnd.ANSWERED
+        assert (await box.shown(device.session))["sent"] == 2
+
+
+async def test_no_picture_is_an_error_for_its_frame_alone(box: Box) -> None:
+    """The stream goes on."""
+    async with box.device() as device:
+        await device.send(0, b"this is no picture at all")
+        error = await device.until("error", frame=0)
+        assert (error.problem["type"], error.outcome) == ("/problems/bad-media", FrameEnd.DROPPED)
+        assert (await device.answered(1, box.pictures[0])).outcome is FrameEnd.ANSWERED
+
+
+@pytest.mark.parametrize("how", ["shorter", "empty", "text", "gone"])
+async def test_a_frame_may_be_withdrawn(box: Box, how: str) -> None:
+    """By a shorter message, another one in its place, or with the line; it is lost, and the next one is answered."""
+    session = await box.join()
+    async with box.device(session) as device:
+        await device.head(0, 1000)
+        if how in ("shorter", "empty"):
+            await device.socket.send(bytes(500 if how == "shorter" else 0))
+        elif how == "text":
+            await device.say(type="clock", sent_ms=1.0)
+            await device.until("clock")
+    async with box.device(session) as device:
+        assert (await device.answered(1, box.pictures[0])).outcome is FrameEnd.ANSWERED
+    shown = await box.shown(session)
+    assert (shown["sent"], shown["lost"], shown["answered"]) == (2, 1, 1)
+
+
+async def test_too_large(box: Box) -> None:
+    """A frame that its head announces, one that is larger than its head says, and a head: each closes with 1009."""
+    session = await box.join()
+    async with box.device(session) as device:
+        await device.head(0, 4 * 2**20 + 1)
+        assert await device.ended() == 1009
+        error: Any = device.heard[-1]
+        assert (error.problem["status"], error.frame, error.close) == (413, 0, 1009)
+    for count in (5000, 100):
+        async with box.device(session) as device:
+            await device.head(1, count)
+            await device.socket.send(bytes(count + 1))
+            assert await device.ended() == 1009
+            error = device.heard[-1]
+            assert (error.problem["status"], error.close) == (413, 1009)
+    async with box.device(session) as device:
+        await device.socket.send("x" * (HEAD_BYTES_MAX + 1))
+        assert await device.ended() == 1009
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["", "{", "[]", "17", '{"type": "frame"}', '{"type": "weather"}', '{"type": "frame", "frame": -1}', b"a picture"],
+)
+async def test_broken_heads(box: Box, message: str | bytes) -> None:
+    """An error that says what is wrong, and 1003; the session is not touched."""
+    async with box.device() as device:
+        await device.socket.send(message)
+        assert await device.ended() == 1003
+        error: Any = device.heard[-1]
+        assert (error.problem["type"], error.close) == ("/problems/invalid-request", 1003)
+        assert (await box.shown(device.session))["sent"] == 0
+
+
+async def test_more_than_the_credit(box: Box) -> None:
+    """Frames that are sent in one piece were sent without waiting: the third is refused, and the stream closed."""
+    async with box.device() as device:
+        raw = device.socket
+        for number in range(3):
+            head = {"type": "frame", "frame": number, "captured_ms": 1.0, "bytes": len(box.pictures[number])}
+            raw.protocol.send_text(json.dumps(head).encode())
+            raw.protocol.send_binary(box.pictures[number])
+        raw.transport.write(b"".join(raw.protocol.data_to_send()))
+        assert await device.ended() == 1008
+        error = next(message for message in device.heard if message.type == "error")
+        assert error.problem["type"] == "/problems/credit-exceeded"
+        assert (error.frame, error.close) == (2, 1008)
+    async with asyncio.timeout(10):
+        while not sums_up(shown := await box.shown(device.session)):
+            pass
+    assert (shown["sent"], shown["drops"]) == (3, {"credit": 1})
+
+
+async def test_reports_are_taken_within_reason(box: Box) -> None:
+    """NaN and boasts hurt nobody, least of all the frame that they come with."""
+    async with box.device() as device:
+        boast = {"captured": 1e300, "skipped": 2**60, "drop_rate": float("nan"), "rtt_ms": -1, "downlink_ms": 1e9}
+        assert (await device.answered(0, box.pictures[0], **boast)).outcome is FrameEnd.ANSWERED
+        assert (await device.answered(1, box.pictures[0], skipped=float("nan"))).outcome is FrameEnd.ANSWERED
+        shown = await box.shown(device.session)
+        assert shown["captured"] < 10_000
+
+
+async def test_a_newer_connection_takes_the_session(box: Box) -> None:
+    """The older one is told, and the session goes on."""
+    session = await box.join()
+    async with box.device(session) as older:
+        await older.next()
+        async with box.device(session) as newer:
+            assert await older.ended() == 4000
+            assert (await newer.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
+            assert (await box.shown(session))["state"] == "served"
+
+
+async def test_results_come_again(box: Box) -> None:
+    """What the device says it has not seen, after its line broke; and nothing of it where it says nothing."""
+    session = await box.join()
+    async with box.device(session) as device:
+        results = [await device.answered(number, box.pictures[number]) for number in range(3)]
+    async with box.device(session, query="?seen=0") as device:
+        assert [(await device.until("result", frame=number)).answer for number in (1, 2)] == [
+            result.answer for result in results[1:]
+        ]
+        await device.answered(3, box.pictures[3])
+    async with box.device(session) as device:
+        await device.answered(4, box.pictures[4])
+        frames = [message.frame for message in device.heard if isinstance(message, ResultMessage)]
+        assert frames == [4]
+
+
+async def test_a_session_that_ends_ends_its_stream(box: Box) -> None:
+    """With a notice and 1000; then there is no stream to open."""
+    async with box.device() as device, box.http() as client:
+        await device.next()
+        await client.delete(f"/v1/sessions/{device.session}")
+        assert await device.ended() == 1000
+        notice: Any = device.heard[-1]
+        assert notice.kind is NoticeKind.ENDED
+        with pytest.raises(InvalidStatus) as refused:
+            async with box.device(device.session):
+                pass
+        assert refused.value.response.status_code == 404
+
+
+async def test_whose_stream_it_is(box: Box) -> None:
+    """A key that did not begin it, another tenant's, none, and a page of another origin."""
+    session = await box.join()
+    url = box.server.url
+    origin = {"Origin": "https://elsewhere.example"}
+    cases: list[tuple[str, dict[str, str], int]] = [
+        ("probe", {}, 404),
+        ("museum", {}, 404),
+        ("admin", {}, 404),
+        ("nobody", {}, 401),
+        ("device", origin, 403),
+    ]
+    for who, headers, status in cases:
+        with pytest.raises(InvalidStatus) as refused:
+            async with opened(url, box.keys.get(who, "ea_wrong"), session, **headers):
+                pass
+        assert refused.value.response.status_code == status
+        assert refused.value.response.headers["content-type"] == "application/problem+json"
+    async with opened(url, box.keys["device"], session, Origin=url) as device:
+        await device.next()
+    async with opened(url, box.keys["harbour"], session) as device:
+        await device.next()
+    with pytest.raises(InvalidStatus) as refused:
+        async with opened(url, box.keys["device"], session, "?seen=-1"):
+            pass
+    assert refused.value.response.status_code == 422
+
+
+async def test_no_foreign_answers(box: Box) -> None:
+    """Sessions of two keys and tenants side by side, each frame with its own picture: nobody gets another's answer."""
+
+    async def one(who: str, shift: int) -> None:
+        async with box.device(who=who) as device:
+            for number in range(12):
+                picture = box.pictures[(number + shift) % len(box.pictures)]
+                result = await device.answered(number, picture)
+                async with box.http(who) as client:
+                    expected = (await client.post("/v1/applications/digits/predict", content=picture)).json()
+                assert result.answer["labels"] == expected["labels"]
+
+    async with asyncio.TaskGroup() as group:
+        for shift, who in enumerate(("device", "harbour", "probe", "device")):
+            group.create_task(one(who, shift * 3))
+
+
+async def test_a_key_that_is_taken_back_ends_the_stream(box: Box) -> None:
+    """Within seconds, with 1008."""
+    async with box.http("harbour") as client:
+        made = (await client.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
+        box.keys["lent"] = made["key"]
+        async with box.device(who="lent") as device:
+            await device.next()
+            await client.delete(f"/v1/tenants/harbour/keys/{made['id']}")
+            assert await device.ended() == 1008
+
+
+async def test_a_request_that_is_no_handshake(box: Box) -> None:
+    """Asks for the WebSocket; with a body, or as a POST, an upgrade is none either."""
+    session = await box.join()
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    async with box.http() as client:
+        path = f"/v1/sessions/{session}/stream"
+        answer = await client.get(path)
+        assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+        assert (await client.request("GET", path, headers=upgrade, content=b"body")).status_code == 426
+        assert (await client.post(path, headers=upgrade)).status_code == 405
+        assert (await client.get(path, headers=upgrade | {"Sec-WebSocket-Key": "none"})).status_code == 400
+
+
+async def test_half_a_frame_is_not_waited_for(box: Box) -> None:
+    """Ten seconds after its head, whatever part of the body has come; it counts as lost."""
+    async with box.device() as device:
+        await device.head(0, 1000)
+        assert await device.ended() == 1008
+        error: Any = device.heard[-1]
+        assert error.problem["type"] == "/problems/request-timeout"
+    assert (await box.shown(device.session))["lost"] == 1
+
+
+_TEXT = st.text(max_size=60)
+_NUMBER = st.integers(-5, 2**60) | st.floats()
+_MESSAGE = st.one_of(
+    st.binary(max_size=200),
+    _TEXT,
+    st.builds(
+        lambda frame, count, age, body, more: ("frame", frame, count, age, body, more),
+        st.integers(0, 40),
+        st.integers(1, 400),
+        st.floats(-100, 100),
+        st.binary(max_size=400),
+        st.dictionaries(st.sampled_from(["skipped", "captured", "drop_rate", "rtt_ms", "size"]), _NUMBER, max_size=3),
+    ),
+    st.builds(lambda a, b, c: {"type": "clock", "sent_ms": a, "of_ms": b, "of_came_ms": c}, _NUMBER, _NUMBER, _NUMBER),
+)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(messages=st.lists(_MESSAGE, max_size=12))
+def test_any_messages(box: Box, messages: list[Any]) -> None:
+    """Whatever a device sends, its frames end exactly once, and the box goes on; some of it closes the line."""
+
+    async def story() -> None:
+        session = await box.join("harbour")
+        async with box.device(session, "harbour") as device:
+            with contextlib.suppress(ConnectionClosed):
+                await _say_all(device, messages)
+                await device.socket.send(json.dumps({"type": "clock", "sent_ms": 77.5}))
+                while not any(message.type == "clock" and message.of_ms == 77.5 for message in device.heard):
+                    await device.next()
+            assert device.socket.close_code in (None, 1003, 1008, 1009)
+        async with asyncio.timeout(10):
+            while not sums_up(shown := await box.shown(session, "harbour")):
+                pass
+        frames = {message[1] for message in messages if isinstance(message, tuple)}
+        assert shown["sent"] <= len(frames)
+        async with box.http("harbour") as client:
+            assert (await client.delete(f"/v1/sessions/{session}")).status_code == 200
+
+    asyncio.run(story())
+
+
+async def _say_all(device: Device, messages: list[Any]) -> None:
+    for message in messages:
+        if isinstance(message, tuple):
+            _, frame, count, age, body, more = message
+            await device.head(frame, count, captured_ms=device.now_ms() - age, **more)
+            await device.socket.send(body)
+        else:
+            await device.socket.send(json.dumps(message) if isinstance(message, dict) else message)
+
+
+async def test_a_killed_box_takes_its_sessions_back(
+    furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path
+) -> None:
+    """`kill -9` amid a stream: with the next start the session is there under its id, and is served."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    with running_server(state_dir, APPLIANCE_GUARD__ISOLATION="none") as server:
+        killed = Box(server, box.keys, box.pictures)
+        session = await killed.join()
+        async with killed.device(session) as device:
+            assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
+            server.kill()
+            assert await device.ended() is None
+        server.start_again()
+        async with killed.device(session, query="?seen=0") as device:
+            await device.until("plan")
+            assert (await device.answered(1, box.pictures[1])).outcome is FrameEnd.ANSWERED
+        async with killed.device(session) as device:
+            await device.next()
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+            assert await device.ended() == 1001
+            assert await stopping == 0
+
+
+async def test_over_tls(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
+    """The same behind a certificate."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    with running_server(state_dir, APPLIANCE_GUARD__ISOLATION="none", APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as server:
+        context = ssl.create_default_context(cafile=str(state_dir / "tls" / "cert.pem"))
+        headers = {"Authorization": f"Bearer {box.keys['device']}"}
+        order = {"application": "digits", "fps": 30, "promise": LATENCY}
+        async with httpx.AsyncClient(verify=context, headers=headers, timeout=30) as client:
+            answer = (await client.post(f"{server.url}/v1/sessions", json=order)).json()
+        address = f"{server.url.replace('https', 'wss')}/v1/sessions/{answer['id']}/stream"
+        async with connect(address, additional_headers=headers, ssl=context, proxy=None) as socket:
+            device = Device(socket, answer["id"])
+            assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
