@@ -1,0 +1,1 @@
+"""Links in virtual time, and devices behind them."""

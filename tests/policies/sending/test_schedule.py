@@ -1,0 +1,38 @@
+"""Which frames are due."""
+
+from appliance.policies.sending.schedule import Orders, Schedule
+
+
+def _due(orders: Orders, count: int, schedule: Schedule | None = None, first: int = 0) -> list[int]:
+    schedule = schedule or Schedule()
+    return [frame for frame in range(first, first + count) if schedule.is_due(frame, orders)]
+
+
+def test_every_frame_by_default() -> None:
+    """Interval 1."""
+    assert _due(Orders(), 5) == [0, 1, 2, 3, 4]
+
+
+def test_one_in_every_interval() -> None:
+    """Also where the rates do not divide: 15 of 60 and 10 of 25 frames a second."""
+    assert _due(Orders(interval=4.0), 13) == [0, 4, 8, 12]
+    assert _due(Orders(interval=2.5), 11) == [0, 3, 5, 8, 10]
+
+
+def test_named_frames_and_then_the_interval() -> None:
+    """Between the named ones nothing is due."""
+    assert _due(Orders(interval=5.0, frames=(2, 3, 9)), 20) == [2, 3, 9, 14, 19]
+
+
+def test_a_new_plan_goes_on_from_the_last_frame() -> None:
+    """No frame is due twice, none is left out."""
+    schedule = Schedule()
+    assert _due(Orders(interval=4.0), 6, schedule) == [0, 4]
+    assert _due(Orders(interval=3.0), 9, schedule, first=6) == [8, 11, 14]
+
+
+def test_frames_that_were_not_asked_about_are_not_made_up_for() -> None:
+    """A camera that stood still: the next frame is due, and then one an interval."""
+    schedule = Schedule()
+    assert _due(Orders(interval=4.0), 1, schedule) == [0]
+    assert _due(Orders(interval=4.0), 9, schedule, first=30) == [30, 34, 38]

@@ -1,0 +1,102 @@
+"""The estimate of a link, against links whose truth is known."""
+
+from random import Random
+from statistics import median
+
+import pytest
+
+from appliance.policies.sending.transfer import PRIOR_LATENCY_MS, PRIOR_MS_A_BYTE, TransferEstimate, Unacknowledged
+from tests.instances.sending.links import Link, lte_like, synthetic, wifi_like
+
+
+def _carried(link: Link, estimate: TransferEstimate, sizes: list[int], every_ms: float) -> list[float]:
+    """Send frames over a link; the relative error of what was expected of each before it was sent."""
+    errors, under_way = [], list[tuple[int, float, float]]()
+    for at, size in enumerate(sizes):
+        now = at * every_ms
+        for done in [one for one in under_way if one[2] <= now]:
+            estimate.observe(*done)
+            under_way.remove(done)
+        line = estimate.line(now, [Unacknowledged(*one[:2]) for one in under_way])
+        acknowledged = link.sent(size, now) + link.one_way_ms()
+        errors.append(abs(line.acknowledged_ms(size) - acknowledged) / (acknowledged - now))
+        under_way.append((size, now, acknowledged))
+    return errors
+
+
+@pytest.mark.parametrize("rates", [lte_like(1), lte_like(2, scale=0.5), wifi_like(3), synthetic()])
+@pytest.mark.parametrize("round_trip_ms", [8.0, 32.0])
+def test_transfer_times_are_foreseen(rates: tuple[float, ...], round_trip_ms: float) -> None:
+    """Frames of 6 to 50 kB, links that change by the second: half of the expectations are within 15 %."""
+    random = Random(5)
+    sizes = [int(6000 * (50 / 6) ** random.random()) for _ in range(1500)]
+    link = Link(rates, round_trip_ms=round_trip_ms, jitter_ms=1.0)
+    assert median(_carried(link, TransferEstimate(), sizes, 100.0)) <= 0.15
+
+
+def test_small_frames_on_a_quick_link_do_not_make_it_slow() -> None:
+    """50 Mbit/s behind 30 ms: 6 kB a frame take 31 ms, of which the link's rate is one. With size / (time − round trip)
+    a later larger frame would be expected at a fraction of the rate.
+    """
+    estimate = TransferEstimate()
+    link = Link((50.0,), round_trip_ms=30.0, jitter_ms=0.5)
+    _carried(link, estimate, [6000, 12000] * 40, 100.0)
+    assert estimate.line(9000.0).acknowledged_ms(50_000) - 9000.0 == pytest.approx(38.0, rel=0.15)
+
+
+def test_frames_behind_one_another_are_told_apart() -> None:
+    """Two on the line at once: each counts its own bytes, not the wait for the other."""
+    estimate = TransferEstimate()
+    _carried(Link((8.0,), round_trip_ms=20.0), estimate, [30_000, 60_000] * 30, 46.0)
+    assert estimate.mbps == pytest.approx(8.0, rel=0.15)
+
+
+def test_nothing_is_known_at_first() -> None:
+    """Then small messages tell the latency, and a single frame the rate."""
+    estimate = TransferEstimate()
+    assert (estimate.latency_ms, estimate.ms_a_byte) == (PRIOR_LATENCY_MS, PRIOR_MS_A_BYTE)
+    estimate.observe_round_trip(0.0)  # of a clock that stood still
+    assert estimate.latency_ms == PRIOR_LATENCY_MS
+    estimate.observe_round_trip(20.0)
+    assert estimate.latency_ms == 20.0
+    estimate.observe(10_000, 0.0, 30.0)
+    assert estimate.ms_a_byte == pytest.approx(0.001)
+    assert estimate.mbps == pytest.approx(8.0)
+
+
+def test_without_small_messages_half_of_the_quickest_is_latency() -> None:
+    """Until frames of different sizes say more."""
+    estimate = TransferEstimate()
+    estimate.observe(10_000, 0.0, 30.0)
+    assert estimate.latency_ms == 15.0
+
+
+def test_a_stall_is_not_the_links_rate() -> None:
+    """One frame that an outage held up changes nothing, a second one in a row is a slower link."""
+    estimate = TransferEstimate()
+    _carried(Link((8.0,), round_trip_ms=20.0), estimate, [10_000, 20_000] * 10, 100.0)
+    before = estimate.ms_a_byte
+    estimate.observe(20_000, 3000.0, 4500.0)
+    assert estimate.ms_a_byte == before
+    estimate.observe(20_000, 4600.0, 5100.0)
+    assert estimate.ms_a_byte > 5 * before
+
+
+def test_an_overdue_frame_says_that_the_link_is_slower() -> None:
+    """Before it is acknowledged; a new connection is not held up by it."""
+    estimate = TransferEstimate()
+    _carried(Link((8.0,), round_trip_ms=20.0), estimate, [10_000, 20_000] * 10, 100.0)
+    waited = estimate.line(3000.0, [Unacknowledged(10_000, 2900.0)])
+    assert waited.ms_a_byte == pytest.approx(80.0 / 10_000, rel=0.1)
+    assert waited.free_ms >= 2980.0
+    estimate.interrupted()
+    assert estimate.line(3000.0).free_ms == 3000.0
+
+
+def test_what_cannot_be_is_passed_over() -> None:
+    """An empty frame, and one that was acknowledged before it was sent."""
+    estimate = TransferEstimate()
+    estimate.observe(0, 0.0, 10.0)
+    estimate.observe(1000, 20.0, 20.0)
+    assert estimate.ms_a_byte == PRIOR_MS_A_BYTE
+    assert estimate.latency_ms == PRIOR_LATENCY_MS
