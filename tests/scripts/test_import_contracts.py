@@ -14,6 +14,7 @@ FAULTS = {
     "pure": ("policies/residency/lru.py", "import time"),
     "pure-indirect": ("domain/names.py", "import appliance.clock"),
     "light-client": ("client/planted.py", "import sqlmodel"),
+    "device": ("client/planted.py", "import appliance.policies.offload"),
     "protected": ("api/planted.py", "import appliance.runtime.processors"),
     "settings": ("runtime/serving/engine.py", "import appliance.settings"),
     "families": ("policies/residency/lru.py", "import appliance.policies.selection"),

@@ -1,0 +1,56 @@
+"""What of a result can be followed from frame to frame, and how far two results of one frame agree."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from appliance.client.device.tracking.overlap import agreement
+from appliance.client.device.tracking.tracker import EMPTY, Found
+
+LISTS = ("objects", "regions")
+"""Fields of an answer that are lists of things with a place: those of detection, and those of text detection."""
+
+
+def found_in(answer: Mapping[str, Any]) -> Found | None:
+    """The objects of an answer; None where its task finds none, so that the answer is held as it is."""
+    for name in LISTS:
+        if isinstance(listed := answer.get(name), list):
+            return _found(listed)
+    return None
+
+
+def drop_between(shown: Mapping[str, Any], fresh: Mapping[str, Any]) -> float | None:
+    """How much worse an answer that was held is than the fresh one, 0 to 1; None where nobody can say."""
+    if "labels" in fresh and "labels" in shown:
+        return float(_best(shown["labels"]) != _best(fresh["labels"]))
+    if isinstance(said := fresh.get("text"), str):
+        return float(said != shown.get("text"))
+    return None
+
+
+def drop_of(boxes: np.ndarray, tracked: Found, fresh: Found) -> float:
+    """How much worse tracked boxes are than the fresh ones, 0 to 1."""
+    return 1.0 - agreement(boxes, fresh.boxes, tracked.same_label(fresh))
+
+
+def _found(listed: list[Any]) -> Found:
+    things = [thing for thing in listed if isinstance(thing, dict) and _place(thing) is not None]
+    if not things:
+        return EMPTY
+    boxes = np.array([_place(thing) for thing in things], np.float64).reshape(-1, 4)
+    facts = tuple({key: value for key, value in thing.items() if key not in ("box", "label")} for thing in things)
+    return Found(boxes, tuple(str(thing.get("label", "")) for thing in things), facts)
+
+
+def _place(thing: Mapping[str, Any]) -> list[float] | None:
+    """x1, y1, x2, y2 of a thing's box, or of what its quad spans."""
+    box = thing.get("box")
+    if box is None and (quad := thing.get("quad")):
+        xs, ys = [x for x, _ in quad], [y for _, y in quad]
+        box = [min(xs), min(ys), max(xs), max(ys)]
+    return None if box is None or len(box) != 4 else list(box)
+
+
+def _best(labels: Any) -> Any:
+    return labels[0].get("label") if isinstance(labels, list) and labels else None

@@ -1,0 +1,143 @@
+"""The objects of the newest result, where they are now.
+
+Each frame moves them on from the frame before. A new result belongs to a frame that is past: its boxes are taken from
+there to now in one step, with the sum of the shifts between as the first guess, and keep the ids of those they overlap.
+Pictures of the last `HISTORY` frames are kept for that, as half-size grey (77 kB each at 640 × 480).
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from appliance.client.device.tracking.motion import Picture, moved, picture_of, whole_shift
+from appliance.client.device.tracking.overlap import pairs
+
+HISTORY = 64
+"""Frames between a picture and its result, at most; an older result is shown where it was."""
+VISIBLE_MIN = 0.25
+"""Share of a box that must be inside the picture to be shown."""
+NOBODY = np.zeros((0, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Objects as a result has them."""
+
+    boxes: np.ndarray
+    """float64[N, 4] as x1, y1, x2, y2 in pixels of the frame."""
+    labels: tuple[str, ...]
+    facts: tuple[Mapping[str, Any], ...] = ()
+    """What else the result says of each."""
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def same_label(self, other: "Found") -> np.ndarray:
+        """bool[N, M]"""
+        return np.array([[mine == its for its in other.labels] for mine in self.labels], bool).reshape(
+            len(self), len(other)
+        )
+
+
+EMPTY = Found(NOBODY, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """An object as it is shown."""
+
+    id: int
+    """The same for as long as results keep finding it."""
+    label: str
+    box: tuple[float, float, float, float]
+    """x1, y1, x2, y2 in pixels of the frame, cut at its edges."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the result said of it."""
+
+
+class Tracker:
+    """Of one camera. `observe` takes 1 to 2 ms on a laptop's core for six boxes at 640 × 480."""
+
+    def __init__(self, history: int = HISTORY) -> None:
+        self._history = history
+        self._pictures: OrderedDict[int, tuple[Picture, np.ndarray]] = OrderedDict()
+        """Frame → its picture, and the sum of all shifts up to it."""
+        self._found = EMPTY
+        self._boxes = NOBODY
+        self._ids: tuple[int, ...] = ()
+        self._next_id = 1
+        self._size = (0, 0)
+
+    def observe(self, frame: int, image: np.ndarray, renewed: tuple[int, Found] | None = None) -> None:
+        """The next frame; with it the newest result, if one came: the number of its frame and its objects."""
+        self._size = image.shape[1], image.shape[0]
+        picture, before = picture_of(image), self._newest()
+        shift = whole_shift(before[0], picture) if before and before[0].grey.shape == picture.grey.shape else None
+        if shift is None:  # the first frame, or a camera that changed its size
+            self._pictures.clear()
+            shift = np.zeros(2)
+        self._pictures[frame] = picture, (before[1] if before else np.zeros(2)) + shift
+        while len(self._pictures) > self._history:
+            self._pictures.popitem(last=False)
+        if renewed is not None:
+            self._renew(frame, shift, *renewed)
+        elif len(self._boxes) and before is not None and len(self._pictures) > 1:
+            self._boxes = moved(self._boxes, before[0], picture, shift)
+
+    def carried(self, found: Found, of_frame: int, to_frame: int) -> np.ndarray | None:
+        """float64[N, 4]: where the objects of one frame are in another; None where a picture is not kept any more."""
+        source, target = self._pictures.get(of_frame), self._pictures.get(to_frame)
+        if source is None or target is None:
+            return None
+        if of_frame == to_frame or not len(found):
+            return found.boxes
+        guess = target[1] - source[1]
+        return moved(found.boxes, source[0], target[0], guess)
+
+    @property
+    def boxes(self) -> np.ndarray:
+        """float64[N, 4]: of the objects in the order of their result, also those outside the picture."""
+        return self._boxes
+
+    @property
+    def found(self) -> Found:
+        """The result that is shown."""
+        return self._found
+
+    def shown(self) -> tuple[Tracked, ...]:
+        """Those that can be seen."""
+        width, height = self._size
+        if not len(self._boxes):
+            return ()
+        inside = np.clip(self._boxes, 0.0, (width, height, width, height))
+        share = _area(inside) / np.maximum(_area(self._boxes), 1e-9)
+        facts: Sequence[Mapping[str, Any]] = self._found.facts or [{}] * len(self._boxes)
+        return tuple(
+            Tracked(id, label, tuple(box), said)
+            for id, label, box, said, visible in zip(
+                self._ids, self._found.labels, inside.tolist(), facts, share.tolist(), strict=True
+            )
+            if visible >= VISIBLE_MIN
+        )
+
+    def _newest(self) -> tuple[Picture, np.ndarray] | None:
+        return self._pictures[next(reversed(self._pictures))] if self._pictures else None
+
+    def _renew(self, frame: int, shift: np.ndarray, of_frame: int, found: Found) -> None:
+        boxes = self.carried(found, of_frame, frame)
+        boxes = found.boxes if boxes is None else boxes
+        before = self._boxes + np.tile(shift, 2)
+        ids = [0] * len(found)
+        for old, new, _ in pairs(before, boxes, self._found.same_label(found)):
+            ids[new] = self._ids[old]
+        for at, id in enumerate(ids):
+            if not id:
+                ids[at], self._next_id = self._next_id, self._next_id + 1
+        self._found, self._boxes, self._ids = found, boxes, tuple(ids)
+
+
+def _area(boxes: np.ndarray) -> np.ndarray:
+    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))

@@ -1,0 +1,261 @@
+"""A device against a box that speaks the stream's grammar on a real port: what is sent, shown, counted and survived."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from appliance.client.device import Accuracy, Box, Device, Latency, Shown
+from appliance.client.device.encoding import encoded
+from appliance.client.device.sources import Pan
+from appliance.clock import SystemClock, pause_s
+from appliance.domain.errors import ApplianceError
+from appliance.domain.session import FrameEnd
+from appliance.policies.sending.sender import Skip
+from appliance.wire.stream import Notice, PlanMessage
+from tests.fakes.session_box import SessionBox, session_box
+from tests.instances.pictures import scene
+
+FPS = 60.0
+PATIENCE = 1500
+BOX = [300.0, 200.0, 420.0, 310.0]
+
+
+def _objects(frame: int, body: bytes) -> dict[str, Any]:
+    """One object that stands still in the photo of `PAN`."""
+    x, y = PAN.offset(frame)
+    at = [BOX[0] - x, BOX[1] - y, BOX[2] - x, BOX[3] - y]
+    return {"objects": [{"label": "cat", "score": 0.9, "box": at}], "width": 640, "height": 480}
+
+
+PAN = Pan(scene(11), step=(2.0, 1.0))
+
+
+@pytest.fixture
+def box() -> Iterator[SessionBox]:
+    with session_box(_objects) as box:
+        yield box
+
+
+def _device(box: SessionBox, **facts: Any) -> Device:
+    asked: dict[str, Any] = {"fps": FPS, "promise": Latency(slo_ms=2000.0, rate_rps=FPS)} | facts
+    return Device(Box(box.url, "secret"), "street", **asked)
+
+
+def _seen_until(device: Device, is_done: Callable[[Shown], bool], frames: Iterator[Any] | None = None) -> Shown:
+    """Give frames until something is shown."""
+    frames = frames or PAN.frames()
+    for _ in range(PATIENCE):
+        shown = device.see(next(frames))
+        if is_done(shown):
+            return shown
+        pause_s(1.0 / FPS)
+    raise AssertionError(f"{PATIENCE} frames later: {device.counts}, {device.state}, {device.error}")
+
+
+def _adds_up(device: Device) -> bool:
+    counts = device.counts
+    return counts.captured == counts.sent + counts.skipped and counts.sent == counts.ends.total()
+
+
+def test_objects_are_shown_where_they_are_now(box: SessionBox) -> None:
+    """Not where they were when the frame was sent; and what was promised, sent and asked is what the box hears."""
+    box.delay_s = 0.1
+    with _device(box, name="door", weight=2.0) as device:
+        shown = _seen_until(device, lambda shown: shown.frame >= 40 and bool(shown.objects), PAN.frames())
+        x, y = PAN.offset(shown.frame)
+        truth = np.array([BOX[0] - x, BOX[1] - y, BOX[2] - x, BOX[3] - y])
+        assert np.abs(np.array(shown.objects[0].box) - truth).max() < 4.0
+        assert (shown.objects[0].label, shown.objects[0].id, shown.objects[0].facts) == ("cat", 1, {"score": 0.9})
+        assert shown.of_frame is not None
+        assert shown.frame > shown.of_frame
+        assert shown.age_ms is not None
+        assert shown.age_ms >= 100.0
+        assert shown.state == device.state == "served"
+        assert device.drop is not None
+        assert device.stride_mean is not None
+        assert device.uplink_mbps > 1.0
+    assert _adds_up(device)
+    assert device.reconnects == 0
+    assert box.keys == ["Bearer secret"]
+    assert box.ended == ["s-1"]
+    assert box.orders == [
+        {
+            "application": "street",
+            "fps": FPS,
+            "promise": {"kind": "latency", "slo_ms": 2000.0, "rate_rps": FPS},
+            "weight": 2.0,
+            "wait": False,
+            "name": "door",
+        }
+    ]
+    head = box.heads[-1]
+    assert head.variant == "a-320"
+    assert head.drop_rate is not None
+    assert head.captured is not None
+    assert head.skipped is not None
+    assert head.captured - head.skipped >= len(box.heads) - 1
+    assert box.clocks >= 1
+
+
+def test_pictures_have_the_size_that_the_box_asks_for(box: SessionBox) -> None:
+    """Longer side 320 of 640 × 480; another plan, another size, one frame of three."""
+
+    def has_come(variant: str, size: int) -> Callable[[Shown], bool]:
+        return lambda shown: (box.heads[-1].variant, box.heads[-1].size) == (variant, size) if box.heads else False
+
+    with _device(box) as device:
+        _seen_until(device, has_come("a-320", 320))
+        box.say(PlanMessage(number=2, variant="a-224", size=224, quality=60, interval=3))
+        _seen_until(device, has_come("a-224", 224))
+        before = len(box.heads)
+        _seen_until(device, lambda shown: len(box.heads) > before + 5)
+    pictures = {head.size: cv2.imdecode(np.frombuffer(box.bodies[head.frame], np.uint8), 1) for head in box.heads}
+    shapes = {size: picture.shape for size, picture in pictures.items() if picture is not None}
+    assert shapes[320] == (240, 320, 3)
+    assert shapes[224] == (168, 224, 3)
+    last = [head.frame for head in box.heads if head.variant == "a-224"]
+    assert min(b - a for a, b in pairwise(last[1:])) >= 3
+    assert device.counts.skips[Skip.NOT_PLANNED] > 0
+
+
+def test_a_promise_that_is_not_possible_is_said_at_once(box: SessionBox) -> None:
+    """Before anything is streamed, with the box's own error."""
+    box.refusal = {"type": "/problems/unknown-application", "title": "x", "status": 404, "name": "street"}
+    with pytest.raises(ApplianceError), _device(box):
+        raise AssertionError("it was refused")
+    assert box.heads == []
+
+
+def test_see_waits_for_nothing(box: SessionBox) -> None:
+    """A box that takes frames and says nothing: frames are skipped and counted, and none takes long."""
+    box.is_deaf = True
+    clock = SystemClock()
+    with _device(box) as device:
+        _seen_until(device, lambda shown: len(box.heads) >= 1)
+        began = clock.now_ns()
+        for _, frame in zip(range(30), PAN.frames(), strict=False):
+            assert device.see(frame).objects == ()
+        assert clock.now_ns() - began < 3e9
+        assert len(box.heads) <= 4  # the credit, of the first line and of one raced beside it
+    assert _adds_up(device)
+    assert device.counts.ends[FrameEnd.LOST] == device.counts.sent
+
+
+def test_a_line_that_breaks_is_made_anew(box: SessionBox) -> None:
+    """The session goes on, and the box hears what was seen."""
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None)
+        box.cut()
+        before = len(box.heads)
+        shown = _seen_until(device, lambda shown: len(box.heads) > before + 3 and shown.age_ms < 500.0)  # type: ignore[operator]
+        assert shown.objects
+        assert device.reconnects >= 1
+    assert _adds_up(device)
+    assert len(box.orders) == 1
+    assert box.seen[0] is None
+    assert int(box.seen[-1] or -1) >= 0
+
+
+def test_a_dead_line_is_raced_by_a_fresh_one(box: SessionBox) -> None:
+    """No close comes: frames are overdue, and another connection is opened beside."""
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None)
+        box.is_deaf = True
+        _seen_until(device, lambda shown: device.reconnects >= 1)
+        box.is_deaf = False
+        last = box.heads[-1].frame
+        _seen_until(device, lambda shown: (shown.of_frame or 0) > last)
+    assert _adds_up(device)
+    assert device.counts.ends[FrameEnd.LOST] >= 1
+
+
+def test_frames_end_as_the_box_says(box: SessionBox) -> None:
+    """Dropped with their head, or unreadable; both are counted, and the stream goes on."""
+    box.drops, box.errors = frozenset(range(0, 5000, 2)), frozenset(range(1, 5000, 4))
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None and device.counts.ends[FrameEnd.DROPPED] > 3)
+    assert _adds_up(device)
+    assert device.counts.ends[FrameEnd.ANSWERED] >= 1
+
+
+def test_a_session_that_ends_sends_no_more(box: SessionBox) -> None:
+    """The box's word and its reason reach the program; a stream that is refused says why."""
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None)
+        box.end("no room: harbour/gate came back")
+        shown = _seen_until(device, lambda shown: shown.state == "ended")
+        assert device.notices[-1].reason == "no room: harbour/gate came back"
+        sent = device.counts.sent
+        for frame in (next(PAN.frames()) for _ in range(5)):
+            shown = device.see(frame)
+        assert (device.counts.sent, shown.state) == (sent, "ended")
+        box.has_session = False
+        box.cut()
+        _seen_until(device, lambda shown: device.error is not None)
+    assert _adds_up(device)
+
+
+def test_a_notice_of_another_variant(box: SessionBox) -> None:
+    """Accuracy changes with it, which the program may want to show (X-05)."""
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None)
+        notice = {"type": "notice", "kind": "variant", "state": "served", "variant": "a-224", "accuracy": 0.37}
+        box.say(Notice.model_validate(notice))
+        _seen_until(device, lambda shown: len(device.notices) == 1)
+        assert device.notices[-1].accuracy == 0.37
+
+
+def test_tasks_without_boxes_are_held_with_their_age() -> None:
+    """The answer as it came, and how old it is; where nothing changes, nothing is lost."""
+    with session_box(lambda frame, body: {"labels": [{"label": "cat", "score": 0.8}]}) as box:
+        box.plan = PlanMessage(number=1, variant="a-320", size=320, quality=75, interval=6)
+        with _device(box, promise=Accuracy(drop_max=0.02)) as device:
+            shown = _seen_until(device, lambda shown: device.drop is not None and shown.frame % 6 == 4)
+            assert shown.objects == ()
+            assert shown.answer is not None
+            assert shown.answer["labels"][0]["label"] == "cat"
+            assert shown.age_ms is not None
+            assert shown.age_ms > 0.0
+            assert device.drop is not None
+            assert device.drop.rate == 0.0
+        assert box.orders[0]["promise"] == {"kind": "accuracy", "drop_max": 0.02, "reference": "fresh"}
+
+
+def test_results_that_are_pictures(box: SessionBox) -> None:
+    """They come behind their message, and are shown as they came."""
+    box.picture = b"\x89PNG and so on"
+    with _device(box) as device:
+        shown = _seen_until(device, lambda shown: shown.picture is not None)
+        assert shown.picture == box.picture
+
+
+def test_a_camera_that_gives_jpeg(box: SessionBox) -> None:
+    """Sent as it is; its results are held."""
+    jpeg = encoded(next(PAN.frames()), 640, 75)
+
+    def forever() -> Iterator[bytes]:
+        while True:
+            yield jpeg
+
+    with _device(box) as device:
+        shown = _seen_until(device, lambda shown: shown.answer is not None, forever())
+        assert shown.objects == ()
+        assert json.dumps(shown.answer)
+    assert set(box.bodies.values()) == {jpeg}
+
+
+def test_what_is_no_picture_is_skipped(box: SessionBox) -> None:
+    """And counted; the stream goes on."""
+
+    def some() -> Iterator[Any]:
+        for number, frame in enumerate(PAN.frames()):
+            yield b"" if number < 5 else frame
+
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None and shown.frame > 10, some())
+    assert _adds_up(device)
