@@ -45,12 +45,16 @@ def sentence_of(error: BaseException) -> str | None:
 
 
 def _connection_sentence(error: BaseException) -> str | None:
+    from urllib.error import URLError
+
     import httpx
 
     from appliance.client import UnexpectedAnswer
 
     if isinstance(error, UnexpectedAnswer):
         return f"something else than a box seems to answer there ({error}); check --url"
+    if isinstance(error, URLError):  # of a device's session
+        return f"no box answers there ({error.reason}); start one with 'appliance serve', or name another with --url"
     if not isinstance(error, httpx.TransportError):
         return None
     url = _url_of(error)

@@ -31,6 +31,7 @@ from appliance.cli import (
     scenario,
     serve,
     simulate,
+    stream,
     system,
     tenants,
     zoo,
@@ -74,6 +75,7 @@ app.command("import", rich_help_panel=USE)(imports.import_model)
 app.add_typer(models.app, name="models", rich_help_panel=USE)
 app.add_typer(applications.app, name="applications", rich_help_panel=USE)
 app.command("predict", rich_help_panel=USE)(predict.predict)
+app.command("stream", rich_help_panel=USE)(stream.stream)
 app.add_typer(requests.app, name="requests", rich_help_panel=USE)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)

@@ -66,7 +66,7 @@ def replayed_on(box: Connection, scenario: "Scenario") -> "Replayed":
     import httpx
 
     from appliance.cli.replaying import CONNECTIONS_MAX, Replay
-    from appliance.client.client import trust
+    from appliance.client.trust import trusted
     from appliance.clock import SystemClock
     from appliance.lab.workload import draw
 
@@ -78,7 +78,7 @@ def replayed_on(box: Connection, scenario: "Scenario") -> "Replayed":
             headers={"Authorization": f"Bearer {box.key}"} if box.key else {},
             timeout=httpx.Timeout(60.0, connect=5.0),
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
-            verify=trust(box.ca),
+            verify=True if box.ca is None else trusted(box.ca),
             trust_env=False,
         ) as http:
             return await Replay(scenario, SystemClock(), http).run(arrivals)

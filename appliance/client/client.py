@@ -16,6 +16,7 @@ import httpx
 from appliance.client.errors import raise_for
 from appliance.client.pieces import pieces
 from appliance.client.sse import ServerEvent, events
+from appliance.client.trust import trusted
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
 from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
@@ -78,7 +79,7 @@ class Client:
             base_url=url.rstrip("/"),
             headers=headers,
             timeout=TIMEOUT if timeout_s is None else timeout_s,
-            verify=trust(ca),
+            verify=True if ca is None else trusted(ca),
             trust_env=False,  # a box stands in the same network: no proxy, no .netrc
             transport=transport,
         )
@@ -418,12 +419,3 @@ def _text(value: object) -> str:
 
 def _strict(strict: bool) -> str:
     return "?strict=true" if strict else ""
-
-
-def trust(ca: Path | str | None) -> Any:
-    """The machine's authorities, or only the one of a file."""
-    if ca is None:
-        return True
-    import ssl
-
-    return ssl.create_default_context(cafile=str(ca))

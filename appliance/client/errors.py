@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from appliance.domain.errors import ApplianceError
 from appliance.wire.problem import error_of
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class UnexpectedAnswer(Exception):
@@ -18,14 +19,14 @@ class UnexpectedAnswer(Exception):
         self.status = status
 
 
-def raise_for(response: httpx.Response) -> None:
+def raise_for(response: "httpx.Response") -> None:
     """Nothing for a success; else the typed error. The body must have been read.
 
     Raises: the `ApplianceError` that the problem document tells, else UnexpectedAnswer.
     """
     if response.is_success:
         return
-    raise failure_of(_problem(response), response.status_code, response.text[:200])
+    raise failure_of(problem_in(response.content), response.status_code, response.text[:200])
 
 
 def failure_of(problem: Mapping[str, Any], status: int, text: str = "") -> Exception:
@@ -34,9 +35,10 @@ def failure_of(problem: Mapping[str, Any], status: int, text: str = "") -> Excep
     return error or UnexpectedAnswer(status, str(problem.get("detail") or text or "no body"))
 
 
-def _problem(response: httpx.Response) -> dict[str, Any]:
+def problem_in(content: bytes) -> dict[str, Any]:
+    """The problem document of a body; empty where it is none."""
     try:
-        problem = json.loads(response.content)
+        problem = json.loads(content)
     except ValueError:
         return {}
     return problem if isinstance(problem, dict) else {}

@@ -93,6 +93,9 @@ class SessionBox:
             return JSONResponse(self.refusal, self.refusal["status"], media_type="application/problem+json")
         return JSONResponse({"id": "s-1", "state": "served", "promise": order["promise"], "plan": None}, 201)
 
+    async def show(self, request: Request) -> Response:
+        return JSONResponse({"id": request.path_params["session"], "state": "served", "windows": 2, "kept": 1})
+
     async def leave(self, request: Request) -> Response:
         self.ended.append(request.path_params["session"])
         return Response(status_code=204)
@@ -167,12 +170,14 @@ def session_box(answer: Answer, **facts: Any) -> Iterator[SessionBox]:
     app = Starlette(
         routes=[
             Route("/v1/sessions", box.begin, methods=["POST"]),
+            Route("/v1/sessions/{session}", box.show, methods=["GET"]),
             Route("/v1/sessions/{session}", box.leave, methods=["DELETE"]),
             WebSocketRoute("/v1/sessions/{session}/stream", box.stream),
         ]
     )
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # who comes before the server runs waits for it
     config = uvicorn.Config(app, log_level="error", lifespan="off", ws="websockets-sansio", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -21,7 +21,9 @@ from appliance.client.device.line import Line
 from appliance.client.device.opencv import has_opencv
 from appliance.client.device.session import Box, Promise
 from appliance.client.device.tracking.tracker import Found, Tracked, Tracker
+from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_MS, Clock, SystemClock
+from appliance.domain.errors import ApplianceError
 from appliance.domain.session import FrameEnd
 from appliance.policies.sending.drop import Drop, DropEstimate
 from appliance.policies.sending.schedule import Orders
@@ -129,6 +131,10 @@ class Device:
         """What the box said of the session, the newest last."""
         self.error: Exception | None = None
         """Why there is no stream any more."""
+        self.plans = 0
+        """How many plans have come."""
+        self.accuracies: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        """Of the variants that answered, shares of 1, of the latest answers that say so."""
         self.latencies_ms: deque[float] = deque(maxlen=LATENCIES_KEPT)
         """From capture to result, of the latest."""
 
@@ -152,11 +158,6 @@ class Device:
 
     def leave(self) -> None:
         """End the stream and the session; the box forgets it, or has it end by itself where it cannot be reached."""
-        import httpx
-
-        from appliance.client.errors import UnexpectedAnswer
-        from appliance.domain.errors import ApplianceError
-
         if self._line is None:
             return
         self._line.stop()
@@ -164,7 +165,7 @@ class Device:
             self._sender.closed()
         try:
             self._box.end(str(self.session["id"]))
-        except (httpx.TransportError, ApplianceError, UnexpectedAnswer):
+        except (OSError, ApplianceError, UnexpectedAnswer):
             pass  # it is gone, or it will find out
         self.state = "ended"
 
@@ -187,6 +188,10 @@ class Device:
             self._strides += 1
         return self._shown(number, now_ms)
 
+    def box_says(self) -> dict[str, Any]:
+        """The session as the box has it, with its windows. Raises: as `Box.begin`."""
+        return self._box.shown(str(self.session["id"]))
+
     @property
     def counts(self) -> Counts:
         """Frames so far; captured = sent + skipped, but for one that waits."""
@@ -206,6 +211,12 @@ class Device:
     def drop(self) -> Drop | None:
         """What tracking loses, of the newest variant; None where nobody knows yet."""
         return self._drop
+
+    @property
+    def drop_mean(self) -> float | None:
+        """Mean drop of what was shown against fresh results, as this device estimates it, a share of 1."""
+        stride = self.stride_mean
+        return None if self._drop is None or stride is None else self._drop.at(stride)
 
     @property
     def uplink_mbps(self) -> float:
@@ -293,6 +304,7 @@ class Device:
     def planned(self, plan: PlanMessage) -> None:
         """What to send from now on."""
         self.state = SERVED
+        self.plans += 1
         frames = plan.frames or (() if plan.next is None else (plan.next,))
         self._sender.credit = plan.credit
         self._sender.orders = Orders(
@@ -309,6 +321,8 @@ class Device:
             return
         if end is not None and captured_ms is not None:
             self.latencies_ms.append(now_ms - captured_ms)
+        if isinstance(accuracy := result.answer.get("accuracy"), float):
+            self.accuracies.append(accuracy)
         self._came.append(_Came(result.frame, result.answer, picture))
 
     def noticed(self, notice: Notice) -> None:

@@ -1,16 +1,23 @@
-"""A device's session as it is asked for, and the box's word on it: over plain HTTP, before and after the stream."""
+"""A device's session as it is asked for, and the box's word on it: over plain HTTP, before and after the stream.
 
+By `urllib`: these are two requests a stay, and the client's httpx would be a tenth of a device's memory.
+"""
+
+import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-import httpx
+from appliance.client.errors import failure_of, problem_in
+from appliance.client.trust import trusted
 
-from appliance.client.client import trust
-from appliance.client.errors import raise_for
-
-TIMEOUT = httpx.Timeout(10.0, connect=5.0)
+TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +49,28 @@ class Accuracy:
 Promise = Latency | Accuracy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Box:
     """Where the box is, and the key that it knows the device by."""
 
     url: str
     key: str | None = None
-    ca: str | None = None
+    tenant: str | None = None
+    """Whom an admin's key acts for; None: the key's own tenant."""
+    ca: Path | str | None = None
     """PEM file of the authority behind its certificate; None: those of the machine."""
 
     @property
     def headers(self) -> dict[str, str]:
         """Of every request."""
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        key = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return key | ({"X-Tenant": self.tenant} if self.tenant else {})
 
     def begin(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Ask for a session. Raises: ApplianceError (PromiseNotPossible tells the cause and what would be possible),
-        UnexpectedAnswer, httpx.TransportError.
+        UnexpectedAnswer, OSError (nobody answers).
         """
-        return self._asked("POST", "/v1/sessions", json=dict(order))
+        return self._asked("POST", "/v1/sessions", dict(order))
 
     def shown(self, session: str) -> dict[str, Any]:
         """The session with its counts, as the box has them. Raises: as `begin`."""
@@ -77,25 +87,21 @@ class Box:
         path = f"{parts.path.rstrip('/')}/v1/sessions/{session}/stream"
         return urlunsplit((scheme, parts.netloc, path, "" if seen is None else f"seen={seen}", ""))
 
-    @property
-    def trust(self) -> Any:
-        """The TLS context of a stream; None without TLS."""
-        if not self.url.startswith("https"):
-            return None
-        import ssl
+    @cached_property
+    def trust(self) -> ssl.SSLContext | None:
+        """The TLS context; None without TLS."""
+        return trusted(self.ca) if self.url.startswith("https") else None
 
-        return ssl.create_default_context() if self.ca is None else trust(self.ca)
-
-    def _asked(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        response = httpx.request(
-            method,
-            self.url.rstrip("/") + path,
-            headers=self.headers,
-            timeout=TIMEOUT,
-            verify=trust(self.ca),
-            trust_env=False,  # a box stands in the same network: no proxy, no .netrc
-            **content,
-        )
-        raise_for(response)
-        said = response.json() if response.content else {}
-        return said if isinstance(said, dict) else {}
+    def _asked(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        body = None if content is None else json.dumps(content).encode()
+        headers = self.headers | ({} if body is None else {"content-type": "application/json"})
+        request = Request(self.url.rstrip("/") + path, body, headers, method=method)
+        # A box stands in the same network: no proxy.
+        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self.trust))
+        try:
+            with opener.open(request, timeout=TIMEOUT_S) as response:
+                answer = response.read()
+        except HTTPError as error:
+            text = error.read()
+            raise failure_of(problem_in(text), error.code, text[:200].decode(errors="replace")) from None
+        return problem_in(answer)

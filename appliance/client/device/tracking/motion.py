@@ -22,6 +22,8 @@ INSET = 0.1
 """Share of a box at its edges without points: what lies there often is background."""
 WINDOW = (13, 13)
 LEVELS = 1
+STEPS_MAX, STEP_PX_MIN = 10, 0.03
+"""Of Lucas-Kanade's search for one point: its first guess is good."""
 BACK_PX_MAX = 0.7
 """Of the grey copy: further from its origin a point is not believed."""
 SPREAD_PX_MAX = 2.0
@@ -104,7 +106,14 @@ def _followed(
 ) -> tuple[np.ndarray, np.ndarray]:
     cv2 = opencv()
     there, status, _ = cv2.calcOpticalFlowPyrLK(
-        before, after, points, guess, winSize=WINDOW, maxLevel=LEVELS, flags=cv2.OPTFLOW_USE_INITIAL_FLOW
+        before,
+        after,
+        points,
+        guess,
+        winSize=WINDOW,
+        maxLevel=LEVELS,
+        criteria=(cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, STEPS_MAX, STEP_PX_MIN),
+        flags=cv2.OPTFLOW_USE_INITIAL_FLOW,
     )
     return there, status.reshape(-1) == 1
 

@@ -2,7 +2,7 @@
 
 Each frame moves them on from the frame before. A new result belongs to a frame that is past: its boxes are taken from
 there to now in one step, with the sum of the shifts between as the first guess, and keep the ids of those they overlap.
-Pictures of the last `HISTORY` frames are kept for that, as half-size grey (77 kB each at 640 × 480).
+Pictures of the last `HISTORY` frames are kept for that, as half-size grey (96 kB each at 640 × 480).
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ import numpy as np
 from appliance.client.device.tracking.motion import Picture, moved, picture_of, whole_shift
 from appliance.client.device.tracking.overlap import pairs
 
-HISTORY = 64
+HISTORY = 48
 """Frames between a picture and its result, at most; an older result is shown where it was."""
 VISIBLE_MIN = 0.25
 """Share of a box that must be inside the picture to be shown."""
