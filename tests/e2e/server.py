@@ -26,6 +26,8 @@ class Server:
     environment: dict[str, str]
     process: subprocess.Popen[bytes]
     url: str
+    port: int = 0
+    """0: any."""
 
     @property
     def admin_key(self) -> str:
@@ -56,15 +58,15 @@ class Server:
         self.process.wait()
 
     def start_again(self) -> None:
-        """The same state folder, a new process, another port."""
-        self.process, self.url = _start(self.state_dir, self.environment)
+        """The same state folder, a new process, another port unless it was named."""
+        self.process, self.url = _start(self.state_dir, self.environment, self.port)
 
 
 @contextmanager
-def running_server(state_dir: Path, **environment: str) -> Iterator[Server]:
+def running_server(state_dir: Path, *, port: int = 0, **environment: str) -> Iterator[Server]:
     """Start a box on `state_dir`, wait until it is ready, stop it at the end. `environment`: `APPLIANCE_…` settings."""
-    process, url = _start(state_dir, environment)
-    server = Server(state_dir, environment, process, url)
+    process, url = _start(state_dir, environment, port)
+    server = Server(state_dir, environment, process, url, port)
     try:
         yield server
     finally:
@@ -72,10 +74,10 @@ def running_server(state_dir: Path, **environment: str) -> Iterator[Server]:
             server.stop()
 
 
-def _start(state_dir: Path, environment: dict[str, str]) -> tuple[subprocess.Popen[bytes], str]:
+def _start(state_dir: Path, environment: dict[str, str], port: int) -> tuple[subprocess.Popen[bytes], str]:
     state_dir.mkdir(parents=True, exist_ok=True)
     (state_dir / "address").unlink(missing_ok=True)
-    command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(state_dir), "--port", "0"]
+    command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(state_dir), "--port", str(port)]
     with (state_dir / "server.log").open("ab") as log:
         process = subprocess.Popen(
             command,

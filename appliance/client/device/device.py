@@ -198,6 +198,11 @@ class Device:
         return self._sender.counts
 
     @property
+    def under_way(self) -> int:
+        """Frames that were sent and have not ended."""
+        return self._sender.under_way
+
+    @property
     def reconnects(self) -> int:
         """How often the line was made anew."""
         return max(0, (self._line.connects if self._line else 0) - 1)

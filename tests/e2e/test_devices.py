@@ -1,0 +1,109 @@
+"""The SDK against a real box: streams, what both sides count, what is refused, and a box that is killed."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from appliance.client.device import Accuracy, Box, Device, Latency, Promise, Shown
+from appliance.clock import pause_s
+from appliance.demo.zoo.toys import digits
+from appliance.domain.errors import PromiseNotPossible
+from appliance.domain.session import FrameEnd
+from tests.benchmarks._subjects import free_port
+from tests.e2e.conftest import Run
+from tests.e2e.server import Server, running_server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+FPS = 20.0
+PATIENCE = 1200
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a model of digits; its port stays over restarts."""
+    folder = tmp_path_factory.mktemp("devices")
+    made = digits(folder)
+    with running_server(folder / "state", port=free_port()) as running:
+        with running.client() as client:
+            metadata = json.loads(made.metadata.read_text())
+            job = client.upload_model(made.model, "digits", "image-classification", metadata=metadata)
+            assert [one.state for one in client.follow_job(job.id)][-1] == "done"
+        yield running
+
+
+@pytest.fixture
+def picture(server: Server) -> np.ndarray:
+    path = next(iter(sorted((server.state_dir.parent / "evaluation").glob("*.png"))))
+    picture = cv2.imread(str(path))
+    assert picture is not None
+    return cv2.resize(picture, (160, 120))
+
+
+def _device(server: Server, promise: Promise) -> Device:
+    return Device(Box(server.url, server.admin_key), "digits", fps=FPS, promise=promise)
+
+
+def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]) -> Shown:
+    for _ in range(PATIENCE):
+        shown = device.see(picture)
+        if is_done(shown):
+            return shown
+        pause_s(1.0 / FPS)
+    raise AssertionError(f"{device.counts}, {device.state}, {device.error}, {device.box_says()}")
+
+
+@pytest.mark.parametrize("promise", [Latency(slo_ms=3000.0, rate_rps=10.0), Accuracy(drop_max=0.5)])
+def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise) -> None:
+    """Labels are shown with their age; both sides count the same frames."""
+    with _device(server, promise) as device:
+        answered = device.counts.ends
+        shown = _until(device, picture, lambda shown: answered[FrameEnd.ANSWERED] >= 5)
+        assert shown.answer is not None
+        assert shown.answer["labels"]
+        assert shown.age_ms is not None
+        for _ in range(100):  # what is under way ends without another frame
+            if not device.under_way:
+                break
+            pause_s(0.05)
+        said = device.box_says()
+        counts = device.counts
+        assert (said["sent"], said["answered"]) == (counts.sent, counts.ends[FrameEnd.ANSWERED])
+        assert said["state"] == shown.state == "served"
+    assert counts.captured == counts.sent + counts.skipped
+    assert counts.sent == counts.ends.total()
+
+
+def test_what_cannot_be_promised_is_said_at_once(server: Server) -> None:
+    """With what is in the way."""
+    with pytest.raises(PromiseNotPossible) as refused, _device(server, Latency(slo_ms=1.0, rate_rps=FPS)):
+        raise AssertionError("it was refused")
+    assert refused.value.cause == "processor"
+
+
+def test_a_box_that_is_killed_is_found_again(server: Server, picture: np.ndarray) -> None:
+    """The device goes on with its session as soon as the box is there."""
+    with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0)) as device:
+        _until(device, picture, lambda shown: shown.answer is not None)
+        server.kill()
+        for _ in range(10):
+            device.see(picture)
+            pause_s(1.0 / FPS)
+        server.start_again()
+        before = device.counts.ends[FrameEnd.ANSWERED]
+        _until(device, picture, lambda shown: device.counts.ends[FrameEnd.ANSWERED] > before + 2)
+        assert device.reconnects >= 1
+        assert device.box_says()["id"] == device.session["id"]
+
+
+def test_the_command(appliance: Run, server: Server, picture: np.ndarray, tmp_path: Path) -> None:
+    """Two devices for three seconds, in numbers."""
+    photo = tmp_path / "photo.png"
+    cv2.imwrite(str(photo), picture)
+    options = ["-a", "digits", "--slo-ms", "3000", "--rate", "5", "--devices", "2", "--duration-s", "3", "--json"]
+    document = json.loads(appliance("stream", f"pan:{photo}", *options))
+    assert all(session["answered"] > 0 and session["state"] == "served" for session in document["sessions"])
+    assert document["plans"]["count"] >= 2
