@@ -223,6 +223,7 @@ class Appliance:
             processor=processor,
             groups=groups,
             copies=group.copies,
+            stepped=[name for name, kind in KINDS.items() if kind.compiles_sizes],
             kinds=tuple(one.kind for one in descriptions),
             fingerprints={one.kind: one.fingerprint for one in descriptions},
             builds=served,

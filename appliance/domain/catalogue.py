@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, share
 from appliance.domain.isolation import Isolation
+from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
 
@@ -255,6 +256,8 @@ class Variant:
     """Which variant of its model it is, from 1; the store gives it and keeps it for the name. 0 = not stored yet."""
     cut: Cut | None = None
     """In which parts it runs on kinds of processors that do not run all of it; None = nobody has looked."""
+    padding: Padding | None = None
+    """How its inputs may be made larger; None = they may not, as far as is known."""
 
     @property
     def servable(self) -> bool:

@@ -46,7 +46,14 @@ class Request:
     """When a processor began with it; 0: it waits."""
 
     runs_alone: bool = False
-    """Its rows share no run: they did, and it failed."""
+    """Its rows share no run, and are not padded: they did or were, and the run failed."""
+    is_read: bool = False
+    """A task reads the outputs, so that it is enough when what it reads stays what it is; else they are the answer."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of its inputs."""
+        return {name: tensor.shape for name, tensor in self.inputs.items()}
 
     @property
     def drop_ns(self) -> int | None:

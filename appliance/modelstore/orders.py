@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from appliance.domain.catalogue import Accuracy, Precision, TaskSpec, TensorSpec
+from appliance.domain.padding import Padding
 
 MIB = 2**20
 GIB = 2**30
@@ -238,6 +239,8 @@ class Evaluated:
     """None where the variant could not be run."""
     reasons: tuple[str, ...]
     """Why not; empty where it could."""
+    paddings: tuple[Padding | None, ...]
+    """How inputs of free size may be made larger; None: they may not, or there are none."""
 
 
 # -- dissect -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 drift from the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
@@ -104,6 +104,8 @@ class RuntimePorts:
     """Who takes runs at the same time of what `processor` holds; empty: that alone."""
     copies: Mapping[str, int] = field(default_factory=dict)
     """Kind of processor → how often a build of it is in memory, where not once."""
+    stepped: Collection[str] = ()
+    """Kinds of processors whose first run of a size is slow, so that inputs of free size go in steps there."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -165,6 +167,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         groups,
         ports.copies,
         ports.fingerprints,
+        ports.stepped,
     )
     variant_groups = VariantGroups(catalogue)
     shares = Shares(catalogue, variant_groups, config.budget_bytes)

@@ -4,7 +4,7 @@ Owned by the event-loop thread; filled from the store at start and after every c
 reads; everything that can be computed once per change (candidates, tensor specs, builds) is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,9 @@ from appliance.domain.errors import (
 )
 from appliance.domain.isolation import Isolation, is_guarded, is_trusted
 from appliance.domain.names import application_id, build_id, model_id
+from appliance.domain.padding import Padding
 from appliance.domain.profiles import SeenRuns
+from appliance.domain.request import Request
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.policies.selection.kinds import KindOption, serving_kind
@@ -104,23 +106,38 @@ class Servable:
     """In which it serves; None: whole."""
     whole: "Servable | None" = None
     """Of one in parts: what serves while these are not there."""
+    padding: Padding | None = None
+    """How inputs may be made larger; None = they may not."""
+    goes_in_steps: bool = False
+    """Whether inputs are padded also of a run that nobody shares: the first run of a size is slow where it serves."""
 
     @property
     def builds(self) -> tuple[str, ...]:
         """That requests may run on, the wanted one first."""
         return (self.build_id,) if self.whole is None else (self.build_id, self.whole.build_id)
 
-    def run_bytes_of(self, inputs: Mapping[str, Any], items: int | None = None) -> int:
-        """What a run takes beside the build; 0 where that is not worth counting, or nobody knows. `items`: with so
-        many rows in place of those that the inputs have.
+    def stepped(self, request: Request) -> dict[str, tuple[int, ...]]:
+        """Shapes at the end of the step of its inputs, within which it may run with others; its own where nothing of
+        it may be padded.
         """
-        bound = self.bound_of(inputs, items) if self.counted_bytes_max else None
+        padding = self.padding
+        if padding is None or request.runs_alone or not (padding.is_exact or request.is_read):
+            return request.shapes
+        return padding.stepped(request.shapes, {name: slot.most for name, slot in self.inputs.items()})
+
+    def run_bytes_of(self, shapes: Shapes) -> int:
+        """What a run with inputs of these shapes takes beside the build; 0 where that is not worth counting, or nobody
+        knows.
+        """
+        bound = self.bound_of(shapes) if self.counted_bytes_max else None
         return 0 if bound is None or bound.peak_bytes < COUNTED_BYTES_MIN else bound.peak_bytes
 
-    def bound_of(self, inputs: Mapping[str, Any], items: int | None = None) -> RunBound | None:
-        """Of the smallest measured run that is no smaller than one of these inputs; None where nothing is known."""
+    def bound_of(self, shapes: Shapes) -> RunBound | None:
+        """Of the smallest measured run that is no smaller than one with inputs of these shapes; None where nothing is
+        known.
+        """
         for bound in self.runs:
-            if _is_within(inputs, bound.shapes, items):
+            if _is_within(shapes, bound.shapes):
                 return bound
         return self.runs[-1] if self.runs else None
 
@@ -224,6 +241,7 @@ class Catalogue:
         groups: Sequence[RunGroup] = (),
         copies: Mapping[str, int] = MappingProxyType({}),
         fingerprints: Mapping[str, str] = MappingProxyType({}),
+        stepped: Collection[str] = (),
     ) -> None:
         """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
@@ -231,8 +249,10 @@ class Catalogue:
         `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks. `groups` of
         processors, where there are several. `copies`: kind → how often a build of it is in memory, where not once.
         `fingerprints` of the processors, by kind: what was cut for others serves whole.
+        `stepped`: kinds whose first run of a size is slow.
         """
         self._fingerprints = dict(fingerprints)
+        self._stepped = frozenset(stepped)
         self._groups = tuple(groups)
         self._copies = copies
         self._profiles = profiles
@@ -582,6 +602,8 @@ class Catalogue:
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
+            padding=variant.padding if is_of_free_size and batched and parts is None else None,
+            goes_in_steps=kind in self._stepped,
             places={} if parts is not None else self._places(variant, build, kind, profile, base, batched),
             parts=parts,
         )
@@ -749,12 +771,9 @@ def _shared_ms(profile: Profile) -> float:
     return min([one.p50_ms, *(one.batch * row.p50_ms / row.batch for row in shared)])
 
 
-def _is_within(inputs: Mapping[str, Any], shapes: Shapes, items: int | None) -> bool:
-    for name, limits in shapes.items():
-        tensor = inputs.get(name)
-        if tensor is not None:
-            shape = tensor.shape if items is None else (items, *tensor.shape[1:])
-            for size, limit in zip(shape, limits, strict=False):
-                if size > limit:
-                    return False
+def _is_within(shapes: Shapes, limits: Shapes) -> bool:
+    for name, most in limits.items():
+        for size, limit in zip(shapes.get(name, ()), most, strict=False):
+            if size > limit:
+                return False
     return True

@@ -169,6 +169,26 @@ class CutShape(Shape):
     """Why it stays whole."""
 
 
+class PaddedAxisShape(Shape):
+    """An axis of an input that may be made longer, by less than a step."""
+
+    input: str
+    axis: int
+    step: int = Field(examples=[64])
+
+
+class PaddingShape(Shape):
+    """How inputs of free size may be made larger, so that requests of different sizes share a run."""
+
+    fill: Literal["mean", "edge", "zero"]
+    """What stands beyond the end of the input: its mean, its last values once more, zeros."""
+    axes: list[PaddedAxisShape]
+    is_exact: bool
+    """Whether all outputs stay what they are; else what a task reads in them does, and tensors are never padded."""
+    evidence: str = Field(examples=["32 samples, accuracy 0.9866 after 0.9857"])
+    """What it was shown on."""
+
+
 class VariantShape(Shape):
     """One concrete build of a model: precision × input size."""
 
@@ -204,6 +224,8 @@ class VariantShape(Shape):
     """Kinds of processors that it is to be measured on yet: it may serve there then."""
     cut: CutShape | None = None
     """In parts, where some kind of processor does not run all of it; null: every kind does, or it was not looked at."""
+    padding: PaddingShape | None = None
+    """How its inputs may be made larger; null: they may not, or are all of one size."""
     loss: float | None = Field(None, examples=[0.001])
     """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
     residency: str = "absent"

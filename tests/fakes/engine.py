@@ -4,8 +4,9 @@ zero.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.names import build_id, model_id, variant_id
+from appliance.domain.padding import Padding
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
 from appliance.policies.batching.by_profile import ByProfile
@@ -121,11 +123,13 @@ class EngineBench:
         twins: Sequence[tuple[int, float, float]] = (),
         threads: int = 1,
         dispatch: str = DEFAULT_DISPATCH,
+        stepped: Collection[str] = (),
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
         of few tests. `apart`: the other kind has a device of its own.
         `twins`: further processors of the first one's kind, each with its workers, how many times longer
         its runs take, and the speed that the machine says it has; with several `threads` a run each has its own copy.
+        `stepped`: kinds where inputs of free size go in steps.
         """
         self.clock = LoopClock()
         self.budget = budget
@@ -155,6 +159,7 @@ class EngineBench:
             processor=self.processor if other_kind is None and not twins else group,
             groups=group.groups() if twins or apart else (),
             copies=group.copies,
+            stepped=stepped,
             kinds=() if other_kind is None else ("cpu", other_kind),
             fingerprints={} if other_kind is None else {"cpu": "", other_kind: ""},
             builds=self.source,
@@ -229,18 +234,22 @@ class EngineBench:
         inputs: Sequence[TensorSpec] = X,
         outputs: Sequence[TensorSpec] = Y,
         measured: bool = True,
+        padding: Padding | None = None,
     ) -> Application:
         """A tenant with a model of these variants, the first the most accurate, and an application of the same name."""
         model = model_id(tenant, name)
         made = tuple(
-            make_variant(
-                model,
-                variant,
-                cost,
-                accuracy=90.0 - 10.0 * i,
-                measured=measured,
-                inputs=inputs,
-                outputs=outputs,
+            replace(
+                make_variant(
+                    model,
+                    variant,
+                    cost,
+                    accuracy=90.0 - 10.0 * i,
+                    measured=measured,
+                    inputs=inputs,
+                    outputs=outputs,
+                ),
+                padding=padding,
             )
             for i, (variant, cost) in enumerate(variants.items())
         )

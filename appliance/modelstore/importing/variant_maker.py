@@ -18,7 +18,16 @@ from appliance.modelstore.importing.dominance import dominance
 from appliance.modelstore.importing.profiling import Content, profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
-from appliance.modelstore.orders import EvaluateOrder, Inspection, Made, MadeVariant, MakeOrder, Reviewed, Unpacked
+from appliance.modelstore.orders import (
+    Evaluated,
+    EvaluateOrder,
+    Inspection,
+    Made,
+    MadeVariant,
+    MakeOrder,
+    Reviewed,
+    Unpacked,
+)
 from appliance.modelstore.store.blobs import Staged
 
 FIDELITY = Accuracy(100.0, "fidelity", "fp32", 0, "it is the original")
@@ -99,13 +108,13 @@ class VariantMaker:
         rungs = [rung for rung in rungs if rung.name not in finished]
         if not rungs:
             return
-        accuracies, reasons = await self._evaluate(rungs)
+        evaluated = await self._evaluate(rungs)
         async with self._content(rungs[0]) as content:
             full = next(iter(self._subject.inspection.ladder), None)
             known = Content(content.source, reviewed, full)
             for number, rung in enumerate(rungs):
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
-                profile = await self._measure(rung, content, known, accuracies[number], reasons[number])
+                profile = await self._measure(rung, content, known, evaluated, number)
                 known = replace(known, grown=known.grown or profile)
 
     async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
@@ -126,7 +135,7 @@ class VariantMaker:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _evaluate(self, rungs: Sequence[MadeVariant]) -> tuple[Sequence[Accuracy | None], Sequence[str]]:
+    async def _evaluate(self, rungs: Sequence[MadeVariant]) -> Evaluated:
         subject, options = self._subject, self._tools.options
         order = EvaluateOrder(
             inspection=subject.reference,
@@ -138,21 +147,22 @@ class VariantMaker:
             samples_max=options.eval_samples_max,
         )
         within = self._progress.part(0.4, 0.6)
-        evaluated = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
-        return evaluated.accuracies, evaluated.reasons
+        return await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
 
     async def _measure(
-        self, rung: MadeVariant, content: _Content, known: Content, accuracy: Accuracy | None, reason: str
+        self, rung: MadeVariant, content: _Content, known: Content, evaluated: Evaluated, number: int
     ) -> Profile | None:
         """Finish one rung; returns its profile. What goes wrong with it alone is its own failure.
 
         Raises: BadMetadata.
         """
+        accuracy, reason = evaluated.accuracies[number], evaluated.reasons[number]
         is_original = rung.name == Precision.FP32.value
         if accuracy is None and not is_original:
             await self.put_failed(rung.name, rung.precision, reason)
             return None
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
+        variant = replace(variant, padding=evaluated.paddings[number])
         try:
             subject = self._subject
             variant = await profiled(self._tools, variant, subject.inspection.axes, subject.task, known)

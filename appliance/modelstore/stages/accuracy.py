@@ -7,7 +7,8 @@ figure makes a variant useless is decided by `modelstore.importing.dominance`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,11 @@ from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Accuracy, SampleScore
 from appliance.domain.errors import BadInput, BadMetadata, BadModel
+from appliance.domain.padding import Padding
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
+from appliance.modelstore.stages.feeds import synthetic
+from appliance.modelstore.stages.padding import READ, Shown, find_padding
+from appliance.modelstore.stages.padding import SAMPLES as PADDING_SAMPLES
 from appliance.modelstore.stages.running import Runner
 from appliance.modelstore.stages.samples import (
     Sample,
@@ -35,6 +40,10 @@ from appliance.tasks.metrics import cosine, retrieval
 Report = Callable[[float, str], None]
 Answer = Mapping[str, Any]
 SYNTHETIC_SAMPLES = 4
+PADDING_S = 20.0
+"""Time after which no further sample is tried with padding, for each variant."""
+NOISE_SIZES = (0, 7, 40, 0)
+"""Added to the size at which a network was tried, where there are no samples to try padding on."""
 
 
 @dataclass(slots=True)
@@ -71,7 +80,8 @@ def evaluate(order: EvaluateOrder, report: Report) -> Evaluated:
     evaluation = _Evaluation(order, report)
     tallies = evaluation.on_labels() or evaluation.on_inputs() or evaluation.on_noise()
     found = [evaluation.accuracy(tally) for tally in tallies]
-    return Evaluated(tuple(found), tuple(tally.problem for tally in tallies))
+    paddings = [evaluation.padding(tally) for tally in tallies]
+    return Evaluated(tuple(found), tuple(tally.problem for tally in tallies), tuple(paddings))
 
 
 class _Evaluation:
@@ -161,6 +171,46 @@ class _Evaluation:
         return Accuracy(
             value, metric, self.against, tally.samples, self.data, scores, tally.sample_set or self.sample_set
         )
+
+    def padding(self, tally: Tally) -> Padding | None:
+        """How inputs of the variant may be made larger; None where they may not, or all are of one size."""
+        if tally.problem or tally.size is not None or self.order.task.state:
+            return None
+        inspection, run = self.order.inspection, self._runner(tally.variant.path).run
+        return find_padding(run, tally.variant.inputs, inspection.axes, self._shown())
+
+    def _shown(self) -> Iterator[Shown]:
+        """Samples as the search for a padding wants them: labelled ones, else calibration inputs, else noise."""
+        until_ns = self.now_ns() + round(PADDING_S * NS_PER_S)
+        samples = labelled(self.order.evaluation, PADDING_SAMPLES)
+        for sample in samples or unlabelled(self.order.calibration, PADDING_SAMPLES):
+            if self.now_ns() > until_ns:
+                return
+            try:
+                inputs = self._decoded(sample, None)
+            except BadInput:  # as above: unusable for every variant
+                continue
+            yield Shown(inputs.steps, partial(self._worth, sample, inputs) if self.order.task.kind in READ else None)
+        if not samples and not self.order.calibration:
+            trial = self.order.inspection.trial
+            for number, more in enumerate(NOISE_SIZES):
+                extent = replace(trial, length=trial.length + more, width=trial.width + more)
+                yield Shown(
+                    [
+                        synthetic(
+                            self.order.inspection.inputs, self.order.inspection.axes, self.order.task, extent, number
+                        )
+                    ]
+                )
+
+    def _worth(
+        self, sample: Sample, inputs: Decoded, outputs: list[dict[str, np.ndarray]], own: list[dict[str, np.ndarray]]
+    ) -> Score:
+        """Of the answer that is read in the outputs: by what is true of the sample, else by what is read in its own."""
+        answer = self.task.encode(outputs, inputs, self.order.task).body
+        if sample.truth:
+            return self.task.accuracy(answer, sample.truth)
+        return self.task.similarity(answer, self.task.encode(own, inputs, self.order.task).body)
 
     def _in_time(self, samples: Sequence[Sample]) -> Iterator[Sample]:
         for number, sample in enumerate(samples):

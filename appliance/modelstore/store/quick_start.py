@@ -31,6 +31,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
     Variant,
 )
+from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
@@ -186,6 +187,7 @@ def _variant(row: sqlite3.Row) -> Variant:
         shape_max=_read(_LARGEST, row["shape_max"]),
         number=row["number"],
         cut=_read(Cut, row["cut"]),
+        padding=_read(Padding, row["padding"]),
     )
 
 

@@ -25,6 +25,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
@@ -144,6 +145,7 @@ class VariantRow(Row, table=True):
     )
     """The largest shape of each input; None until measured."""
     cut: Cut | None = Field(default=None, sa_column=Column(Document(Cut)))
+    padding: Padding | None = Field(default=None, sa_column=Column(Document(Padding)))
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
 
@@ -168,6 +170,7 @@ class VariantRow(Row, table=True):
             shape_max=self.shape_max,
             number=self.number,
             cut=self.cut,
+            padding=self.padding,
         )
 
     def take(self, variant: Variant) -> None:
@@ -180,7 +183,7 @@ class VariantRow(Row, table=True):
         self.height, self.width = variant.height, variant.width
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.other_profiles = variant.other_profiles
-        self.cut = variant.cut
+        self.cut, self.padding = variant.cut, variant.padding
         self.reason, self.batch_max = variant.reason, variant.batch_max
         self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 

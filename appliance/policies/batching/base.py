@@ -11,16 +11,20 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """One whose rows may share a run with those of the others. `end_by_ns`: from now; None: whenever."""
+    """One whose rows may share a run with those of the others. `end_by_ns`: from now; None: whenever. `alone_ns`: what
+    it takes by itself, where its inputs are smaller than those of the others; None: as any run of so many items.
+    """
 
     items: int
     end_by_ns: int | None = None
+    alone_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchingInput:
     """`requests`: at least one, in the order in which they would run one by one. `run_ns`: what a run of so many items
-    takes, by the profile. `free_ns`: when each of the other workers is expected to be free, from now.
+    takes, by the profile, with inputs of the largest size. `free_ns`: when each of the other workers is expected to be
+    free, from now.
     """
 
     requests: Sequence[WaitingRequest]

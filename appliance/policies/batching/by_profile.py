@@ -55,7 +55,8 @@ def _ends(problem: BatchingInput, line: Sequence[WaitingRequest], size: int) -> 
         while count < size and at + count < len(line) and items + line[at + count].items <= problem.items_max:
             items += line[at + count].items
             count += 1
-        end_ns = free[0] + problem.run_ns(items)
+        alone_ns = line[at].alone_ns if count == 1 else None
+        end_ns = free[0] + (problem.run_ns(items) if alone_ns is None else alone_ns)
         heapq.heapreplace(free, end_ns)
         ends += [end_ns] * count
         at += count

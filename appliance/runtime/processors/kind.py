@@ -27,5 +27,7 @@ class Kind:
     """Device nodes that a process which computes there reads and writes."""
     reads: tuple[str, ...] = ()
     """Files and folders that such a process reads beside what every process does."""
+    compiles_sizes: bool = False
+    """Whether the first run of inputs of a size is slow, so that it pays to have few sizes."""
     has_memory: bool = False
     """Whether its device may have memory of its own, so that it takes `memory_bytes`: what of that is for builds."""

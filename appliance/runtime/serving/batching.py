@@ -4,11 +4,13 @@ Nobody waits for a batch to fill: it is asked when a worker is free. Whose turn 
 nobody forward but those in it, and each pays for its own rows.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
 from appliance.clock import Clock
 from appliance.domain.errors import NoRoomToRun
+from appliance.domain.padding import widest
 from appliance.policies.batching.base import BatchingInput, BatchingPolicy, WaitingRequest
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.serving.job import Job
@@ -29,6 +31,8 @@ class Batch:
     """Memory to expect for it; 0 where that is not worth counting."""
     deadline_ns: int | None
     """When nobody wants it any more; None = never."""
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+    """Of its inputs, but for their number of rows, where some are padded; None: they are as they were sent."""
 
 
 class Batching:
@@ -52,8 +56,7 @@ class Batching:
         if batch is None:
             if first.run_bytes:
                 self._memory.check(first.servable.build_id, first.servable.name, first.run_bytes)
-            items = first.servable.items_of(first.request.inputs)
-            batch = Batch([first], [items], first.run_bytes, first.request.drop_ns)
+            batch = Batch([first], [first.items], first.run_bytes, first.request.drop_ns, _steps(first))
         self._memory.begin(batch.run_bytes)
         self.running += 1
         first.running = self.running
@@ -76,8 +79,16 @@ class Batching:
         mates = [job for job in mates if job.request.batch in (0, planned)]
         together = [first, *(job for job in mates if planned and job.request.batch == planned)]
         line = together if len(together) > 1 else [first, *mates]
-        counts = [servable.items_of(job.request.inputs) for job in line]
-        requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
+        counts = [job.items for job in line]
+        if servable.padding is None:
+            requests = [WaitingRequest(items, job.left_ns(now_ns)) for items, job in zip(counts, line, strict=True)]
+        else:
+            sizes = [sum(tensor.size for tensor in job.request.inputs.values()) // (job.items or 1) for job in line]
+            times = line[sizes.index(max(sizes))].times or times
+            requests = [
+                WaitingRequest(items, job.left_ns(now_ns), None if size == max(sizes) else job.expected_ns)
+                for items, size, job in zip(counts, sizes, line, strict=True)
+            ]
 
         def run_ns(items: int) -> int:
             return times.hoped_ns(items, running, now_ns)
@@ -97,12 +108,14 @@ class Batching:
             return None
         jobs, counts = line[:size], counts[:size]
         items = sum(counts)
-        run_bytes = servable.run_bytes_of(first.request.inputs, items)
+        shapes = first.stepped if servable.goes_in_steps else widest([job.request.shapes for job in jobs])
+        shapes = {name: (items, *shape[1:]) for name, shape in shapes.items()}
+        run_bytes = servable.run_bytes_of(shapes)
         try:
             self._memory.check(servable.build_id, servable.name, run_bytes)
         except NoRoomToRun:
             return None
-        first.holds_ns = run_ns(items)
+        first.times, first.holds_ns = times, run_ns(items)
         for job, count in zip(jobs, counts, strict=True):
             job.share = count / items
             if job is not first:
@@ -110,4 +123,13 @@ class Batching:
                 self._queue.join(job, int(run_ns(items) * job.share * job.worth))
         drops = [job.request.drop_ns for job in jobs]
         deadline_ns = None if None in drops else max(drop for drop in drops if drop is not None)
-        return Batch(jobs, counts, run_bytes, deadline_ns)
+        is_padded = any(job.request.shapes[name][1:] != shape[1:] for job in jobs for name, shape in shapes.items())
+        return Batch(jobs, counts, run_bytes, deadline_ns, shapes if is_padded else None)
+
+
+def _steps(job: Job) -> Mapping[str, tuple[int, ...]] | None:
+    """What the inputs of a job that runs by itself are padded to; None: they stay as they are."""
+    if not job.servable.goes_in_steps or job.servable.padding is None:
+        return None
+    stepped = job.stepped
+    return None if stepped == job.request.shapes else stepped

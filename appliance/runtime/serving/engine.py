@@ -341,7 +341,7 @@ class Engine:
         if expected_ns is None or expected_ns > limit_ns or now_ns < placed[1].rests_until_ns:
             return False
         if servable.is_of_free_size:
-            bound = servable.bound_of(request.inputs)
+            bound = servable.bound_of(request.shapes)
             if bound is None or bound.run_ms * NS_PER_MS > limit_ns:
                 return False
         if len(self._queue) and self._queue.is_behind(request.tenant):
@@ -351,7 +351,7 @@ class Engine:
     def _run_bytes(self, request: Request, placed: Placed) -> int:
         """What the run will take. Raises: NoRoomToRun, with the build released, where that does not fit now."""
         servable, build, *_ = placed
-        run_bytes = servable.run_bytes_of(request.inputs)
+        run_bytes = servable.run_bytes_of(request.shapes)
         try:
             self._memory.runs.check(servable.build_id, servable.name, run_bytes)
         except NoRoomToRun:

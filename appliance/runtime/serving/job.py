@@ -69,6 +69,8 @@ class Job:
     """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
     run. None: it runs whole.
     """
+    stepped_to: Mapping[str, tuple[int, ...]] | None = None
+    """See `stepped`; None: nobody has asked yet."""
 
     @property
     def likely_ns(self) -> int:
@@ -115,22 +117,30 @@ class Job:
         """Until it is given up; None = never."""
         return None if self.request.drop_ns is None else self.request.drop_ns - now_ns
 
+    @property
+    def stepped(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes within which it may run with others; its own where its inputs are not padded."""
+        if self.request.runs_alone:
+            return self.request.shapes
+        if self.stepped_to is None:
+            self.stepped_to = self.servable.stepped(self.request)
+        return self.stepped_to
+
     def may_run_with(self, other: "Job") -> bool:
         """Whether rows of both can be put together: the same build and outputs, and inputs alike but for their number
-        of rows.
+        of rows, and for what may be padded.
         """
         one, two = self.request, other.request
         if self.build is not other.build or one.outputs != two.outputs or one.runs_alone or two.runs_alone:
             return False
-        return (
-            one.inputs.keys() == two.inputs.keys()
-            and all(
-                array.shape
-                == (self.items, *array.shape[1:])  # else rows of one input would meet those of another request
-                and two.inputs[name].shape == (other.items, *array.shape[1:])
-                and array.dtype == two.inputs[name].dtype
-                for name, array in one.inputs.items()
-            )
+        if one.inputs.keys() != two.inputs.keys():
+            return False
+        mine, others, items, other_items = self.stepped, other.stepped, self.items, other.items
+        return all(
+            shape == (items, *shape[1:])  # else rows of one input would meet those of another request
+            and others[name] == (other_items, *shape[1:])
+            and one.inputs[name].dtype == two.inputs[name].dtype
+            for name, shape in mine.items()
         )
 
     def learn(self, items: int, running: int, *, is_whole: bool) -> None:

@@ -269,4 +269,5 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         began_cold=run.call.began_cold and not run.results,
         is_admitted=True,
         is_planned=run.call.is_planned,
+        is_read=True,
     )

@@ -10,12 +10,14 @@ from typing import Any
 
 from appliance.clock import Clock
 from appliance.domain.errors import NoRoomToRun, ProcessorLost, RunStopped, ShuttingDown
+from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
+from appliance.tasks.padding import Padded, cropped
 
 
 class Worker:
@@ -84,9 +86,9 @@ class Worker:
         request, handle = first.request, first.build.handle
         if first.rest is not None:
             return first.rest.begin(self._index, first.rest.next)
-        if len(batch.jobs) == 1:
-            return self._processor.run(handle, request.inputs, request.outputs, deadline_ns=batch.deadline_ns)
-        inputs = [job.request.inputs for job in batch.jobs]
+        inputs = [_inputs(job, batch) for job in batch.jobs]
+        if len(inputs) == 1:
+            return self._processor.run(handle, inputs[0], request.outputs, deadline_ns=batch.deadline_ns)
         return self._processor.run_rows(handle, inputs, batch.counts, request.outputs, deadline_ns=batch.deadline_ns)
 
     def _end(self, batch: Batch, run: asyncio.Future[Any]) -> None:
@@ -112,9 +114,9 @@ class Worker:
                 pass
             elif error is None:
                 job.run_items, uncounted = uncounted, 0
-                job.answer.set_result(run.result()[place] if is_shared else run.result())
-            elif is_shared and not isinstance(error, (ShuttingDown, RunAgain)):
-                job.request.runs_alone = True  # one of them may have spoilt it for all
+                self._answer(job, batch, run.result()[place] if is_shared else run.result())
+            elif (is_shared or batch.shapes is not None) and not isinstance(error, (ShuttingDown, RunAgain)):
+                job.request.runs_alone = True  # one of them, or the padding, may have spoilt it for all
                 job.answer.set_exception(RunAgain())
             else:
                 job.answer.set_exception(error)
@@ -122,3 +124,22 @@ class Worker:
             batch.jobs[0].learn(items, self._batching.running + 1, is_whole=error is None)
         if not self._is_stopped:
             self._queue.offer(self._begin, self._index)
+
+    def _answer(self, job: Job, batch: Batch, outputs: dict[str, Any]) -> None:
+        """What of a run's outputs is the job's."""
+        padding = job.servable.padding
+        if batch.shapes is None or padding is None:
+            job.answer.set_result(outputs)
+            return
+        try:
+            job.answer.set_result(cropped(outputs, padding, job.request.shapes, batch.shapes))
+        except ValueError:  # they have not grown as they did at import
+            job.request.runs_alone = True
+            job.answer.set_exception(RunAgain())
+
+
+def _inputs(job: Job, batch: Batch) -> Tensors:
+    padding = job.servable.padding
+    if batch.shapes is None or padding is None:
+        return job.request.inputs
+    return Padded(job.request.inputs, batch.shapes, padding.fill)

@@ -27,6 +27,7 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
+from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Reference, Session
@@ -61,6 +62,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
         batch_max=4,
         shape_max={"x": (1, 2)},
         cut=Cut({"cpu": "f"}, (Part(1, {"Relu": 1}, ("x",), ("y",), 5, 6.0, 7, (costs,)),), "whole"),
+        padding=Padding(Fill.EDGE, (PaddedAxis("x", 1, 64),), (CroppedAxis("y", 1, 0, 1, 7, 8),), True, "samples"),
     )
     await box.store.models.put_variant(measured)
     labels = folder / "labels.txt"

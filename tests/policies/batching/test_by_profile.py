@@ -72,6 +72,12 @@ def test_nobody_becomes_late_for_the_others() -> None:
     assert ask(SENTENCES, hurried) == 1
 
 
+def test_narrow_ones_that_are_quick_alone_are_not_padded_for_a_wide_one() -> None:
+    """Four together take 1.5 ms each: less than nearly the widest by themselves, more than those half as wide."""
+    assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(2.2 * MS))] * 16) == 4
+    assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(1.2 * MS))] * 16) == 1
+
+
 def test_whoever_is_late_anyway_holds_nobody_up() -> None:
     assert ask(SENTENCES, [WaitingRequest(1, MS), *[WaitingRequest(1)] * 15]) == 4
 

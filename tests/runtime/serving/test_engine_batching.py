@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from appliance.domain.catalogue import Quota, Tenant, TensorSpec
 from appliance.domain.errors import DeadlineExceeded, RunFailed
 from appliance.domain.isolation import Isolation
+from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
 from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
@@ -76,6 +78,78 @@ async def test_only_equal_shapes_meet() -> None:
         assert np.array_equal(result.outputs["y"], 2 * each)
     shapes = [inputs["x"].shape for inputs in bench.processor.ran]
     assert sorted(shapes[1:]) == [(1, 2), (2, 2), (4, 3)]
+
+
+BEARS = Padding(Fill.EDGE, (PaddedAxis("x", 1, 4),), (CroppedAxis("y", 1, 0),))
+"""To steps of four columns; an output column for each of the input."""
+
+
+def columns(*counts: int) -> list[Tensors]:
+    """An input of one row for each count of columns, all values different."""
+    return [{"x": np.arange(100 * at, 100 * at + n, dtype=np.float32)[None]} for at, n in enumerate(counts)]
+
+
+async def answers_of(bench: EngineBench, inputs: list[Tensors], **facts: Any) -> list[Any]:
+    """What comes of them where all but the first have to wait."""
+    first, *rest = inputs
+    async with bench.working():
+        running = asyncio.create_task(bench.infer(inputs=first, **facts))
+        await settle()
+        found = await asyncio.gather(*(bench.infer(inputs=each, **facts) for each in rest))
+        answers = [(await running).outputs["y"], *(each.outputs["y"] for each in found)]
+    for given, answer in zip(inputs, answers, strict=True):
+        assert np.array_equal(answer, 2 * given["x"]), "each has its own columns, and no more"
+    bench.assert_quiet()
+    return [given["x"].shape for given in bench.processor.ran]
+
+
+@story
+async def test_other_sizes_of_a_step_meet_where_padding_is_borne() -> None:
+    """They run as wide as the widest of them, and each is answered with its own columns; another step stays apart."""
+    bench = EngineBench()
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    assert await answers_of(bench, columns(4, 2, 3, 6, 2, 3), is_read=True) == [(1, 4), (4, 3), (1, 6)]
+    filled = bench.processor.ran[1]["x"]
+    assert filled[0].tolist() == [100.0, 101.0, 101.0], "its last column once more"
+
+
+@story
+async def test_only_who_reads_outputs_bears_what_is_not_exact() -> None:
+    """Who is given the outputs themselves has them as they are without padding, unless that makes no difference."""
+    bench = EngineBench()
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (2, 2), (2, 3)]
+    bench = EngineBench()
+    bench.add({"v": gaining()}, inputs=WIDE, padding=replace(BEARS, is_exact=True))
+    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (4, 3)]
+
+
+@story
+async def test_sizes_go_in_steps_where_new_ones_are_slow() -> None:
+    """Also of who runs alone, and to the end of the step."""
+    bench = EngineBench(stepped=["cpu"])
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
+
+
+@story
+async def test_outputs_of_another_size_than_foreseen_are_computed_without_padding() -> None:
+    """Nobody knows which part of them is whose."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        rows = len(inputs["x"])
+        return {"y": 2 * inputs["x"] if rows == 1 else np.zeros((rows, 9), np.float32)}
+
+    bench = EngineBench(model=model)
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    assert await answers_of(bench, columns(2, 1, 2, 1, 2), is_read=True) == [
+        (1, 2),
+        (4, 2),
+        (1, 1),
+        (1, 2),
+        (1, 1),
+        (1, 2),
+    ]
 
 
 @story

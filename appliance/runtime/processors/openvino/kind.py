@@ -18,4 +18,4 @@ def _sessions(workers: int, threads_per_run: int) -> Sessions:
     return OpenVinoSessions(workers, threads_per_run)
 
 
-OPENVINO = Kind(processor=_processor, sessions=_sessions, distribution="openvino")
+OPENVINO = Kind(processor=_processor, sessions=_sessions, distribution="openvino", compiles_sizes=True)

@@ -15,6 +15,7 @@ from appliance.clock import NS_PER_MS, SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm
+from appliance.domain.padding import Fill
 
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 
@@ -22,6 +23,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
+from appliance.tasks.padding import Padded
 
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 
@@ -56,6 +58,28 @@ def test_it_computes_the_same(net: Path, tmp_path: Path) -> None:
         assert difference(array, first[name]) < 1e-4
         assert difference(array, second[name]) > 1e-4  # the next run has not written over what was given
     ours.unload(loaded)
+
+
+def test_inputs_are_padded_where_they_run(tmp_path: Path) -> None:
+    """In its own threads, two requests of different sizes in one run; each gets its own part."""
+
+    async def story() -> None:
+        net = toys.shufflenet(tmp_path / "net.onnx")
+        processor = OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1)
+        loaded = await processor.load(plain(net))
+        whole = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+        narrow = {"gpu_0/data_0": whole[:, :, :, :200]}
+        shapes = {"gpu_0/data_0": (2, 3, 224, 224)}
+        filled = np.concatenate([whole[:, :, :, :200], np.zeros((1, 3, 224, 24), np.float32)], axis=3)
+        inputs = [Padded(narrow, shapes, Fill.ZERO), {"gpu_0/data_0": whole}]
+        first, second = await processor.run_rows(loaded, inputs, [1, 1], None)
+        expected = [await processor.run(loaded, {"gpu_0/data_0": each}, None) for each in (filled, whole)]
+        for found, wanted in zip((first, second), expected, strict=True):
+            assert all(difference(array, found[name]) < 1e-4 for name, array in wanted.items())
+        await processor.unload(loaded)
+        processor.close()
+
+    asyncio.run(story())
 
 
 def test_what_it_does_not_know_has_no_form(tmp_path: Path) -> None:
