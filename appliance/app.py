@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -64,7 +64,7 @@ from appliance.runtime.processors import (
 )
 from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.group import OwnCores, ProcessorGroup
+from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.processors.member import Member
@@ -243,7 +243,7 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.memory.set_overhead
         core.memory.when_short(processor.end_idle)
-        _watch(members, group, core, builds, telemetry)
+        _watch(members, group, core, builds, telemetry, clock)
         keeper.begin()
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
@@ -506,15 +506,30 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
 
 
 def _watch(
-    members: Iterable[Member], group: ProcessorGroup, core: RuntimeParts, builds: Builds, telemetry: Telemetry
+    members: Iterable[Member],
+    group: ProcessorGroup,
+    core: RuntimeParts,
+    builds: Builds,
+    telemetry: Telemetry,
+    clock: Clock,
 ) -> None:
     """Kinds beside the first one may come and go: from now on the parts follow."""
     for member in members:
         member.on_lost = core.memory.lost
+        member.rest_s = partial(_rest_s, core, clock)
         if member.device_memory is not None:
             member.device_memory.unload = core.memory.unload
         member.on_change = partial(_follow, member, group, core, builds, telemetry)
     _follow_kinds(group, core, builds)
+
+
+def _rest_s(core: RuntimeParts, clock: Clock, handle: Any) -> float:
+    """For how long a run of a processor's handle may still take, seconds."""
+
+    def is_of(held: Any) -> bool:
+        return isinstance(held, OnKind) and held.has(handle)
+
+    return core.queue.rest_ns(is_of, clock.now_ns()) / NS_PER_S
 
 
 def _follow(member: Member, group: ProcessorGroup, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:

@@ -37,7 +37,7 @@ from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
-from appliance.runtime.processors.group import OwnCores, ProcessorGroup
+from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
 from appliance.runtime.telemetry import Telemetry
 from tests.fakes.processor import Cost, FakeProcessor, doubled
@@ -297,8 +297,13 @@ class EngineBench:
     def follow_kinds(self) -> None:
         """What serves where goes by whether the other kind takes runs, and what is lost with it leaves memory."""
         self.member.on_lost = self.memory.lost
+        self.member.rest_s = self._rest_s
         self.member.on_change = self._kinds_changed
         self._kinds_changed()
+
+    def _rest_s(self, handle: Any) -> float:
+        rest_ns = self.queue.rest_ns(lambda held: isinstance(held, OnKind) and held.has(handle), self.clock.now_ns())
+        return rest_ns / 1e9
 
     def _kinds_changed(self) -> None:
         self.catalogue.leave_out(frozenset() if self.member.is_serving else frozenset({self.member.described.kind}))

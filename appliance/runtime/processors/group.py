@@ -66,6 +66,10 @@ class OnKind:
         """Where its weights are mapped from, None where they are not."""
         return getattr(self.handle, "file", None)
 
+    def has(self, handle: Any) -> bool:
+        """Whether a processor knows it, or a copy of it, by this handle."""
+        return any(own is handle for _, own in self.all)
+
     @property
     def all(self) -> tuple[tuple[InService, Any], ...]:
         """Whatever is in memory of it, and whose that is."""

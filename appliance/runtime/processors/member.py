@@ -28,7 +28,9 @@ RETRY_AFTER_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds after which a call of a kind counts as one that never ends."""
+    """Seconds after which a call of a kind counts as one that never ends; of a run only where it is not expected to
+    take longer.
+    """
 
     run_s: float = 30.0
     """A run without a deadline."""
@@ -70,6 +72,9 @@ class Member:
         """Told that it takes runs now, or none any more, before anything else follows from that."""
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with it, by id."""
+        self.rest_s: Callable[[Any], float] = lambda handle: 0.0
+        """For how many seconds from now a run of a handle that is over its limit may still take, by what is expected of
+        it; 0: it should have ended."""
 
     # -- its state -----------------------------------------------------------------------------------------------------
 
@@ -168,7 +173,7 @@ class Member:
             return lost
         start_ns = self._clock.now_ns()
         limit_s = self._limits.run_s if deadline_ns is None else max(0.0, (deadline_ns - start_ns) / NS_PER_S)
-        answer = self._watched("a run", begin(), limit_s + self._limits.grace_s, handle, _nothing)
+        answer = self._watched("a run", begin(), limit_s + self._limits.grace_s, handle, _nothing, self.rest_s)
         answer.add_done_callback(partial(self._ran, start_ns))
         return answer
 
@@ -206,17 +211,34 @@ class Member:
     # -- the watch -----------------------------------------------------------------------------------------------------
 
     def _watched(
-        self, what: str, call: Awaitable[Any], limit_s: float, handle: Any, unwanted: Callable[[Any], None]
+        self,
+        what: str,
+        call: Awaitable[Any],
+        limit_s: float,
+        handle: Any,
+        unwanted: Callable[[Any], None],
+        rest_s: Callable[[Any], float] = lambda handle: 0.0,
     ) -> asyncio.Future[Any]:
-        """The answer to a call, which comes in any case: when the limit has passed the kind is lost. `unwanted` is
-        given what comes of the call after its caller has gone.
+        """The answer to a call, which comes in any case: when the limit has passed, and nothing more is expected by
+        `rest_s`, the kind is lost. `unwanted` is given what comes of the call after its caller has gone.
         """
         loop = asyncio.get_running_loop()
         under_way = asyncio.ensure_future(call)
-        timer = loop.call_later(limit_s, self.lose, f"{what} has not ended within {limit_s:.3g} s")
+        timer = loop.call_later(limit_s, self._overdue, under_way, what, limit_s, rest_s)
         self._calls[under_way] = known = _Call(loop.create_future(), handle, timer)
         under_way.add_done_callback(partial(self._ended, unwanted))
         return known.answer
+
+    def _overdue(
+        self, under_way: asyncio.Future[Any], what: str, waited_s: float, rest_s: Callable[[Any], float]
+    ) -> None:
+        call = self._calls[under_way]
+        more_s = rest_s(call.handle)
+        if more_s <= 0:
+            self.lose(f"{what} has not ended within {waited_s:.3g} s")
+            return
+        loop = asyncio.get_running_loop()
+        call.timer = loop.call_later(more_s, self._overdue, under_way, what, waited_s + more_s, rest_s)
 
     def _ended(self, unwanted: Callable[[Any], None], under_way: asyncio.Future[Any]) -> None:
         call = self._calls[under_way]

@@ -31,6 +31,8 @@ _HASTE = 0.9
 expected."""
 _LOOKED_AT = 2
 """Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
+_PATIENCE = 4
+"""Times what is expected of a run it may take before it is held to hang: others are at work on the machine, too."""
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -326,6 +328,13 @@ class Queue:
             if job is not but and job.expected_ns is not None
         )
         return [rest_ns for rest_ns in known if rest_ns > 0]
+
+    def rest_ns(self, is_of: Callable[[Any], bool], now_ns: int) -> int:
+        """How much longer a run may take that is one of those under way, by the handle of its build: until it has had
+        `_PATIENCE` times what was expected of it, all who share it and all beside it counted. 0: it has had that.
+        """
+        ends = (job.started_ns + _PATIENCE * job.holds_ns for job in self._running if is_of(job.build.handle))
+        return max([0, *(end_ns - now_ns for end_ns in ends)])
 
     def overdue_ns(self, now_ns: int) -> int:
         """How long ago the run under way should have ended that is most behind, by when it was stopped and by what was

@@ -39,14 +39,14 @@ class Probes:
         (self.passed.add if passed else self.passed.discard)(fingerprint)
 
 
-def bench_on_both(npu: Cost | None = None, workers: int = 2) -> EngineBench:
-    """One variant, four times as quick on the kind `npu`."""
+def bench_on_both(npu: Cost | None = None, workers: int = 2, there_ms: float = 5) -> EngineBench:
+    """One variant, four times as quick on the kind `npu`, where the import has measured `there_ms`."""
     bench = EngineBench(workers=workers, other_kind="npu")
-    bench.add({"v": Cost(run_ms=20, load_ms=5)})
+    bench.add({"v": Cost(run_ms=4 * there_ms, load_ms=5)})
     model = bench.catalogue.entry("t/app").model
     (variant,) = model.variants
     assert variant.profile is not None
-    there = replace(variant.profile, processor="npu", kind="npu", latencies=(Latency(1, 5, 5),))
+    there = replace(variant.profile, processor="npu", kind="npu", latencies=(Latency(1, there_ms, there_ms),))
     bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
     bench.other.costs[bench.build("v")] = npu or Cost(run_ms=5, load_ms=5)
     bench.follow_kinds()
@@ -175,6 +175,29 @@ async def test_a_run_that_stands() -> None:
         assert kind_of(bench) == "npu"
     keeping.cancel()
     bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_is_expected_to_take_long_does_not_stand() -> None:
+    """A minute, as the import measured; nothing stops it at its deadline, and half a minute later it ends: the kind
+    serves all the while. It stands when it has had four times of what was expected.
+    """
+    bench = bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)
+    bench.member.serve()
+    async with bench.working():
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(1, within_ms=70_000)
+        await bench.pause(29_000)
+        assert bench.member.is_serving
+        await bench.pause(2_000)
+        bench.assert_quiet()
+        bench.other.costs[bench.build("v")].run_ms = HOURS_MS
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(1, within_ms=100_000)
+        await bench.pause(60_000)
+        assert bench.member.is_serving
+        await bench.pause(10 * 60_000)
+        assert bench.member.state is ProcessorState.LOST
 
 
 @story
