@@ -63,7 +63,7 @@ class Server:
 
 
 @contextmanager
-def running_server(state_dir: Path, *, port: int = 0, **environment: str) -> Iterator[Server]:
+def running_server(state_dir: Path, port: int = 0, /, **environment: str) -> Iterator[Server]:
     """Start a box on `state_dir`, wait until it is ready, stop it at the end. `environment`: `APPLIANCE_…` settings."""
     process, url = _start(state_dir, environment, port)
     server = Server(state_dir, environment, process, url, port)

@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """With a model of digits; its port stays over restarts."""
     folder = tmp_path_factory.mktemp("devices")
     made = digits(folder)
-    with running_server(folder / "state", port=free_port()) as running:
+    with running_server(folder / "state", free_port()) as running:
         with running.client() as client:
             metadata = json.loads(made.metadata.read_text())
             job = client.upload_model(made.model, "digits", "image-classification", metadata=metadata)
