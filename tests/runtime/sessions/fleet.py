@@ -18,7 +18,7 @@ from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.sessions import JoinOrder, Limits
-from appliance.tasks.base import Media
+from appliance.tasks.base import Media, TokenOrder, TokenRows
 from tests.fakes.engine import EngineBench
 from tests.fakes.media import FakeMedia
 from tests.fakes.processor import Cost
@@ -32,6 +32,15 @@ Link = Callable[[float], float]
 def steady(mbps: float) -> Link:
     """The same all the time."""
     return lambda _: mbps * 1e6
+
+
+class NoTexts:
+    """Port `TextReader` of who sends none."""
+
+    async def tokenize(
+        self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = lambda ns: None
+    ) -> TokenRows:
+        raise AssertionError("there is no tokenizer")
 
 
 @dataclass
@@ -57,7 +66,7 @@ class Fleet:
             engine=bench.engine,
             sequences=bench.sequences,
             media=FakeMedia(bench.clock, decode_ms),
-            texts=None,  # type: ignore[arg-type] - nobody sends texts
+            texts=NoTexts(),
             asset_path=Path,
         )
         ports = SessionPorts(
