@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from appliance.domain.session import FrameEnd, NoticeKind
@@ -369,6 +369,40 @@ async def test_a_killed_box_takes_its_sessions_back(
             stopping = asyncio.create_task(asyncio.to_thread(server.stop))
             assert await device.ended() == 1001
             assert await stopping == 0
+
+
+async def test_frames_that_find_no_room(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
+    """Bodies share a budget: a frame that does not fit is dropped with its head, and counted; a smaller one is taken.
+
+    The same over a Unix socket.
+    """
+    state_dir = copied(furnished[0], tmp_path / "state")
+    path = tmp_path / "socket"
+    settings = {"GUARD__ISOLATION": "none", "HTTP__INFLIGHT_BYTES_MAX": "1024", "HTTP__UNIX_SOCKET": str(path)}
+    with running_server(state_dir, **{f"APPLIANCE_{name}": value for name, value in settings.items()}) as server:
+        small = Box(server, box.keys, box.pictures)
+        session = await small.join()
+        async with small.device() as other, small.device(session) as device:
+            await other.head(0, 500)
+            await other.say(type="clock", sent_ms=1.0)  # withdraws it; the next one is awaited
+            await other.until("clock")
+            await other.head(1, 500)
+            async with asyncio.timeout(10):
+                while (await small.shown(other.session))["sent"] < 2:
+                    pass
+            for number in range(2):
+                await device.head(number, 2000)
+                dropped = await device.until("result", frame=number)
+                assert (dropped.outcome, dropped.cause) == (FrameEnd.DROPPED, "limit")
+            await other.socket.send(b"")
+            await other.say(type="clock", sent_ms=2.0)
+            await other.until("clock", of_ms=2.0)
+            assert (await device.answered(2, box.pictures[0])).outcome is FrameEnd.ANSWERED
+        headers = {"Authorization": f"Bearer {box.keys['device']}"}
+        address = f"ws://box/v1/sessions/{session}/stream"
+        async with unix_connect(str(path), address, additional_headers=headers) as socket:
+            assert (await Device(socket, session).answered(3, box.pictures[1])).outcome is FrameEnd.ANSWERED
+        assert (await small.shown(session))["drops"] == {"limit": 2}
 
 
 async def test_over_tls(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
