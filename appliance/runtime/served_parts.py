@@ -100,31 +100,49 @@ def served_parts(
         return None
     made = repr(([(part.inputs, part.outputs) for part in cut.parts], sorted(builds)))
     digest = hashlib.sha256(made.encode()).hexdigest()[:8]
-    build = parts_build_id(variant.content_sha256, f"p{digest}", used)
     times = {
         (at, number): times_of(builds[number, kind], _profile_of(cost, scale), places[at][kind], cost.is_measured)
         for at, chosen in kinds.items()
         for number, kind in enumerate(chosen)
         if kind is not None and (cost := costs[number, kind])
     }
-    resident = sum(cost.resident_bytes * copies(kind) for (_number, kind), cost in costs.items())
-    load = max(max(0, cost.peak_bytes - cost.resident_bytes) for cost in costs.values())
-    asleep = [None if one.asleep_bytes is None else one.asleep_bytes * copies(one.kind) for one in costs.values()]
-    whole = variant.profile
-    profile = Profile(
-        processor=JOINED.join(used),
+    return ServedParts(
+        cut,
+        build_id=parts_build_id(variant.content_sha256, f"p{digest}", used),
+        kind=JOINED.join(used),
+        kinds=kinds,
+        builds=builds,
+        profile=_together(list(costs.values()), rows, variant.profile, used, copies),
+        times=times,
+    )
+
+
+def _together(
+    costs: Sequence[PartProfile],
+    rows: tuple[Latency, ...],
+    whole: Profile,
+    kinds: Sequence[str],
+    copies: Callable[[str], int],
+) -> Profile:
+    """What parts cost that are loaded one after the other. What nobody has timed is taken from the whole: to load it on
+    each kind, and to wake it.
+    """
+    resident = sum(one.resident_bytes * copies(one.kind) for one in costs)
+    asleep = [None if one.asleep_bytes is None else one.asleep_bytes * copies(one.kind) for one in costs]
+    can_sleep = None not in asleep
+    return Profile(
+        processor=JOINED.join(kinds),
         resident_bytes=resident,
-        peak_bytes=resident + load,
-        load_ms=whole.load_ms * len(used),  # until one was seen: nobody has timed it
-        load_cold_ms=whole.load_cold_ms * len(used),
+        peak_bytes=resident + max(max(0, one.peak_bytes - one.resident_bytes) for one in costs),
+        load_ms=whole.load_ms * len(kinds),
+        load_cold_ms=whole.load_cold_ms * len(kinds),
         latencies=rows,
         hazards=whole.hazards,
         runs=whole.runs,
-        asleep_bytes=None if None in asleep else sum(one or 0 for one in asleep),
-        wake_ns=None if None in asleep else whole.wake_ns,
-        kind=JOINED.join(used),
+        asleep_bytes=sum(one or 0 for one in asleep) if can_sleep else None,
+        wake_ns=whole.wake_ns if can_sleep else None,
+        kind=JOINED.join(kinds),
     )
-    return ServedParts(cut, build, profile.kind, kinds, builds, profile, times)
 
 
 def partition_of(cut: Cut, takes_ms: Mapping[str, Mapping[int, float]], left: Sequence[int]) -> Partition:
