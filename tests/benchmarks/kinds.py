@@ -36,7 +36,7 @@ def main() -> None:
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(state, other)
         with subjects.box(state, APPLIANCE_PROCESSORS=BOTH) as both, subjects.box(other) as cpu:
-            _compare(both, cpu, options)
+            compare(both, cpu, options)
 
 
 def _measured(box: subjects.LiveBox, models: list[str], wait_s: float) -> None:
@@ -52,7 +52,8 @@ def _measured(box: subjects.LiveBox, models: list[str], wait_s: float) -> None:
     print(f"not measured on both: {', '.join(v['name'] for v in left)}")
 
 
-def _compare(both: subjects.LiveBox, cpu: subjects.LiveBox, options: argparse.Namespace) -> None:
+def compare(both: subjects.LiveBox, cpu: subjects.LiveBox, options: argparse.Namespace) -> None:
+    """Print what two boxes answer, each model by itself and all mixed."""
     requests: list[tuple[bytes, bytes]] = []
     for name in options.models:
         with both.http() as http:
