@@ -58,7 +58,7 @@ class SessionOrder(Order):
     fps: Real = Field(gt=0, le=FPS_MAX, examples=[30.0])
     """Frames that the device captures in a second."""
     weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX)
-    """Relative to the tenant's other sessions."""
+    """Beside the tenant's other sessions: who has more is let in before them, and removed after them."""
     wait: Flag = False
     """Wait for room where the promise cannot be kept now, in place of 409."""
     promise: PromiseOrder

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Protocol, TypeVar
+from statistics import median
+from typing import NamedTuple, Protocol, TypeVar
 
 from appliance.child import die_with_parent
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, Clock, SystemClock
 from appliance.log import get as get_log
 from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
@@ -19,6 +20,7 @@ from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 
 IN_PLACE_MS_MAX = 2.0
+_REMEMBERED = 3
 RECENT = 512
 """Decisions whose times are kept."""
 
@@ -67,8 +69,8 @@ class Decisions:
         self._in_place_ms_max = in_place_ms_max
         self._executor_of = executor_of or _process
         self._executor: Executor | None = None
-        self._expected_ms: dict[tuple[str, int], float] = {}
-        """Family and clients, in powers of two → what such a decision took last."""
+        self._taken_ms: dict[_Size, deque[float]] = {}
+        """What the latest decisions of a size have computed for."""
 
     async def adapt(self, problem: AdaptationInput) -> AdaptationPlan:
         """Which network on which worker, and which client to which."""
@@ -76,8 +78,8 @@ class Decisions:
 
     async def offloads(self, problem: OffloadInput) -> OffloadPlan:
         """Which frames, in which batches."""
-        clients = len(problem.clients) + len(problem.waiting)
-        return await self._decide("offload", clients, offload_plan, self.offload, problem)
+        clients, is_asked = len(problem.clients) + len(problem.waiting), bool(problem.waiting)
+        return await self._decide("offload", clients, offload_plan, self.offload, problem, is_asked=is_asked)
 
     def close(self) -> None:
         """Let go of the process."""
@@ -85,32 +87,65 @@ class Decisions:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _decide(
-        self, family: str, clients: int, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+        self,
+        family: str,
+        clients: int,
+        plan: Callable[[str, ProblemT], PlanT],
+        name: str,
+        problem: ProblemT,
+        *,
+        is_asked: bool = False,
     ) -> PlanT:
-        size = (family, clients.bit_length())
+        """`is_asked`: somebody wants to come in, which takes longer than to go on."""
+        size = _Size(family, clients.bit_length(), is_asked)
         start_ns = self._clock.now_ns()
-        # Of a size that never came, the next smaller one says whether it is worth a try in place.
-        expected_ms = self._expected_ms.get(size, 4 * self._expected_ms.get((family, size[1] - 1), 0.0))
-        if expected_ms <= self._in_place_ms_max:
-            made = plan(name, problem)
+        if self._expected_ms(size) <= self._in_place_ms_max:
+            made, took_ms = _timed(self._clock, plan, name, problem)
         else:
-            made = await self._elsewhere(plan, name, problem)
-        took_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
-        self._expected_ms[size] = took_ms
+            made, took_ms = await self._elsewhere(plan, name, problem)
+        self._taken_ms.setdefault(size, deque(maxlen=_REMEMBERED)).append(took_ms)
         self.count += 1
-        self.recent_ms.append(took_ms)
+        self.recent_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
         return made
 
-    async def _elsewhere(self, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT) -> PlanT:
+    def _expected_ms(self, size: "_Size") -> float:
+        """The median of the latest, which one slow one does not move. Of a size that never came four times that of half
+        the clients."""
+        known = self._taken_ms.get(size)
+        if known is not None:
+            return median(known)
+        smaller = self._taken_ms.get(size._replace(doublings=size.doublings - 1))
+        return 0.0 if smaller is None else 4.0 * median(smaller)
+
+    async def _elsewhere(
+        self, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+    ) -> tuple[PlanT, float]:
         if self._executor is None:
             self._executor = self._executor_of()
         self.elsewhere += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, plan, name, problem)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, _timed, SystemClock(), plan, name, problem)
         except BrokenProcessPool:
             log.warning("the planners' process ended; it is begun anew")
             self._executor = None
-            return plan(name, problem)
+            return _timed(self._clock, plan, name, problem)
+
+
+class _Size(NamedTuple):
+    """What decisions are alike in."""
+
+    family: str
+    doublings: int
+    """Of the number of clients, from one."""
+    is_asked: bool
+
+
+def _timed(clock: Clock, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT) -> tuple[PlanT, float]:
+    """The plan, and the milliseconds that it was computed for."""
+    start_ns = clock.now_ns()
+    made = plan(name, problem)
+    return made, (clock.now_ns() - start_ns) / NS_PER_MS
 
 
 def adaptation_plan(name: str, problem: AdaptationInput) -> AdaptationPlan:

@@ -127,6 +127,8 @@ class LiveSession:
         self.ended_ns: int | None = None
         self.streams = 0
         """Open streams; of a session that only posts, 0."""
+        self.tries = 0
+        """How often it was tried in vain while it waited."""
         self.expected_run_ms = 0.0
         """Of its variant, by the plan."""
         self.load = 0.0
@@ -220,6 +222,7 @@ class LiveSession:
         now_ns = self._clock.now_ns()
         windows = self._windows()
         if state is SessionState.SERVED:
+            self.tries = 0
             windows.begin(now_ns)
         else:
             windows.stop()

@@ -36,6 +36,8 @@ REFUSED_NS = 10 * NS_PER_S
 WISHED_NS = 5 * NS_PER_S
 REMOVALS_MAX = 8
 """Tries to find whom to remove in place of whom the planner leaves out."""
+TRY_NS = NS_PER_S
+"""Who waits for a promise of accuracy is tried so often, one after another: that takes much longer than to go on."""
 HEADROOM = 0.92
 """Share of what is free that is sold to who comes: what was promised outlives estimates that move a little."""
 LINK_CHANGE = 0.2
@@ -273,11 +275,14 @@ class Planning:
     async def offload_all(self) -> None:
         """Plan all pools of accuracy anew (AR-07)."""
         for key in self._keys(PromiseKind.ACCURACY):
-            pool, others = self._pool(key), self._waiting(key)
-            if not others or self._admissions.locked():  # who waits is tried when no other promise is being made
+            pool, others = self._pool(key), self._waiting(key)[:1]
+            now_ns = self._around.clock.now_ns()
+            is_tried = now_ns - pool.tried_ns >= TRY_NS and not self._admissions.locked()
+            if not others or not is_tried:
                 await self._offload_turn(pool, ())
                 continue
-            async with self._admissions:
+            async with self._admissions:  # while no other promise is being made
+                pool.tried_ns = now_ns
                 await self._offload_turn(pool, others)
 
     def has_changed(self, live: LiveSession) -> bool:
@@ -294,6 +299,11 @@ class Planning:
     def refused(self, application_id: str, variant: str) -> None:
         """Memory has refused a variant: it is not planned with for a while."""
         self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of any pool."""
+        return not self._pools
 
     def batch_counts(self) -> BatchCounts:
         """Of all pools."""
@@ -415,6 +425,9 @@ class Planning:
         for id in plan.removed:
             if id in self._sessions:
                 self._remove(self._sessions[id], Cause.PROCESSOR, plan.reason)
+        for client in problem.waiting:
+            if client.name in self._sessions and client.name not in plan.admitted:
+                self._sessions[client.name].tries += 1
         for id in plan.admitted:
             live = self._sessions.get(id)
             if live is not None and live.state is SessionState.WAITING:
@@ -442,6 +455,7 @@ class Planning:
                 self.admit(live, found)
                 await self._adapt(self._pool(key))
             elif not found.fits:
+                live.tries += 1
                 live.reason = _told(found)
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
@@ -514,10 +528,11 @@ class Planning:
         return live.load
 
     def _victim(self, members: Sequence[LiveSession], unmapped: Sequence[str]) -> LiveSession:
-        """Who is removed: who is beyond its tenant's share, else the newest of those that the planner leaves out."""
+        """Who is removed: who is beyond its tenant's share, else of those that the planner leaves out the one of least
+        weight, the newest of equals."""
         beyond = [live for live in members if live.beyond_share]
         found = beyond or [live for live in members if live.id in unmapped]
-        return max(found, key=lambda live: (live.session.began_at, live.id))
+        return max(found, key=lambda live: (-live.session.weight, live.session.began_at, live.id))
 
     def _remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
         """It waits from now on, and is told why; it is tried again."""
@@ -546,8 +561,8 @@ class Planning:
 
     def _keys(self, kind: PromiseKind) -> list[PoolKey]:
         """All pools of a kind that have a session, or had one."""
-        keys = {key_of(live, live.lane) for live in self._sessions.values() if live.promise.kind is kind}
-        keys |= {key for key in self._pools if key.kind is kind}
+        keys = {key for key in self._pools if key.kind is kind}
+        keys |= {key_of(live, live.lane) for live in self._sessions.values() if live.promise.kind is kind}
         return sorted(keys, key=lambda key: (key.tenant, key.application_id, key.floor, key.fps, key.lane))
 
     def _pool(self, key: PoolKey) -> Pool:

@@ -52,6 +52,8 @@ class Pool:
     batches: tuple[Batch, ...] = ()
     """Of offload."""
     shifts: dict[str, Shift] = field(default_factory=dict)
+    tried_ns: int = 0
+    """Of offload: when one that waits was tried last."""
     bandwidth_bps: dict[str, float] = field(default_factory=dict)
     """By session, as the last plan took it."""
     run_ms_max: float = 0.0
@@ -85,6 +87,6 @@ def held(sessions: Iterable[LiveSession], key: PoolKey, now_ns: int) -> list[Liv
 
 
 def waiting(sessions: Iterable[LiveSession], key: PoolKey) -> list[LiveSession]:
-    """Those of it that wait, in the order in which they came."""
+    """Those of it that wait, by weight and then in the order in which they came; who was tried in vain comes last."""
     found = [live for live in sessions if live.state is SessionState.WAITING and key_of(live, live.lane) == key]
-    return sorted(found, key=lambda live: (live.session.began_at, live.id))
+    return sorted(found, key=lambda live: (live.tries, -live.session.weight, live.session.began_at, live.id))

@@ -392,7 +392,7 @@ class Sessions:
 
     async def _serve(self) -> None:
         while True:
-            if not self.live and not self._ended:
+            if not self.live and not self._ended and self.planning.is_over:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()
@@ -410,7 +410,7 @@ class Sessions:
 
     async def _offload(self) -> None:
         while True:
-            if not self.live:
+            if not self.live and self.planning.is_over:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()

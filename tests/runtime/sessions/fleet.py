@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class Device:
     told: Counter[NoticeKind]
     captured: int = 0
     sent: int = 0
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 class Fleet:
@@ -137,15 +138,29 @@ class Fleet:
         )
         return await self.sessions.join(order)
 
-    def stream(self, live: LiveSession, link: Link, *, rtt_ms: float = 10.0, drop_rate: float | None = None) -> Device:
+    def stream(
+        self,
+        live: LiveSession,
+        link: Link,
+        *,
+        rtt_ms: float = 10.0,
+        drop_rate: float | None = None,
+        from_frame: int = 0,
+    ) -> Device:
         """Its device sends from now on, as its plans say."""
         device = Device(live, Counter())
         self.devices.append(device)
-        for work in (self._camera(device, link, rtt_ms, drop_rate), self._listen(device)):
+        for work in (self._camera(device, link, rtt_ms, drop_rate, from_frame), self._listen(device)):
             task = asyncio.create_task(work)
+            device.tasks.append(task)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return device
+
+    def disconnect(self, device: Device) -> None:
+        """Its line breaks: what was on its way is lost."""
+        for task in device.tasks:
+            task.cancel()
 
     async def pass_s(self, seconds: float) -> None:
         """Let time pass."""
@@ -156,13 +171,15 @@ class Fleet:
             async for notice in notices:
                 device.told[notice.kind] += 1
 
-    async def _camera(self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None) -> None:
+    async def _camera(
+        self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None, from_frame: int
+    ) -> None:
         live, fps = device.live, device.live.session.fps
         start_ns = free_ns = self.clock.now_ns()
         last = -(10**6)
         with self.sessions.attached(live):
-            for number in count():
-                captured_ns = start_ns + int(number * NS_PER_S / fps)
+            for number in count(from_frame):
+                captured_ns = start_ns + int((number - from_frame) * NS_PER_S / fps)
                 await self.clock.sleep_until_ns(captured_ns)
                 device.captured += 1
                 if live.state is SessionState.ENDED:
@@ -185,6 +202,7 @@ class Fleet:
                 device.sent += 1
                 sending = self._send(live, number, size, body, captured_ns, head_ns, free_ns - begin_ns, report)
                 task = asyncio.create_task(sending)
+                device.tasks.append(task)
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -205,6 +223,10 @@ class Fleet:
             frame = self.sessions.frame_begins(live, head)
         except (FrameDropped, CreditExceeded):
             return
-        await self.clock.sleep_until_ns(head_ns + transfer_ns)
+        try:
+            await self.clock.sleep_until_ns(head_ns + transfer_ns)
+        except asyncio.CancelledError:
+            frame.lost()
+            raise
         frame.received(body)
         await frame.answer(Media(body, "application/json"), f"{live.id}-{number}")

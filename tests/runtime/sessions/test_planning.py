@@ -238,3 +238,69 @@ async def test_memory_that_refuses_makes_another_plan() -> None:
         assert live.variant == "v320"
         assert live.counts.answered > 20
         fleet.bench.memory.unpin(pinned)
+
+
+@story
+async def test_a_link_that_breaks_and_comes_back() -> None:
+    """1.5 s without a link: suspended with its capacity kept, and answered again half a second after it is back."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    async with fleet.working():
+        live = await fleet.join(gate, LatencyPromise(150.0, 15.0), mbps=20)
+        device = fleet.stream(live, steady(20))
+        await fleet.pass_s(5)
+        fleet.disconnect(device)
+        await fleet.pass_s(1.5)
+        assert live.state is SessionState.SUSPENDED
+        before = live.counts.answered
+        fleet.stream(live, steady(20), from_frame=device.captured + 45)
+        await fleet.pass_s(0.5)
+        assert live.counts.answered > before
+        fleet.disconnect(fleet.devices[-1])
+        await fleet.pass_s(62)
+        assert live.state is SessionState.ENDED
+        assert list(fleet.sessions.live) == []
+        await fleet.pass_s(61)
+        assert list(fleet.sessions.list("t")) == []
+
+
+@story
+async def test_joins_and_leaves_for_minutes() -> None:
+    """Devices of both kinds and two tenants come, pause, lose their links and go, at random: every frame is counted
+    once, nobody is removed while links are as they were, and nothing is left at the end."""
+    rng = random.Random(11)
+    fleet = Fleet(workers=2)
+    mine, theirs = fleet.add(ZOO, tenant="one"), fleet.add({320: Cost(run_ms=8)}, tenant="two", name="two")
+    refused = 0
+    async with fleet.working():
+        for _ in range(70):
+            there = [device for device in fleet.devices if device.live.state is not SessionState.ENDED]
+            step = rng.random()
+            if step < 0.5:
+                promise: Promise = LatencyPromise(rng.choice([100.0, 200.0]), rng.choice([5.0, 10.0]))
+                if rng.random() < 0.3:
+                    promise = AccuracyPromise(rng.choice([0.1, 0.2]))
+                try:
+                    live = await fleet.join(rng.choice([mine, theirs]), promise, mbps=30)
+                    fleet.stream(live, steady(30))
+                except PromiseNotPossible:
+                    refused += 1
+            elif there and step < 0.8:
+                await fleet.sessions.end(rng.choice(there).live)
+            elif there and step < 0.9:
+                fleet.disconnect(rng.choice(there))
+            elif there:
+                live = rng.choice(there).live
+                await fleet.sessions.change(live, is_paused=not live.session.is_paused)
+            await fleet.pass_s(rng.uniform(0.05, 1.5))
+        assert len(fleet.devices) > 15
+        for device in fleet.devices:
+            await fleet.sessions.end(device.live)
+        await fleet.pass_s(2)
+        for device in fleet.devices:
+            counts = device.live.counts
+            assert counts.under_way == 0
+            assert counts.sent == counts.answered + counts.late + counts.dropped + counts.lost
+        assert fleet.sessions.planning.ledger.planned == 0.0
+    assert kept_share(fleet) >= 0.97
+    fleet.bench.assert_quiet()
