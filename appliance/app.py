@@ -343,7 +343,7 @@ class Appliance:
         """
         policies, limits = self.settings.policies, self.settings.sessions
         deciding = Decisions(self.clock, policies.adaptation, policies.offload)
-        stack.callback(deciding.close)
+        stack.push_async_callback(deciding.close)
         ports = SessionPorts(
             clock=self.clock,
             catalogue=core.catalogue,

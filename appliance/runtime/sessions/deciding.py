@@ -2,25 +2,24 @@
 their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
 """
 
-import asyncio
-import multiprocessing
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from statistics import median
 from typing import NamedTuple, Protocol, TypeVar
 
-from appliance.child import die_with_parent
 from appliance.clock import NS_PER_MS, Clock, SystemClock
 from appliance.log import get as get_log
 from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
+from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 
 IN_PLACE_MS_MAX = 2.0
 _REMEMBERED = 3
+"""Decisions of a size by whose median is judged."""
+_VERY = 50.0
+"""Times the limit, after which nobody waits for so many."""
 RECENT = 512
 """Decisions whose times are kept."""
 
@@ -57,9 +56,7 @@ class Decisions:
         offload: str,
         *,
         in_place_ms_max: float = IN_PLACE_MS_MAX,
-        executor_of: Callable[[], Executor] | None = None,
     ) -> None:
-        """`executor_of` makes what computes long decisions, when the first one comes; None: a process."""
         self.adaptation, self.offload = adaptation, offload
         self.count = 0
         self.elsewhere = 0
@@ -67,8 +64,8 @@ class Decisions:
         self.recent_ms: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._in_place_ms_max = in_place_ms_max
-        self._executor_of = executor_of or _process
-        self._executor: Executor | None = None
+        self._processes: dict[str, PlannerProcess] = {}
+        """By family: one does not wait for the other."""
         self._taken_ms: dict[_Size, deque[float]] = {}
         """What the latest decisions of a size have computed for."""
 
@@ -81,10 +78,10 @@ class Decisions:
         clients, is_asked = len(problem.clients) + len(problem.waiting), bool(problem.waiting)
         return await self._decide("offload", clients, offload_plan, self.offload, problem, is_asked=is_asked)
 
-    def close(self) -> None:
-        """Let go of the process."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+    async def close(self) -> None:
+        """End the processes."""
+        for process in self._processes.values():
+            await process.close()
 
     async def _decide(
         self,
@@ -99,37 +96,49 @@ class Decisions:
         """`is_asked`: somebody wants to come in, which takes longer than to go on."""
         size = _Size(family, clients.bit_length(), is_asked)
         start_ns = self._clock.now_ns()
-        if self._expected_ms(size) <= self._in_place_ms_max:
-            made, took_ms = _timed(self._clock, plan, name, problem)
+        if self._is_long(size) and self._is_there(family, size, plan, name, problem):
+            made, took_ms = await self._elsewhere(family, plan, name, problem)
         else:
-            made, took_ms = await self._elsewhere(plan, name, problem)
+            made, took_ms = timed(self._clock, plan, name, problem)
         self._taken_ms.setdefault(size, deque(maxlen=_REMEMBERED)).append(took_ms)
         self.count += 1
         self.recent_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
         return made
 
-    def _expected_ms(self, size: "_Size") -> float:
-        """The median of the latest, which one slow one does not move. Of a size that never came four times that of half
-        the clients."""
+    def _is_long(self, size: "_Size") -> bool:
+        """Whether such a decision is not for the event loop: by the median of the latest, which one slow one does not
+        move, unless it was very slow. Of a size that never came, by half the clients: four times that.
+        """
         known = self._taken_ms.get(size)
         if known is not None:
-            return median(known)
+            is_settled = len(known) == _REMEMBERED or max(known) > _VERY * self._in_place_ms_max
+            return is_settled and median(known) > self._in_place_ms_max
         smaller = self._taken_ms.get(size._replace(doublings=size.doublings - 1))
-        return 0.0 if smaller is None else 4.0 * median(smaller)
+        return smaller is not None and 4.0 * median(smaller) > _VERY * self._in_place_ms_max
+
+    def _is_there(
+        self, family: str, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+    ) -> bool:
+        """Whether the process may be asked. While it begins, which takes seconds on a busy machine, only decisions wait
+        for it that would hold the event loop for very long.
+        """
+        process = self._processes.setdefault(family, PlannerProcess())
+        if process.is_ready:
+            return True
+        process.warm_up(timed, SystemClock(), plan, name, problem)
+        return median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max
 
     async def _elsewhere(
-        self, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+        self, family: str, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
     ) -> tuple[PlanT, float]:
-        if self._executor is None:
-            self._executor = self._executor_of()
+        process = self._processes[family]
         self.elsewhere += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, _timed, SystemClock(), plan, name, problem)
-        except BrokenProcessPool:
-            log.warning("the planners' process ended; it is begun anew")
-            self._executor = None
-            return _timed(self._clock, plan, name, problem)
+            made: tuple[PlanT, float] = await process.call(timed, SystemClock(), plan, name, problem)
+        except PlannerEnded:
+            log.warning("a planner's process ended; it is begun anew")
+            made = timed(self._clock, plan, name, problem)
+        return made
 
 
 class _Size(NamedTuple):
@@ -141,7 +150,7 @@ class _Size(NamedTuple):
     is_asked: bool
 
 
-def _timed(clock: Clock, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT) -> tuple[PlanT, float]:
+def timed(clock: Clock, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT) -> tuple[PlanT, float]:
     """The plan, and the milliseconds that it was computed for."""
     start_ns = clock.now_ns()
     made = plan(name, problem)
@@ -156,7 +165,3 @@ def adaptation_plan(name: str, problem: AdaptationInput) -> AdaptationPlan:
 def offload_plan(name: str, problem: OffloadInput) -> OffloadPlan:
     """What the policy of this name plans."""
     return OFFLOAD_POLICIES[name]().plan(problem)
-
-
-def _process() -> Executor:
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), die_with_parent)
