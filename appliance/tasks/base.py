@@ -24,6 +24,8 @@ class Media:
 
     body: bytes
     content_type: str = ""
+    accept: str = ""
+    """What form of answer the caller likes, as in HTTP; where it is a picture, an answer that is one comes as one."""
 
 
 @dataclass(frozen=True, slots=True)

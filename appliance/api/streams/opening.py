@@ -48,6 +48,7 @@ class Streams:
             socket,
             in_flight=box.in_flight,
             frame_bytes_max=box.frame_bytes_max,
+            accept=headers.get(b"accept", b"").decode("latin-1"),
             is_welcome=is_welcome,
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):

@@ -25,7 +25,7 @@ from appliance.domain.errors import (
     WrongKey,
 )
 from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
-from appliance.runtime.sessions.frame import Frame
+from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.tasks.base import Media
@@ -78,15 +78,17 @@ class Stream:
         *,
         in_flight: InFlight,
         frame_bytes_max: int,
+        accept: str,
         is_welcome: Callable[[], bool],
     ) -> None:
-        """`is_welcome`: whether the key that opened it is still good."""
+        """`accept`: as of `Media`. `is_welcome`: whether the key that opened it is still good."""
         self._clock = clock
         self._sessions = sessions
         self._live = live
         self._socket = socket
         self._in_flight = in_flight
         self._frame_bytes_max = frame_bytes_max
+        self._accept = accept
         self._is_welcome = is_welcome
         self._offset = ClockOffset()
         self._awaited: _Awaited | None = None
@@ -103,7 +105,7 @@ class Stream:
             try:
                 if seen is not None:
                     for result in self._sessions.results_since(self._live, seen):
-                        self._socket.send_text(end_of(result))
+                        self._say_end(result)
                 await self._socket.closed.wait()
             finally:
                 telling.cancel()
@@ -276,10 +278,10 @@ class Stream:
     async def _answer(self, complete: _Complete) -> None:
         request_id = f"{self._prefix}-{next(self._numbers)}"
         try:
-            result = await complete.frame.answer(Media(complete.body, ""), request_id)
+            result = await complete.frame.answer(Media(complete.body, "", self._accept), request_id)
         finally:
             complete.held.release()
-        self._socket.send_text(end_of(result))
+        self._say_end(result)
 
     def _withdraw(self) -> None:
         """Another message came in place of a picture."""
@@ -320,6 +322,12 @@ class Stream:
         """Say what was wrong, and close."""
         self._say(ErrorMessage(problem=problem, frame=frame, close=code))
         self._socket.close(code)
+
+    def _say_end(self, result: FrameResult) -> None:
+        head, picture = end_of(result)
+        self._socket.send_text(head)
+        if picture is not None:
+            self._socket.send_binary(picture)
 
     def _say(self, message: Message) -> None:
         self._socket.send_text(said(message))

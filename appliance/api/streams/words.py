@@ -7,7 +7,8 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.session import DropCause, Notice, SessionPlan
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
-from appliance.wire.stream import ErrorMessage, Message, PlanMessage, ResultMessage, write_message
+from appliance.tasks.pictures import kind_of
+from appliance.wire.stream import ErrorMessage, Message, Picture, PlanMessage, ResultMessage, write_message
 from appliance.wire.stream import Notice as NoticeMessage
 
 
@@ -47,13 +48,20 @@ def notice_of(notice: Notice) -> NoticeMessage:
     )
 
 
-def end_of(result: FrameResult) -> bytes:
-    """How a frame ended: a result, or an error where what was sent is no picture. The answer is not parsed."""
+def end_of(result: FrameResult) -> tuple[bytes, bytes | None]:
+    """How a frame ended: a result, or an error where what was sent is no picture; and the binary message that follows,
+    where the answer is a picture. The answer is not parsed.
+    """
     cause = None if result.cause is None else str(result.cause)
     if result.cause is DropCause.BAD_MEDIA and result.error is not None:
-        return said(ErrorMessage(problem=problem_of(result.error), frame=result.frame, outcome=result.end))
+        return said(ErrorMessage(problem=problem_of(result.error), frame=result.frame, outcome=result.end)), None
+    kind = None if result.body is None else kind_of(result.body)
+    if kind is not None and result.body is not None:
+        picture = Picture(media_type=kind, bytes=len(result.body))
+        head = ResultMessage(frame=result.frame, outcome=result.end, cause=cause, picture=picture)
+        return said(head), result.body
     text = said(ResultMessage(frame=result.frame, outcome=result.end, cause=cause))
-    return text if result.body is None else b'%b,"answer":%b}' % (text[:-1], result.body)
+    return (text if result.body is None else b'%b,"answer":%b}' % (text[:-1], result.body)), None
 
 
 def problem_of(error: Exception) -> dict[str, object]:

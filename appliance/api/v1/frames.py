@@ -12,7 +12,7 @@ from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_res
 from appliance.api.streams.plain import answer_of, head_of, plan_header
 from appliance.api.streams.sessions import session_of
 from appliance.api.v1.deps import Caller, TheBox
-from appliance.api.v1.media import ANSWER, PICTURES, media_of
+from appliance.api.v1.media import ANSWER, PICTURES, answer_type, media_of
 from appliance.domain.errors import (
     ApplianceError,
     BadInput,
@@ -133,7 +133,7 @@ async def answer_frame(box: RunningBox, live: LiveSession, request: Request) -> 
     except ApplianceError as error:
         status, headers, body = problem_response(error, request.url.path)
         return Response(body, status, headers | plan_header(box, live))
-    return Response(text, 200, plan_header(box, live), media_type="application/json")
+    return Response(text, 200, plan_header(box, live), media_type=answer_type(text))
 
 
 async def _answer(box: RunningBox, live: LiveSession, request: Request) -> bytes:

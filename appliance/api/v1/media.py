@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 
 from appliance.domain.errors import BadMedia
 from appliance.tasks.base import Media
+from appliance.tasks.pictures import kind_of
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 BODIES: dict[str, Any] = {
@@ -44,19 +45,25 @@ ANSWER = {
 async def media_of(request: Request) -> Media:
     """Raises: BadMedia when there is nothing."""
     content_type = request.headers.get("content-type", "")
+    accept = request.headers.get("accept", "")
     if content_type.startswith("multipart/form-data"):
         try:
             async with request.form(max_files=1, max_fields=8) as form:
                 files = [value for value in form.values() if isinstance(value, UploadFile)]
                 if not files:
                     raise BadMedia(reason="the form holds no file")
-                return _filled(await files[0].read(), files[0].content_type or "")
+                return _filled(await files[0].read(), files[0].content_type or "", accept)
         except HTTPException as error:  # what the framework makes of a broken form
             raise BadMedia(reason=f"the form is broken: {error.detail}") from error
-    return _filled(await request.body(), content_type)
+    return _filled(await request.body(), content_type, accept)
 
 
-def _filled(body: bytes, content_type: str) -> Media:
+def answer_type(answer: bytes) -> str:
+    """The media type of what `predict` answers."""
+    return kind_of(answer) or "application/json"
+
+
+def _filled(body: bytes, content_type: str, accept: str) -> Media:
     if not body:
         raise BadMedia(reason="the body is empty; send the picture, sound or text itself")
-    return Media(body, content_type)
+    return Media(body, content_type, accept)

@@ -14,7 +14,7 @@ from appliance.api.http.limits import HELD_BODY, HeldBody
 from appliance.api.streams.plain import session_in
 from appliance.api.v1.deps import Caller, TheBox
 from appliance.api.v1.frames import FRAME_HEADERS, SESSION_HEADER, answer_frame
-from appliance.api.v1.media import ANSWER, BODIES, media_of
+from appliance.api.v1.media import ANSWER, BODIES, answer_type, media_of
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import (
     BadInput,
@@ -134,6 +134,9 @@ async def predict_route(
     `GET /v1/requests/{id}` tells the rest. The request goes on whatever becomes of the connection; its deadline, its
     place in quotas and its order in a sequence are those of any other.
 
+    With `Accept: image/png` or `image/jpeg` an answer of the task `tensor` that is one picture (depth, a mask) comes as
+    that; any other one is JSON.
+
     With `X-Session` it is a frame of a session, as of `POST /v1/sessions/{session}/frames`: the session's plan decides
     the variant and the deadline, and the answer says what to send next.
     """
@@ -162,8 +165,10 @@ async def predict_route(
         with box.engine.announce(found, principal.tenant, deadline_ns):
             call = replace(call, began_cold=box.engine.wake_ahead(found, variant))
             media = await media_of(request)
+            media = media if wait else replace(media, accept="")
         if wait:
-            return Response(await box.predictor.predict(found, media, call), media_type="application/json")
+            answer = await box.predictor.predict(found, media, call)
+            return Response(answer, media_type=answer_type(answer))
         held: HeldBody | None = request.scope.get(HELD_BODY)
         if held is not None:
             holds.enter_context(held.hand_over())

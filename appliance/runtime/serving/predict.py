@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.catalogue import Application, Late, TaskSpec
+from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, QueueFull, RunFailed
 from appliance.domain.request import Request, Result, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.ports import MediaRunner, TextReader
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.sequences import Sequences
-from appliance.tasks import TASKS
+from appliance.tasks import TASKS, pictures
 from appliance.tasks.base import Decoded, Media, ReadsTokens, Target, Task, TokenOrder, next_state, step_inputs
 from appliance.tasks.large_json import write_json
 
@@ -126,7 +126,8 @@ class Predictor:
         self._asset_path = asset_path
 
     async def predict(self, application: Application, media: Media, call: Call, watch: Watch | None = None) -> bytes:
-        """The answer as JSON bytes, to a call that has been let in (`Engine.admitted`).
+        """The answer as JSON bytes, or as the picture that it is where the media asks for one, to a call that has been
+        let in (`Engine.admitted`).
 
         Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine
         raises.
@@ -166,7 +167,12 @@ class Predictor:
             raise
         outputs, state = await self._steps(run, decoded, state)
 
+        kind = pictures.wanted(media.accept) if media.accept and run.spec.kind is TaskKind.TENSOR else None
+
         def encode() -> _Answer:
+            picture = None if kind is None or state else pictures.picture_of(outputs[0], kind)
+            if picture is not None:
+                return _Answer(picture, {}, state)
             answer = task.encode(outputs, decoded, run.spec)
             return _Answer(write_json(answer.body), answer.carry, state)
 
@@ -232,7 +238,9 @@ class Predictor:
         return value
 
     def _whole(self, run: _Run, text: bytes) -> bytes:
-        """The task's fields, who answered, and the timings."""
+        """The task's fields, who answered, and the timings; a picture as it is."""
+        if pictures.kind_of(text) is not None:
+            return text
         variant = run.results[-1].variant if run.results else run.servable.variant.name
         accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
         parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}

@@ -49,6 +49,22 @@ async def test_frames_are_answered_as_predict_answers(box: Box) -> None:
     assert (shown["sent"], shown["answered"]) == (5, 5)
 
 
+async def test_results_may_be_pictures(box: Box) -> None:
+    """Where the handshake asks for them: announced, and then sent as they are."""
+    session = await box.join("harbour", application="adding")
+    rows = [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 8.0]]
+    body = json.dumps({"inputs": {"A": rows, "B": rows}}).encode()
+    async with opened(box.server.url, box.keys["harbour"], session, Accept="image/png") as device:
+        result = await device.answered(0, body)
+        assert (result.outcome, result.answer) == (FrameEnd.ANSWERED, None)
+        assert result.picture.media_type == "image/png"
+        picture = await device.socket.recv()
+        assert isinstance(picture, bytes)
+        assert (picture[:4], len(picture)) == (b"\x89PNG", result.picture.bytes)
+    async with box.device(session, "harbour") as device:
+        assert (await device.answered(1, body)).answer["outputs"]
+
+
 async def test_clocks_tell_when_a_frame_was_captured(box: Box) -> None:
     """Of a device whose clock began elsewhere; one of the future, of long ago and of no time is not run."""
     async with box.device() as device:

@@ -9,7 +9,7 @@ import pytest
 from appliance.demo.zoo import toys
 from appliance.domain.errors import QuotaExceeded
 from appliance.domain.request import Request
-from tests.api.stand import Asking, Stand
+from tests.api.stand import Asking, Stand, request_end
 
 pytestmark = pytest.mark.anyio
 
@@ -150,3 +150,22 @@ async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:
     async with Asking(stand.appliance.asgi, "POST", path, headers) as asking:
         assert await asking.status() == 413
         assert json.loads(await asking.piece())["type"] == "/problems/too-large"
+
+
+async def test_answers_that_are_pictures(stand: Stand) -> None:
+    """On request, and only where they are one; any other answer is JSON whatever was asked for."""
+    harbour = stand.client("harbour")
+    rows = [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 8.0]]
+    body = {"inputs": {"A": rows, "B": rows}}
+    path = "/v1/applications/adding/predict"
+    for kind, magic in (("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8")):
+        answer = await harbour.post(path, json=body, headers={"Accept": kind})
+        assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
+        assert answer.content.startswith(magic)
+    for accept in ("*/*", "application/json", "application/json, image/png;q=0.1"):
+        answer = await harbour.post(path, json=body, headers={"Accept": accept})
+        assert answer.json()["outputs"]
+    one_row = {"inputs": {"A": rows[:1], "B": rows[:1]}}
+    assert (await harbour.post(path, json=one_row, headers={"Accept": "image/png"})).json()["variant"] == "fp32"
+    later = await harbour.post(path + "?wait=false", json=body, headers={"Accept": "image/png"})
+    assert (await request_end(harbour, later.headers["location"]))["result"]["outputs"]
