@@ -19,7 +19,7 @@ import psutil
 from appliance import log
 from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
-from appliance.api.box import RunningBox, ServingBox
+from appliance.api.box import ServingBox
 from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
@@ -135,7 +135,7 @@ class Appliance:
             upload_bytes_max=http.upload_bytes_max,
         )
         service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller)
-        return Gateway(self.running, service, self._managed_box)
+        return Gateway(self.running, service)
 
     def _caller(self, scope: Scope) -> Principal:
         return caller_of(self.running().keyring, scope, dict(scope["headers"]))
@@ -166,10 +166,6 @@ class Appliance:
         assert self._management is not None
         self._is_wanted.set()
         return await asyncio.shield(self._management)
-
-    async def _managed_box(self) -> RunningBox:
-        management, _ = await self._managed()
-        return management.box
 
     async def _models(self) -> "Models":
         management, _ = await self._managed()

@@ -1,28 +1,24 @@
 """The first fork of the way: `/v2` goes to its bare handler, streams to theirs, the rest through the framework."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from appliance.api.box import RunningBox, ServingBox
+from appliance.api.box import ServingBox
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
 
 if TYPE_CHECKING:
-    from appliance.api.http.websocket import WebSocket
     from appliance.api.streams.opening import Streams
 
 
 class Gateway:
     """An ASGI application. Lifespan messages go to the framework."""
 
-    def __init__(
-        self, box: Callable[[], ServingBox], service: ASGIApp, managed: Callable[[], Awaitable[RunningBox]]
-    ) -> None:
-        """`managed`: the box as soon as all of it is there."""
+    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp) -> None:
+        self._box = box
         self._v2 = V2(box)
         self._service = service
-        self._managed = managed
         self._streams: Streams | None = None
         self._arrived: list[tuple[Scope, Callable[[], None]]] = []
 
@@ -32,14 +28,14 @@ class Gateway:
         else:
             await self._service(scope, receive, send)
 
-    async def stream(self, scope: Scope, socket: "WebSocket") -> None:
-        """A handshake for a stream, and what follows it until its end."""
-        box = await self._managed()
+    async def streams(self) -> "Streams":
+        """The streams of sessions. What they need is imported with the first one, in a thread: it is needed for no
+        answer of `/v2`, and would hold the event loop.
+        """
         if self._streams is None:
-            from appliance.api.streams.opening import Streams  # needed for no first answer of `/v2`
-
-            self._streams = Streams()
-        await self._streams.serve(box, scope, socket)
+            made = (await asyncio.to_thread(_streams))(self._box())
+            self._streams = self._streams or made
+        return self._streams
 
     def begin(self, scope: Scope) -> Callable[[], None] | None:
         """Begin with a request of `/v2` outside any task: as `V2.begin`."""
@@ -61,3 +57,9 @@ class Gateway:
         arrived, self._arrived = self._arrived, []
         for write in [self._v2.begin(scope) or go_on for scope, go_on in arrived]:
             write()
+
+
+def _streams() -> "type[Streams]":
+    from appliance.api.streams.opening import Streams
+
+    return Streams

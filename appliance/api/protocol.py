@@ -57,6 +57,7 @@ class BoxProtocol(DirectBodyProtocol):
         """Of the last request of a known caller."""
         self._socket: WebSocket | None = None
         """What speaks on the connection instead, after an upgrade."""
+        self._is_handed_over = False
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -175,31 +176,33 @@ class BoxProtocol(DirectBodyProtocol):
 
     def _upgrade(self, data: memoryview) -> None:
         """Leave the connection to a WebSocket."""
-        if self._socket is not None:  # a piece behind the head
+        if self._is_handed_over:  # a piece behind the head
             self.transport.abort()
             return
         if data:
             raise Refused("bad-request", "nothing may come before the handshake is answered")
-        from appliance.api.http.websocket import WebSocket  # not needed for a first answer of `/v2`
-
+        self._is_handed_over = True
         self._bare_bytes, self._head = 0, b""
         lines = [b"%b: %b\r\n" % one for one in self.headers if one[0] in HANDSHAKE or one[0].startswith(b"sec-")]
         head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self.url, b"".join(lines))
         url = httptools.parse_url(self.url)
         scope = {**self.scope, "type": "websocket", "path": url.path.decode("ascii"), CONNECTION: self}
         scope["query_string"] = url.query or b""
-        self._socket = WebSocket(self.transport, head, self)
-        task = self.loop.create_task(self._stream(scope, self._socket), name="stream")
+        self.transport.pause_reading()
+        task = self.loop.create_task(self._stream(scope, head), name="stream")
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    async def _stream(self, scope: dict[str, Any], socket: "WebSocket") -> None:
+    async def _stream(self, scope: dict[str, Any], head: bytes) -> None:
         assert isinstance(self.app, Gateway)
         try:
-            await self.app.stream(scope, socket)
+            streams = await self.app.streams()
+            if not self.transport.is_closing():
+                self._socket = streams.socket(self.transport, head, self)
+                await streams.serve(scope, self._socket)
         except Exception:
             self.logger.exception("stream failed")
-            socket.abort()
+            self.transport.abort()
 
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer the handshake as a request that is the last one."""

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from appliance.api.auth.callers import caller_of
-from appliance.api.box import RunningBox
+from appliance.api.box import ServingBox
 from appliance.api.http.limits import Scope
 from appliance.api.http.problems import problem_response
-from appliance.api.http.websocket import WebSocket
+from appliance.api.http.websocket import Owner, WebSocket
 from appliance.api.streams.sessions import session_of
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.target import id_of
@@ -20,11 +21,18 @@ from appliance.wire.stream import HEAD_BYTES_MAX, SEEN
 class Streams:
     """The open streams of a box, at most one for each session."""
 
-    def __init__(self) -> None:
+    def __init__(self, box: ServingBox) -> None:
+        self._box = box
         self._open: dict[str, Stream] = {}
 
-    async def serve(self, box: RunningBox, scope: Scope, socket: WebSocket) -> None:
+    @staticmethod
+    def socket(transport: Any, head: bytes, owner: Owner) -> WebSocket:
+        """What speaks on a connection from its handshake on."""
+        return WebSocket(transport, head, owner)
+
+    async def serve(self, scope: Scope, socket: WebSocket) -> None:
         """Answer a handshake, and be there until the stream behind it has ended."""
+        box = self._box
         headers = dict(scope["headers"])
         try:
             _check_origin(headers)

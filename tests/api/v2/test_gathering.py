@@ -44,7 +44,7 @@ def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, _Transport, Re
     async def service(*_: Any) -> None:
         raise AssertionError("only /v2 is asked")
 
-    gateway = Gateway(lambda: None, service, service)  # type: ignore[arg-type, return-value]
+    gateway = Gateway(lambda: None, service)  # type: ignore[arg-type, return-value]
     gateway._v2 = reading = Reading(in_the_end=in_the_end)
     protocol, transport = connect(gateway)
     protocol.app = gateway  # uvicorn's wrapper around it
