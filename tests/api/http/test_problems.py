@@ -48,6 +48,11 @@ FACTS = {
     "decoded_ms": 0.5,
     "ran_ms": 0.25,
     "missing": "Landlock",
+    "cause": "link",
+    "offers": [{"kind": "latency", "slo_ms": 180.0, "rate_rps": 15.0}],
+    "credit": 2,
+    "frame": 17,
+    "sessions_max": 256,
 }
 
 
