@@ -118,6 +118,7 @@ class Device:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._kept: _Kept | None = None
         self._before: _Kept | None = None
+        self._is_other = False
         self._drops: dict[str, DropEstimate] = {}
         self._drop: Drop | None = None
         self._size: tuple[int, int] | None = None
@@ -152,7 +153,7 @@ class Device:
         self.session = self._box.begin(self._order)
         self.state = str(self.session.get("state", self.state))
         self._line = Line(
-            self._box, str(self.session["id"]), self._sender, self._lock, self._frames.get, self, self._clock
+            self._box, str(self.session["id"]), self._sender, self._lock, self._taken_frame, self, self._clock
         )
         self._line.start()
 
@@ -275,7 +276,9 @@ class Device:
             self._seen.popitem(last=False)
 
     def _compare(self, fresh: _Kept) -> None:
-        """What was shown for its frame, and what the result before the last would have become, against a result."""
+        """What was shown for its frame, and of every other one also what the result before the last would have become,
+        against a result: without different strides nobody could tell base from rate.
+        """
         estimate = self._drops.setdefault(fresh.variant, DropEstimate())
         seen = self._seen.pop(fresh.frame, None)
         if seen is not None:
@@ -286,7 +289,8 @@ class Device:
                     estimate.observe(stride, drop)
             elif seen.found is not None and seen.boxes is not None:
                 estimate.observe(stride, drop_of(seen.boxes, seen.found, fresh.found))
-        older = self._before
+        self._is_other = not self._is_other
+        older = self._before if self._is_other else None
         if older is not None and older.found is not None and fresh.found is not None and self._tracker is not None:
             boxes = self._tracker.carried(older.found, older.frame, fresh.frame)
             if boxes is not None:
@@ -303,6 +307,13 @@ class Device:
         age_ms = (number - kept.frame) * 1000.0 / self._fps if captured_ms is None else now_ms - captured_ms
         objects = () if kept.found is None or self._tracker is None else self._tracker.shown()
         return Shown(number, objects, kept.answer, kept.picture, kept.frame, age_ms, self.state)
+
+    def _taken_frame(self, number: int) -> Frame | None:
+        """To be encoded: it is kept here no longer, nor is any older one."""
+        frame = self._frames.pop(number, None)
+        for older in [older for older in self._frames if older < number]:
+            del self._frames[older]
+        return frame
 
     # -- the line's side: in its thread, with the lock held ------------------------------------------------------------
 

@@ -80,8 +80,7 @@ def test_objects_are_shown_where_they_are_now(box: SessionBox) -> None:
         assert device.stride_mean is not None
         assert device.uplink_mbps > 1.0
     assert _adds_up(device)
-    assert device.reconnects == 0
-    assert box.keys == ["Bearer secret"]
+    assert set(box.keys) == {"Bearer secret"}
     assert box.ended == ["s-1"]
     assert box.orders == [
         {

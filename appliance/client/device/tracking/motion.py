@@ -1,8 +1,9 @@
 """How boxes move from one picture to another.
 
 The shift of the whole picture, by phase correlation of small copies, is the first guess; Lucas-Kanade then follows a
-grid of points in each box, and what does not lead back to where it came from does not count. A box moves by the median
-of its points and grows as they spread. One that has too few moves as the whole picture does.
+grid of points in each box and some all over the picture. What is flat, or does not lead back to where it came from,
+does not count. A box moves by the median of its points and grows as they spread; one that has too few moves as the
+picture does, by the median of those all over it: phase correlation alone is a third too small for small shifts.
 """
 
 from dataclasses import dataclass
@@ -20,14 +21,20 @@ GRID = 3
 """Points a side in each box."""
 INSET = 0.1
 """Share of a box at its edges without points: what lies there often is background."""
-WINDOW = (13, 13)
+WINDOW = (11, 11)
 LEVELS = 1
+"""Of the pyramid on the way there; the way back begins where it should end, and needs none."""
 STEPS_MAX, STEP_PX_MIN = 10, 0.03
 """Of Lucas-Kanade's search for one point: its first guess is good."""
 BACK_PX_MAX = 0.7
 """Of the grey copy: further from its origin a point is not believed."""
-SPREAD_PX_MAX = 2.0
-"""Of the grey copy: points that move further from the median belong to something else."""
+SPREAD_PX_MAX = 4.0
+"""Points that move further from the median belong to something else."""
+EIGENVALUE_MIN = 1e-3
+"""Of a point's gradients: what is flatter stays where the guess puts it, and says nothing."""
+EVERYWHERE = (5, 4)
+EVERYWHERE_MIN = 5
+"""Points all over the picture, and how many of them must be followed to say how it moved."""
 POINTS_MIN = 4
 SPREADING_MIN = 6
 """Points that a change of size needs."""
@@ -36,6 +43,11 @@ STILL = 0.01
 GROWTH_MAX = 1.3
 RESPONSE_MIN = 0.03
 """Of the phase correlation: below it there is no shift of the whole picture."""
+_SHARES = INSET + (1.0 - 2.0 * INSET) * (np.arange(GRID) + 0.5) / GRID
+_EVERYWHERE = np.stack(np.meshgrid(*((np.arange(number) + 0.5) / number for number in EVERYWHERE)), axis=2).reshape(
+    -1, 2
+)
+_UNIT = np.stack(np.meshgrid(_SHARES, _SHARES), axis=2).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ def picture_of(frame: np.ndarray) -> Picture:
 
 
 def whole_shift(before: Picture, after: Picture) -> np.ndarray:
-    """float64[2]: pixels of the frame by which the whole picture moved; 0 where it did not move as one."""
+    """float64[2]: pixels of the frame by which the whole picture moved, about; 0 where it did not move as one."""
     cv2 = opencv()
     height, width = before.small.shape
     (x, y), response = cv2.phaseCorrelate(before.small, after.small, _hann(width, height))
@@ -77,32 +89,49 @@ def whole_shift(before: Picture, after: Picture) -> np.ndarray:
     return np.array((x * scale, y * scale))
 
 
-def moved(boxes: np.ndarray, before: Picture, after: Picture, guess: np.ndarray) -> np.ndarray:
-    """float64[N, 4]: where the boxes are after; `guess`: shift of the whole picture, in pixels of the frame."""
+def moved(boxes: np.ndarray, before: Picture, after: Picture, guess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64[N, 4]: where the boxes are after; float64[2]: the shift of the whole picture, exactly. `guess`: about.
+
+    Both in pixels of the frame.
+    """
+    factor, here = after.factor, _grid(boxes)
+    everywhere = _EVERYWHERE * (before.grey.shape[1], before.grey.shape[0])
+    flat = np.concatenate([everywhere, here.reshape(-1, 2) / factor]).reshape(-1, 1, 2).astype(np.float32)
+    there, is_found = _followed(before.grey, after.grey, flat, flat + (guess / factor).astype(np.float32), LEVELS)
+    back, is_back = _followed(after.grey, before.grey, there, flat.copy(), 0)
+    steps = (there - flat).reshape(-1, 2).astype(np.float64) * factor
+    is_good = is_found & is_back & (np.abs(back - flat).max(axis=(1, 2)) <= BACK_PX_MAX)
+    count = len(everywhere)
+    shift = _shift(steps[:count], is_good[:count], guess)
     if len(boxes) == 0:
-        return boxes
-    factor = after.factor
-    points = _grid(boxes) / factor
-    flat = points.reshape(-1, 1, 2).astype(np.float32)
-    there, is_found = _followed(before.grey, after.grey, flat, flat + (guess / factor).astype(np.float32))
-    back, is_back = _followed(after.grey, before.grey, there, flat.copy())
-    strayed = np.abs(back - flat).max(axis=(1, 2))
-    shape = points.shape[:2]
-    is_good = (is_found & is_back & (strayed <= BACK_PX_MAX)).reshape(shape)
-    steps = (there - flat).astype(np.float64).reshape(points.shape)
+        return boxes, shift
+    return _displaced(
+        boxes, here, steps[count:].reshape(here.shape), is_good[count:].reshape(here.shape[:2]), shift
+    ), shift
+
+
+def _displaced(
+    boxes: np.ndarray, points: np.ndarray, steps: np.ndarray, is_good: np.ndarray, shift: np.ndarray
+) -> np.ndarray:
+    """Boxes moved and grown as their points did; by `shift` where too few of those are known."""
     median, count = _medians(steps, is_good)
     is_inner = is_good & (np.abs(steps - median[:, None]).max(axis=2) <= SPREAD_PX_MAX)
-    growth = _growth(points, points + steps, is_inner)
     is_known = count >= POINTS_MIN
-    shift = np.where(is_known[:, None], median * factor, _common(median, count, factor, guess))
-    growth = np.where(is_known & (is_inner.sum(axis=1) >= SPREADING_MIN), growth, 1.0)
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2.0 + shift
+    growth = np.where(
+        is_known & (is_inner.sum(axis=1) >= SPREADING_MIN), _growth(points, points + steps, is_inner), 1.0
+    )
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2.0 + np.where(is_known[:, None], median, shift)
     halves = (boxes[:, 2:] - boxes[:, :2]) / 2.0 * growth[:, None]
     return np.concatenate([centres - halves, centres + halves], axis=1)
 
 
+def _shift(steps: np.ndarray, is_good: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """Of the whole picture: the median over it; the guess where too little of it can be followed."""
+    return np.median(steps[is_good], axis=0) if is_good.sum() >= EVERYWHERE_MIN else guess
+
+
 def _followed(
-    before: np.ndarray, after: np.ndarray, points: np.ndarray, guess: np.ndarray
+    before: np.ndarray, after: np.ndarray, points: np.ndarray, guess: np.ndarray, levels: int
 ) -> tuple[np.ndarray, np.ndarray]:
     cv2 = opencv()
     there, status, _ = cv2.calcOpticalFlowPyrLK(
@@ -111,19 +140,17 @@ def _followed(
         points,
         guess,
         winSize=WINDOW,
-        maxLevel=LEVELS,
+        maxLevel=levels,
         criteria=(cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, STEPS_MAX, STEP_PX_MIN),
         flags=cv2.OPTFLOW_USE_INITIAL_FLOW,
+        minEigThreshold=EIGENVALUE_MIN,
     )
     return there, status.reshape(-1) == 1
 
 
 def _grid(boxes: np.ndarray) -> np.ndarray:
     """float64[N, GRID², 2]: points in each box."""
-    shares = INSET + (1.0 - 2.0 * INSET) * (np.arange(GRID) + 0.5) / GRID
-    x, y = np.meshgrid(shares, shares)
-    unit = np.stack([x.ravel(), y.ravel()], axis=1)
-    return np.asarray(boxes[:, None, :2] + unit * (boxes[:, None, 2:] - boxes[:, None, :2]))
+    return np.asarray(boxes[:, None, :2] + _UNIT * (boxes[:, None, 2:] - boxes[:, None, :2]))
 
 
 def _medians(steps: np.ndarray, is_good: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,15 +172,6 @@ def _growth(points: np.ndarray, there: np.ndarray, is_inner: np.ndarray) -> np.n
     growth = np.divide((p * q).sum(axis=(1, 2)), spread, out=np.ones(len(points)), where=spread > 0.0)
     growth = np.clip(growth, 1.0 / GROWTH_MAX, GROWTH_MAX)
     return np.where(np.abs(growth - 1.0) < STILL, 1.0, growth)
-
-
-def _common(median: np.ndarray, count: np.ndarray, factor: float, guess: np.ndarray) -> np.ndarray:
-    """What a box without points goes by: the guess, which the other boxes may correct where they lie near it."""
-    known = median[count >= POINTS_MIN] * factor
-    if len(known) == 0:
-        return guess
-    middle = np.median(known, axis=0)
-    return np.asarray(middle if np.abs(middle - guess).max() <= SPREAD_PX_MAX * factor else guess)
 
 
 @lru_cache(maxsize=4)

@@ -75,17 +75,18 @@ class Tracker:
         """The next frame; with it the newest result, if one came: the number of its frame and its objects."""
         self._size = image.shape[1], image.shape[0]
         picture, before = picture_of(image), self._newest()
-        shift = whole_shift(before[0], picture) if before and before[0].grey.shape == picture.grey.shape else None
-        if shift is None:  # the first frame, or a camera that changed its size
+        if before is None or before[0].grey.shape != picture.grey.shape:  # the first, or another size
             self._pictures.clear()
-            shift = np.zeros(2)
+            before = None
+        boxes, shift = self._boxes, np.zeros(2)
+        if before is not None:
+            boxes, shift = moved(boxes, before[0], picture, whole_shift(before[0], picture))
         self._pictures[frame] = picture, (before[1] if before else np.zeros(2)) + shift
         while len(self._pictures) > self._history:
             self._pictures.popitem(last=False)
+        self._boxes = boxes
         if renewed is not None:
-            self._renew(frame, shift, *renewed)
-        elif len(self._boxes) and before is not None and len(self._pictures) > 1:
-            self._boxes = moved(self._boxes, before[0], picture, shift)
+            self._renew(frame, *renewed)
 
     def carried(self, found: Found, of_frame: int, to_frame: int) -> np.ndarray | None:
         """float64[N, 4]: where the objects of one frame are in another; None where a picture is not kept any more."""
@@ -95,7 +96,7 @@ class Tracker:
         if of_frame == to_frame or not len(found):
             return found.boxes
         guess = target[1] - source[1]
-        return moved(found.boxes, source[0], target[0], guess)
+        return moved(found.boxes, source[0], target[0], guess)[0]
 
     @property
     def boxes(self) -> np.ndarray:
@@ -126,12 +127,11 @@ class Tracker:
     def _newest(self) -> tuple[Picture, np.ndarray] | None:
         return self._pictures[next(reversed(self._pictures))] if self._pictures else None
 
-    def _renew(self, frame: int, shift: np.ndarray, of_frame: int, found: Found) -> None:
+    def _renew(self, frame: int, of_frame: int, found: Found) -> None:
         boxes = self.carried(found, of_frame, frame)
         boxes = found.boxes if boxes is None else boxes
-        before = self._boxes + np.tile(shift, 2)
         ids = [0] * len(found)
-        for old, new, _ in pairs(before, boxes, self._found.same_label(found)):
+        for old, new, _ in pairs(self._boxes, boxes, self._found.same_label(found)):
             ids[new] = self._ids[old]
         for at, id in enumerate(ids):
             if not id:

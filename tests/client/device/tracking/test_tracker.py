@@ -50,6 +50,21 @@ def test_pans_are_followed(step: tuple[float, float]) -> None:
     assert _agreement(pan, boxes, stride=8, latency=3, frames=60) >= 0.90
 
 
+@pytest.mark.parametrize("latency", [1, 6, 30])
+def test_flat_things_move_with_the_picture(latency: int) -> None:
+    """Where a box shows nothing that could be followed; slow pans are not taken for slower ones."""
+    pan = Pan(scene(11), step=(2.0, 1.0))
+    box = np.array([[300.0, 200.0, 420.0, 310.0]])
+    tracker = Tracker()
+    for frame in range(45):
+        renewed = None
+        if frame >= latency:
+            renewed = frame - latency, Found(_there(box, pan, frame - latency), ("thing",))
+        tracker.observe(frame, pan.frame(frame), renewed if frame % 5 == 0 else None)
+        if len(tracker.boxes):
+            assert np.abs(tracker.boxes - _there(box, pan, frame)).max() < 1.0
+
+
 def test_a_result_is_taken_from_its_frame_to_now() -> None:
     """12 frames and 120 pixels later, in one step."""
     pan = Pan(scene(3), step=(10.0, 0.0))
