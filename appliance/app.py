@@ -62,6 +62,7 @@ from appliance.runtime.processors import (
     check_processors,
     check_runtime,
 )
+from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
@@ -197,7 +198,7 @@ class Appliance:
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
-        group, members = _processors(settings, clock)
+        group, members, clusters = _processors(settings, clock)
         processor = _guarded(group, settings, clock)
         stack.callback(processor.close)
         descriptions, groups = group.describe_all(), _groups(group, processor)
@@ -205,7 +206,8 @@ class Appliance:
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
         passed = PassedProbes(settings.state_dir / "probes.json")
-        keeper = Keeper(clock, members, ChildProbe(folder.path / "scratch"), passed)
+        probe = ChildProbe(folder.path / "scratch")
+        keeper = Keeper(clock, [*members, *clusters], probe, passed, partial(os.sched_getaffinity, 0))
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             self.on_migrating()
@@ -239,7 +241,7 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.memory.set_overhead
         core.memory.when_short(processor.end_idle)
-        _watch(members, group, core, builds, telemetry, clock)
+        _watch(members, clusters, group, core, builds, telemetry, clock)
         keeper.begin()
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
@@ -503,19 +505,25 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
 
 def _watch(
     members: Iterable[Member],
+    clusters: Iterable[Cluster],
     group: ProcessorGroup,
     core: RuntimeParts,
     builds: Builds,
     telemetry: Telemetry,
     clock: Clock,
 ) -> None:
-    """Kinds beside the first one may come and go: from now on the parts follow."""
-    for member in members:
-        member.on_lost = core.memory.lost
+    """Kinds beside the first one, and processors beside the first of its kind, may come and go: from now on the parts
+    follow.
+    """
+    for member in (*members, *clusters):
         member.rest_s = partial(_rest_s, core, clock)
+        member.on_lost = core.memory.lost
+        member.on_change = partial(_follow, member, group, core, builds, telemetry)
         if member.device_memory is not None:
             member.device_memory.unload = core.memory.unload
-        member.on_change = partial(_follow, member, group, core, builds, telemetry)
+    for cluster in clusters:
+        cluster.on_lost = partial(group.forget_copy, cluster)
+        cluster.copy_again = partial(group.copy_again, cluster)
     _follow_kinds(group, core, builds)
 
 
@@ -588,8 +596,11 @@ def _tell_throttled(
         loop.call_soon_threadsafe(tell)
 
 
-def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member]]:
-    """All kinds, and those of them that may come and go. Raises: RuntimeError naming the key that is wrong."""
+def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
+    """All of them; of these other kinds, and further processors of the first kind, which may come and go.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
     check_runtime()
     ours = os.sched_getaffinity(0)
     speed = speeds(ours)
@@ -611,14 +622,11 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
         for one, own in zip(wanted, cores, strict=True)
     ]
     first_speed = mean_speed(cores[0], speed)
-    twins = [
-        OwnCores(one, mean_speed(own, speed) / first_speed)
-        for one, own in list(zip(made, cores, strict=True))[1:]
-        if one.describe().kind == wanted[0].kind
-    ]
+    clusters = [Cluster(one, clock) for one in made[1:] if one.describe().kind == wanted[0].kind]
+    twins = [OwnCores(one, mean_speed(one.described.cores, speed) / first_speed) for one in clusters]
     members = [Member(one, clock) for one in made if one.describe().kind != wanted[0].kind]
     apart = [kind for kind, known in KINDS.items() if known.device != "cpu"]
-    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members
+    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members, clusters
 
 
 def _groups(group: ProcessorGroup, guarded: GuardedProcessor) -> list[RunGroup]:

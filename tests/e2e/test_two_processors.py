@@ -115,6 +115,30 @@ def test_runs_on_both(tmp_path: Path, threads: int) -> None:
         assert {one["name"] for one in decided.problem["processors"]} <= {"big", "little"}
 
 
+@pytest.mark.skipif(len(CORES) < 2, reason="there is one core")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_core_that_is_taken_away(tmp_path: Path, threads: int) -> None:
+    """Its processor is lost within seconds, the other one answers everything, and it is back with its core."""
+    options = {"workers": 1, "threads_per_run": threads}
+    with (
+        running_server(tmp_path / "state", APPLIANCE_PROCESSORS=processors(**options)) as server,
+        server.client() as client,
+    ):
+        job = client.upload_model(layers(tmp_path / "net.onnx"), "net", "tensor")
+        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+        _asked(server, 10)
+        os.sched_setaffinity(server.process.pid, CORES[:1])
+        until(lambda: client.processors()[1].state == "lost", "the core is missed")
+        lost = client.processors()[1]
+        assert lost.reason == f"core {CORES[1]} is offline"
+        _asked(server, 20)
+        assert client.processors()[1].runs == lost.runs
+        os.sched_setaffinity(server.process.pid, CORES)
+        until(lambda: client.processors()[1].state == "serving", "it is back", patience_s=60)
+        _asked(server, 60)
+        assert (client.processors()[1].runs or 0) > (lost.runs or 0)
+
+
 def test_what_the_settings_may_not_say(tmp_path: Path) -> None:
     """The box does not start, and names the key."""
     alike = json.dumps([{"name": "a", "cores": CORES[:1]}, {"name": "b", "cores": CORES[:1]}])

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,7 @@ from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
+from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
 from appliance.runtime.telemetry import Telemetry
@@ -149,11 +151,17 @@ class EngineBench:
         ]
         for one in (self.processor, *self.twins):
             one.costs, one.threads = self.processor.costs, threads
-        cores = [OwnCores(twin, speed) for twin, (_, _, speed) in zip(self.twins, twins, strict=True)]
+        self.clusters = [Cluster(twin, self.clock) for twin in self.twins]
+        cores = [OwnCores(one, speed) for one, (_, _, speed) in zip(self.clusters, twins, strict=True)]
         others = [self.member] if other_kind else []
         own = [other_kind] if other_kind and apart else []
         group = ProcessorGroup(self.processor, others, cores, clock=self.clock, apart=own)
         self.group = group
+        for cluster in self.clusters:
+            cluster.on_lost = partial(group.forget_copy, cluster)
+            cluster.copy_again = partial(group.copy_again, cluster)
+            cluster.on_change = lambda: self.engine.look_again()
+            cluster.rest_s = self._rest_s
         ports = RuntimePorts(
             clock=self.clock,
             processor=self.processor if other_kind is None and not twins else group,

@@ -101,9 +101,16 @@ class FakeProcessor:
         self.ran_for: list[Sequence[Tensors]] = []
         """Inputs of the requests of each of them."""
         self.running = 0
+        self.renewed = 0
+        self.cores: tuple[int, ...] = ()
+
+    def renew(self) -> None:
+        self.renewed += 1
 
     def describe(self) -> ProcessorDescription:
-        return ProcessorDescription(self.name, self.kind, self.workers, self.threads, "host", f"{self.kind}-1")
+        return ProcessorDescription(
+            self.name, self.kind, self.workers, self.threads, "host", f"{self.kind}-1", self.cores
+        )
 
     async def load(self, form: PreparedForm) -> Handle:
         build_id = form.build_id

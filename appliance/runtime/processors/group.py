@@ -8,12 +8,12 @@ runs cannot be pinned is part of every group: whichever gives it a worker leaves
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import LoadFailed
+from appliance.domain.errors import LoadFailed, ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
@@ -41,21 +41,29 @@ class MayGo(InService, Protocol):
     def status(self) -> ProcessorStatus: ...
 
 
+class OnItsCores(MayGo, Protocol):
+    """One that runs what others of its kind have loaded."""
+
+    async def settled(self, handle: Any) -> None:
+        """Returns when no run of a build is under way here."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OwnCores:
     """A further processor of the first one's kind, on cores of its own. `speed`: relative to the first one's."""
 
-    processor: InService
+    processor: OnItsCores
     speed: float = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OnKind:
     """A build and the processor that it is on."""
 
     processor: InService
     handle: Any
-    build_id: str
+    form: PreparedForm
     lease: Any = None
     kind: str = ""
     copies: dict[InService, Any] = field(default_factory=dict)
@@ -65,6 +73,10 @@ class OnKind:
     def file(self) -> Any:
         """Where its weights are mapped from, None where they are not."""
         return getattr(self.handle, "file", None)
+
+    @property
+    def build_id(self) -> str:
+        return self.form.build_id
 
     def has(self, handle: Any) -> bool:
         """Whether a processor knows it, or a copy of it, by this handle."""
@@ -77,8 +89,8 @@ class OnKind:
 
 
 class ProcessorGroup:
-    """The first one's name and workers are those that it describes. That one serves as long as the box does, and so do
-    further ones of its kind on cores of their own; others may come and go.
+    """The first one's name and workers are those that it describes. That one serves as long as the box does; others,
+    and further ones of its kind on cores of their own, may come and go.
     """
 
     def __init__(
@@ -99,6 +111,8 @@ class ProcessorGroup:
         self._kinds: dict[str, InService] = {one.describe().kind: one for one in (first, *others)}
         self._twins = tuple(twins)
         self._on_cores = [OnCores(clock, twin.processor, self._kinds) for twin in twins if clock is not None]
+        self._copied: set[OnKind] = set()
+        """What every processor of the first kind has a copy of."""
 
     def describe(self) -> ProcessorDescription:
         return self.first.describe()
@@ -114,7 +128,8 @@ class ProcessorGroup:
         found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared})]
         for twin, on_cores in zip(self._twins, self._on_cores, strict=True):
             own = twin.processor.describe()
-            found.append(RunGroup(own.name, own.workers, on_cores, {own.kind: own.name, **shared}, twin.speed))
+            kinds, is_serving = {own.kind: own.name, **shared}, partial(_is_serving, twin.processor)
+            found.append(RunGroup(own.name, own.workers, on_cores, kinds, twin.speed, is_serving))
         for one in self._others:
             own = one.describe()
             if own.kind in self._apart:
@@ -150,16 +165,44 @@ class ProcessorGroup:
         processor = self._kinds.get(form.kind)
         if processor is None:
             raise LoadFailed(build_id=form.build_id, reason=f"there is no processor of kind {form.kind!r}")
-        loaded = OnKind(processor, await processor.load(form), form.build_id, kind=form.kind)
+        loaded = OnKind(processor, await processor.load(form), form, kind=form.kind)
         if processor is self.first and self.copies[form.kind] > 1:
+            self._copied.add(loaded)
             try:
                 for twin in self._twins:  # a session's threads stay on the cores where it was made
-                    loaded.copies[twin.processor] = await twin.processor.load(form)
+                    await self._copy(loaded, twin.processor)
             except BaseException:
                 with suppress(Exception):
                     await self.unload(loaded)
                 raise
         return loaded
+
+    async def _copy(self, loaded: OnKind, processor: OnItsCores) -> None:
+        """Raises: LoadFailed."""
+        if not processor.is_serving or processor in loaded.copies:
+            return
+        try:
+            copy = await processor.load(loaded.form)
+        except ProcessorLost:  # it has one when it is back
+            return
+        if loaded in self._copied:
+            loaded.copies[processor] = copy
+        else:  # it was unloaded meanwhile
+            await processor.unload(copy)
+
+    def forget_copy(self, processor: OnItsCores, build_id: str) -> None:
+        """A processor of the first kind is lost, and drops what it had of a build itself."""
+        for loaded in self._copied:
+            if loaded.build_id == build_id:
+                loaded.copies.pop(processor, None)
+
+    async def copy_again(self, processor: OnItsCores) -> None:
+        """A processor of the first kind is back: it has what it lacks of what is in memory. Until then that is run
+        there with the first one's threads.
+        """
+        for loaded in list(self._copied):
+            with suppress(LoadFailed):
+                await self._copy(loaded, processor)
 
     def run(
         self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
@@ -181,13 +224,21 @@ class ProcessorGroup:
         return handle.processor.run_inline(handle.handle, inputs, outputs)
 
     async def unload(self, handle: OnKind) -> None:
+        self._copied.discard(handle)
+        await self._settled(handle)
         for processor, own in handle.all:
             await processor.unload(own)
+
+    async def _settled(self, handle: OnKind) -> None:
+        """A lost processor may still be at a run of it that nobody waits for."""
+        for twin in self._twins:
+            await twin.processor.settled(handle.handle)
 
     def can_sleep(self, handle: OnKind) -> bool:
         return all(processor.can_sleep(own) for processor, own in handle.all)
 
     async def sleep(self, handle: OnKind) -> int:
+        await self._settled(handle)
         return sum([await processor.sleep(own) for processor, own in handle.all])
 
     async def wake(self, handle: OnKind) -> None:
@@ -214,7 +265,7 @@ class ProcessorGroup:
 class OnCores:
     """Port `Runs` of the group of a processor beside the first one of its kind: with what it has run."""
 
-    def __init__(self, clock: Clock, own: InService, kinds: Mapping[str, InService]) -> None:
+    def __init__(self, clock: Clock, own: OnItsCores, kinds: Mapping[str, InService]) -> None:
         self._clock = clock
         self._own = own
         self._kind = own.describe().kind
@@ -223,8 +274,7 @@ class OnCores:
         self._busy_ns = 0
 
     def status(self) -> ProcessorStatus:
-        busy_ms = self._busy_ns / NS_PER_MS
-        return ProcessorStatus(self._own.describe(), ProcessorState.SERVING, "", self._runs, busy_ms)
+        return replace(self._own.status(), runs=self._runs, busy_ms=self._busy_ns / NS_PER_MS)
 
     def run(
         self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None

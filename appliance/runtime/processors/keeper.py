@@ -1,8 +1,8 @@
 """Has kinds of processors probed: before they take their first runs on this machine, and when they are lost until they
-are back. The box does not wait for it.
+are back; and looks whether the cores of those are there that have some of their own. The box does not wait for it.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from appliance.clock import NS_PER_S, Clock
@@ -11,7 +11,7 @@ from appliance.domain.states import ProcessorState
 from appliance.runtime.processors.member import RETRY_AFTER_S, Member
 
 LOOK_S = 5.0
-"""Between two looks at who does not serve."""
+"""Between two looks at who does not serve, and at the cores."""
 UNFIT_S = 600.0
 """From a failed probe to the next one of a kind that has not run yet: it seldom is fit later, and probing costs."""
 
@@ -33,8 +33,12 @@ class Keeper:
         members: Sequence[Member],
         probe: Callable[[ProcessorDescription], Awaitable[str]],
         passed: Passed,
+        cores: Callable[[], Collection[int]] = frozenset,
     ) -> None:
-        """`probe`: empty when a tiny network ran there, else why not."""
+        """`probe`: empty when a tiny network ran there, else why not. `cores` that are online and the box's now; asked
+        where a member has some of its own.
+        """
+        self._cores = cores
         self._clock = clock
         self._members = members
         self._probe = probe
@@ -45,14 +49,18 @@ class Keeper:
     def begin(self) -> None:
         """What has passed before on this very machine, with this very library, serves at once."""
         for member in self._members:
-            if self._passed.has(member.described.fingerprint):
+            if not member.is_serving and self._passed.has(member.described.fingerprint):
                 member.serve()
 
     async def run(self) -> None:
         """Probe until cancelled."""
         while self._members:
             for member in self._members:
-                if not member.is_serving:
+                gone = sorted(set(member.described.cores).difference(self._cores())) if member.described.cores else []
+                if gone:
+                    member.lose(f"core {gone[0]} is offline")
+                    self._again_ns[member] = 0  # as soon as it is back
+                elif not member.is_serving:
                     await self._look_at(member)
             await self._clock.sleep_until_ns(self._clock.now_ns() + int(LOOK_S * NS_PER_S))
 

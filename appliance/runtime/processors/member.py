@@ -269,9 +269,12 @@ class Member:
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
 
+    def _runs_of(self, handle: Any) -> list[asyncio.Future[Any]]:
+        """Those under way, also where nobody waits for them any more."""
+        return [under_way for under_way, call in self._calls.items() if call.handle is handle]
+
     async def _drop(self, handle: Any) -> None:
-        runs = [under_way for under_way, call in self._calls.items() if call.handle is handle]
-        if runs:
+        if runs := self._runs_of(handle):
             await asyncio.wait(runs)
         with suppress(Exception):  # it has gone either way
             await self._inner.unload(handle)

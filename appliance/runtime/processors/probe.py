@@ -17,6 +17,7 @@ import appliance
 from appliance.child import die_with_parent, run_child
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.sessions import Sessions, sessions_of
 
 WALL_S = 120.0
@@ -46,6 +47,7 @@ class ChildProbe:
                 "kind": processor.kind,
                 "workers": processor.workers,
                 "threads": processor.threads_per_run,
+                "cores": processor.cores,
                 "folder": folder,
             }
             try:
@@ -99,6 +101,7 @@ def main() -> None:
     die_with_parent()
     os.nice(_NICE)
     try:
+        pin(order["cores"])
         reason = check(sessions_of(order["kind"], order["workers"], order["threads"]), Path(order["folder"]))
     except Exception as error:  # a library that is not there, or has no driver
         reason = f"{type(error).__name__}: {error}"[:500]

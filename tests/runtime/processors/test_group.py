@@ -1,6 +1,7 @@
 """Which processors share cores, and which run at the same time."""
 
 from appliance.clock import LoopClock
+from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
 from tests.fakes.clock import story
@@ -16,7 +17,7 @@ async def test_groups() -> None:
     first, twin = FakeProcessor(clock, name="big", workers=2), FakeProcessor(clock, name="little", workers=4)
     other = Member(FakeProcessor(clock, kind="other"), clock)
     device = Member(FakeProcessor(clock, kind="device", workers=3), clock)
-    group = ProcessorGroup(first, [other, device], [OwnCores(twin, 0.5)], clock=clock, apart=["device"])
+    group = ProcessorGroup(first, [other, device], [OwnCores(Cluster(twin, clock), 0.5)], clock=clock, apart=["device"])
     groups = group.groups()
     assert [(one.name, one.workers, dict(one.kinds), one.speed) for one in groups] == [
         ("big", 2, {"cpu": "", "other": ""}, 1.0),

@@ -1,7 +1,10 @@
 """A probe runs a tiny network where it is asked to, and says why it could not."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,14 @@ def test_what_is_here_passes(kind: str, tmp_path: Path) -> None:
 
 def test_what_is_not_here_does_not(tmp_path: Path) -> None:
     assert "abacus" in asyncio.run(ChildProbe(tmp_path)(asked("abacus")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")
+def test_on_cores_that_are_not_there(tmp_path: Path) -> None:
+    """It runs on those of the processor, or not at all."""
+    here = max(os.sched_getaffinity(0))
+    assert asyncio.run(ChildProbe(tmp_path)(replace(asked("cpu"), cores=(here,)))) == ""
+    assert "OSError" in asyncio.run(ChildProbe(tmp_path)(replace(asked("cpu"), cores=(here + 1000,))))
 
 
 def test_a_probe_that_takes_too_long(tmp_path: Path) -> None:

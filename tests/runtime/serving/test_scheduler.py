@@ -218,28 +218,6 @@ def test_no_application_starves(haste: dict[str, int]) -> None:
 
 
 @story
-async def test_a_group_that_is_lost() -> None:
-    """What runs there is placed anew, and nothing goes there until it is back."""
-    bench = bench_of((1, 1.0, 1.0))
-    async with bench.working():
-        await bench.infer()
-        serving = [True]
-        groups = bench.engine._scheduler._groups  # type: ignore[union-attr]
-        object.__setattr__(groups[1], "is_serving", lambda: serving[0])
-        tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
-        await settle()
-        assert bench.twins[0].running == 1
-        serving[0], bench.twins[0].is_gone = False, True
-        answers = await asyncio.gather(*tasks)
-        assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0]] * 6
-        assert ran(bench)[1] == 1
-        serving[0], bench.twins[0].is_gone = True, False
-        bench.engine.look_again()
-        await asyncio.gather(*(bench.infer() for _ in range(4)))
-        assert ran(bench)[1] > 1
-
-
-@story
 async def test_with_several_threads_each_has_its_copy() -> None:
     """A build counts as often as it is in memory, and each processor runs its own."""
     bench = EngineBench(100, twins=[(1, 1.0, 1.0)], threads=2)

@@ -227,10 +227,11 @@ class OnnxProcessor:
             name, "cpu", workers, threads_per_run, "host", fingerprint(threads_per_run), cores
         )
         set_up()
-        self._runs = WorkerThreads(f"{name}-run", workers, begin=partial(_begin_runs, cores))
+        self._make_runs = partial(WorkerThreads, f"{name}-run", workers, begin=partial(_begin_runs, cores))
         # Where a run has several threads, the load makes the others: they inherit where it may run.
         begin = partial(pin, cores if threads_per_run > 1 else ())
-        self._loads = WorkerThreads(f"{name}-load", loads_parallel_max, nice=_LOAD_NICE, begin=begin)
+        self._make_loads = partial(WorkerThreads, f"{name}-load", loads_parallel_max, nice=_LOAD_NICE, begin=begin)
+        self._runs, self._loads = self._make_runs(), self._make_loads()
         self._unloads = WorkerThreads(f"{name}-unload", 1)
         self._wakes = WorkerThreads(f"{name}-wake", loads_parallel_max)
         self._reads = WorkerThreads(f"{name}-read-ahead", 1, nice=_LOAD_NICE)
@@ -323,6 +324,12 @@ class OnnxProcessor:
 
     def wake_ns(self, handle: Loaded) -> int:
         return self._rates.expected_ns(handle.file)
+
+    def renew(self) -> None:
+        """Threads for runs and loads anew, on its cores; those that are there end with what is queued."""
+        self._runs.close()
+        self._loads.close()
+        self._runs, self._loads = self._make_runs(), self._make_loads()
 
     def close(self) -> None:
         self._runs.close()

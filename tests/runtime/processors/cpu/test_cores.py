@@ -10,11 +10,15 @@ import pytest
 
 from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
+from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
+from appliance.runtime.processors.cluster import Cluster
+from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests.fakes.clock import settle
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")
 IMAGE = {"image": np.zeros((1, 3, 64, 64), np.float32)}
@@ -60,6 +64,50 @@ def test_runs_are_where_they_are_told_to(threads_per_run: int, tmp_path: Path) -
     assert os.sched_getaffinity(0) == allowed
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
+    """Its threads have been moved while its core was gone. What stood there ends, and the build that it was at leaves
+    memory after that.
+    """
+    first_core, core = sorted(os.sched_getaffinity(0))[:2]
+    path = toys.conv_net(tmp_path / "net.onnx", 1.0)
+    form = PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
+
+    def moved() -> dict[str, np.ndarray]:
+        os.sched_setaffinity(0, {first_core})
+        return {}
+
+    async def story() -> None:
+        clock = SystemClock()
+        first, second = (
+            OnnxProcessor(name=f"p{one}", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(one,))
+            for one in (first_core, core)
+        )
+        cluster = Cluster(second, clock)
+        group = ProcessorGroup(first, twins=[OwnCores(cluster)], clock=clock)
+        loaded = await group.load(form)
+        runs = group.groups()[1].runs
+        await second._runs.submit(moved)
+        under_way = asyncio.ensure_future(runs.run(loaded, {"image": np.zeros((64, 3, 64, 64), np.float32)}, None))
+        await settle()
+        cluster.lose("its core is offline")
+        with pytest.raises(ProcessorLost):
+            await under_way
+        unloading = asyncio.create_task(group.unload(loaded))
+        await settle()
+        assert not cluster.is_clear
+        await unloading
+        assert cluster.is_clear
+        cluster.serve()
+        loaded = await group.load(form)
+        await runs.run(loaded, IMAGE, None)
+        assert await second._runs.submit(os.sched_getaffinity, 0) == {core}
+        await group.unload(loaded)
+        group.close()
+
+    asyncio.run(story())
+
+
 def test_so_are_guards(tmp_path: Path) -> None:
     core = max(os.sched_getaffinity(0))
     path = toys.tiny_add(tmp_path / "add.onnx")
@@ -89,7 +137,7 @@ def test_guards_compute_for_all_groups(tmp_path: Path) -> None:
             PROCESSORS["cpu"](name=f"p{core}", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
             for core in cores
         )
-        group = ProcessorGroup(first, twins=[OwnCores(second)], clock=SystemClock())
+        group = ProcessorGroup(first, twins=[OwnCores(Cluster(second, SystemClock()))], clock=SystemClock())
         options = GuardOptions(scratch=tmp_path / "scratch", workers=2, cores=tuple(cores))
         guarded = GuardedProcessor(group, SystemClock(), options)
         build = await guarded.load(form)

@@ -1,0 +1,156 @@
+"""A cluster of cores beside the first goes, or stands: the others have its work, and it comes back by itself."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from appliance.domain.errors import DeadlineExceeded
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.states import ProcessorState
+from appliance.runtime.processors.keeper import Keeper
+from tests.fakes.clock import settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def ran(bench: EngineBench) -> list[int]:
+    """Runs of each processor."""
+    return [len(one.ran) for one in (bench.processor, *bench.twins)]
+
+
+class Machine:
+    """Cores that are online, and the probes of what has gone."""
+
+    def __init__(self, *cores: int) -> None:
+        self.cores = set(cores)
+        self.probed: list[str] = []
+
+    async def __call__(self, processor: ProcessorDescription) -> str:
+        self.probed.append(processor.name)
+        return ""
+
+    def has(self, fingerprint: str) -> bool:
+        return False
+
+    def note(self, fingerprint: str, *, passed: bool) -> None:
+        pass
+
+    @contextmanager
+    def keeping(self, bench: EngineBench) -> Iterator[None]:
+        """With a look every five seconds."""
+        keeper = Keeper(bench.clock, bench.clusters, self, self, lambda: self.cores)
+        keeper.begin()
+        task = asyncio.create_task(keeper.run())
+        yield
+        task.cancel()
+
+
+def on_two_clusters(threads: int = 1) -> EngineBench:
+    """The second one on the cores 2 and 3."""
+    bench = EngineBench(100, twins=[(1, 1.0, 1.0)], threads=threads)
+    bench.twins[0].cores = (2, 3)
+    bench.clusters[0].described = bench.twins[0].describe()
+    bench.add({"v": Cost(run_ms=20, resident_bytes=10, load_ms=5, asleep_bytes=1)})
+    return bench
+
+
+@story
+async def test_a_cluster_whose_core_goes_offline_is_lost_until_it_is_back() -> None:
+    """What runs there is placed anew, each request is answered once, and nothing goes there until its cores are back
+    and it has passed its probe; with threads on its cores, for the system has moved those that were there.
+    """
+    bench, machine = on_two_clusters(), Machine(0, 1, 2, 3)
+    cluster = bench.clusters[0]
+    with machine.keeping(bench):
+        async with bench.working():
+
+            async def asked(number: int) -> float:
+                await bench.pause(number // 2 * 50)
+                return float((await bench.infer(number)).outputs["y"][0])
+
+            tasks = [asyncio.create_task(asked(number)) for number in range(2400)]
+            await bench.pause(4000)
+            assert cluster.is_serving
+            machine.cores.discard(3)
+            await bench.pause(2000)
+            status = bench.group.statuses(0, 0.0)[1]
+            assert (status.description.name, status.state) == ("twin-0", ProcessorState.LOST)
+            assert status.reason == "core 3 is offline"
+            before = ran(bench)[1]
+            await bench.pause(40_000)
+            assert (ran(bench)[1], machine.probed) == (before, []), "polled, but not asked to compute"
+            machine.cores.add(3)
+            await bench.pause(5000)
+            assert cluster.is_serving
+            assert (machine.probed, bench.twins[0].renewed) == (["twin-0"], 1)
+            assert [await task for task in tasks] == [2.0 * number for number in range(2400)]
+            assert ran(bench)[1] > before
+    bench.assert_quiet()
+
+
+@story
+async def test_a_cluster_that_goes_in_the_middle_of_a_run() -> None:
+    bench, machine = on_two_clusters(), Machine(2, 3)
+    with machine.keeping(bench):
+        async with bench.working():
+            await bench.infer()
+            tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
+            await settle()
+            assert bench.twins[0].running == 1
+            bench.twins[0].is_gone = True
+            answers = await asyncio.gather(*tasks)
+            assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0]] * 6
+            assert ran(bench)[1] == 1
+            bench.twins[0].is_gone = False
+            await bench.pause(40_000)
+            await asyncio.gather(*(bench.infer() for _ in range(4)))
+            assert ran(bench)[1] > 1
+
+
+@story
+async def test_a_cluster_that_stops_answering() -> None:
+    """It is lost when its run has taken longer than anybody expects. The build stays in memory for as long as that run
+    is at it, whoever wants its room.
+    """
+    bench, machine = on_two_clusters(), Machine(2, 3)
+    with machine.keeping(bench):
+        async with bench.working():
+            await bench.infer()
+            bench.twins[0].slowness = 30_000.0  # ten minutes
+            answers = await asyncio.gather(
+                *(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True
+            )
+            assert sum(isinstance(answer, DeadlineExceeded) for answer in answers) == 1
+            await bench.pause(11_000)
+            assert bench.clusters[0].state is ProcessorState.LOST
+            assert "a run has not ended within" in bench.clusters[0].reason
+            assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
+            unloading = asyncio.create_task(bench.availability.unload(bench.catalogue.entry("t/app").application))
+            await bench.pause(60_000)
+            assert bench.processor.memory, "that run is at it yet"
+            assert machine.probed == []
+            await bench.pause(600_000)
+            await unloading
+            assert (bench.processor.memory, machine.probed) == ({}, ["twin-0"])
+            assert bench.clusters[0].is_serving
+
+
+@story
+async def test_copies_go_and_come_with_their_cluster() -> None:
+    """Where a run has several threads each cluster has its own: the others keep theirs."""
+    bench, machine = on_two_clusters(threads=2), Machine(2, 3)
+    build = bench.build("v")
+    with machine.keeping(bench):
+        async with bench.working():
+            await bench.infer()
+            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+            machine.cores.clear()
+            await bench.pause(6000)
+            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}, {}]
+            await asyncio.gather(bench.infer(), bench.infer())
+            machine.cores |= {2, 3}
+            await bench.pause(40_000)
+            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+            await asyncio.gather(bench.infer(), bench.infer())
+            await bench.availability.unload(bench.catalogue.entry("t/app").application)
+            assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
