@@ -206,6 +206,8 @@ class Profile:
     """To wake it while its file is in the page cache; None as above."""
     kind: str = "cpu"
     """Of that processor."""
+    computes_in: str = ""
+    """A smaller number format than the network's, for example `bf16`; empty: its own."""
     shared_rows_max: int = 1
     """Rows of several requests that may share a run: it was shown for so many that none influences another; 1 = none
     may, or it was not looked at."""

@@ -24,6 +24,8 @@ class ProcessorDescription:
     """Library versions and device; a prepared form is valid for exactly one fingerprint."""
     cores: tuple[int, ...] = ()
     """Those that its runs are pinned to, by number; empty: none, they run where the system puts them."""
+    reduced: str = ""
+    """A smaller number format that it computes in where it is told to, for example `bf16`; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class PreparedForm:
     """Of the processors that it is prepared for."""
     guarded_for: str | None = None
     """The tenant in whose guard it runs; None = in the service."""
+    computes_in: str = ""
+    """The smaller number format that it was compiled for; empty: that of the network."""
 
 
 @dataclass(frozen=True, slots=True)

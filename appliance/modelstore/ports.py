@@ -27,9 +27,11 @@ class Measure(Protocol):
         """
         ...
 
-    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+    async def prepare(
+        self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+    ) -> PreparedForm | None:
         """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed
-        a check.
+        a check. `is_reduced`: one that computes in the processor's smaller number format.
         """
         ...
 

@@ -95,6 +95,8 @@ class ProfileShape(Shape):
     processor: str
     kind: str = Field("cpu", examples=["openvino"])
     """Of that processor: a variant is measured on each kind that the box has."""
+    computes_in: str = Field("", examples=["bf16"])
+    """A smaller number format than the network's, where that was measured to be faster and as good; empty: its own."""
     resident_bytes: int
     peak_bytes: int
     load_ms: float

@@ -31,17 +31,23 @@ class FakeMeasure:
         """Build, processor, and whether it was compared."""
         self.shared_rows_max = 1
         """Of every profile. Above 1, several runs at once were measured, too, of one item only."""
+        self.reduced_share, self.reduced_differs = 0.5, 0.0
+        """Of forms in fewer bits: their run times against those of others, and what they compute differently."""
         self.gate = asyncio.Event()
         """Profiles wait for it; set unless a test clears it."""
         self.gate.set()
 
-    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+    async def prepare(
+        self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+    ) -> PreparedForm | None:
         self.prepared.append(source)
         if not self.has_forms or self.cannot_prepare(source, processor):
             return None
         target = Path(target_dir) / "model.onnx"
         await asyncio.to_thread(shutil.copyfile, source, target)
-        return PreparedForm(target_dir, str(target), target.stat().st_size, optimised=True, kind=processor)
+        computes_in = "bf16" if is_reduced else ""
+        size_bytes = target.stat().st_size
+        return PreparedForm(target_dir, str(target), size_bytes, True, kind=processor, computes_in=computes_in)
 
     async def profile(
         self,
@@ -60,16 +66,28 @@ class FakeMeasure:
         if self.refused_runs:
             self.refused_runs -= 1
             raise RunFailed(variant_id=form.build_id, reason="not made for this length")
+        if form.computes_in and reference is not None and self.reduced_differs > reference.difference_max:
+            raise RunFailed(variant_id=form.build_id, reason="output 'out' differs")
         size = Path(form.path).stat().st_size  # noqa: ASYNC240 - a test
-        latencies = tuple(Latency(case.batch, case.batch * size / 1e3, case.batch * size / 5e2) for case in cases)
+        ms = size / 1e3 * (self.reduced_share if form.computes_in else 1.0)
+        latencies = tuple(Latency(case.batch, case.batch * ms, case.batch * ms * 2) for case in cases)
         if self.shared_rows_max > 1:
             latencies = (*latencies, replace(latencies[0], concurrency=2))
         base = {name: array.shape for name, array in cases[0].inputs.items()}
         runs = tuple(RunBound(shapes, 1.0, 0) for shapes in (base, *growth.steps))
         kind = form.kind if form.optimised else processor
-        rows_max = self.shared_rows_max
         return Profile(
-            processor, size, 2 * size, 1.0, 2.0, latencies, growth.hazards, runs, kind=kind, shared_rows_max=rows_max
+            processor,
+            size,
+            2 * size,
+            1.0,
+            2.0,
+            latencies,
+            growth.hazards,
+            runs,
+            kind=kind,
+            shared_rows_max=self.shared_rows_max,
+            computes_in=form.computes_in,
         )
 
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:

@@ -269,6 +269,25 @@ class Builds:
                 await asyncio.shield(asyncio.to_thread(remove, target))
             raise
 
+    async def prepare_reduced(
+        self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
+    ) -> PreparedForm | None:
+        """As `prepare`, of a form to try beside another new one, which computes in the processor's smaller number
+        format; None where there can be none, or it is settled already which form serves.
+        """
+        build = self._register(content_sha256, processor, await asyncio.to_thread(file_size, source))
+        if build.is_tried:
+            return None
+        target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        await asyncio.to_thread(target.mkdir, parents=True)
+        form = None
+        try:
+            form = await measure.prepare(str(source), str(target), processor.name, is_reduced=True)
+        finally:
+            if form is None:
+                await asyncio.shield(asyncio.to_thread(remove, target))
+        return None if form is None else replace(form, build_id=build.id)
+
     async def prepare(
         self, measure: Measure, content_sha256: str, source: Path, processor: ProcessorDescription
     ) -> PreparedForm:
@@ -386,7 +405,12 @@ class Builds:
         if mark["path"] is None:
             return replace(build, is_tried=True, form=None)
         form = PreparedForm(
-            build.id, str(home / mark["path"]), mark["size_bytes"], mark["optimised"], kind=build.processor.kind
+            build.id,
+            str(home / mark["path"]),
+            mark["size_bytes"],
+            mark["optimised"],
+            kind=build.processor.kind,
+            computes_in=mark.get("computes_in", ""),
         )
         return replace(build, is_tried=True, form=form)
 
@@ -452,7 +476,7 @@ def _seal(target: Path, form: PreparedForm | None, home: Path) -> None:
     files = {file.name: file.stat().st_size for file in target.iterdir()}
     mark: dict[str, Any] = {"files": files, "path": None if form is None else os.path.relpath(form.path, target)}
     if form is not None:
-        mark |= {"size_bytes": form.size_bytes, "optimised": form.optimised}
+        mark |= {"size_bytes": form.size_bytes, "optimised": form.optimised, "computes_in": form.computes_in}
     with full_disk_is_typed():
         for name in files:
             sync_file(target / name)

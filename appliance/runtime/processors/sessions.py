@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
@@ -33,6 +33,15 @@ class Sessions(Protocol):
 
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Write the prepared form into an empty folder; the name of the file to load, None when there can be none."""
+        ...
+
+
+@runtime_checkable
+class Reduces(Protocol):
+    """A kind that may compute in a smaller number format than the network's (`ProcessorDescription.reduced`)."""
+
+    def prepare_in(self, number_format: str, source: Path, target_dir: Path) -> str | None:
+        """As `prepare`, of a form that computes in that format."""
         ...
 
 

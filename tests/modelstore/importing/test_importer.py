@@ -300,7 +300,9 @@ def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
     """An error that nobody foresaw fails the job with a hint, and the next job runs."""
 
     class Mistaken(FakeMeasure):
-        async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        async def prepare(
+            self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+        ) -> PreparedForm | None:
             raise ZeroDivisionError("what now")
 
     async def story() -> None:

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from appliance.domain.catalogue import Model, Precision, Profile
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
@@ -83,6 +86,34 @@ def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("share", "differs", "chosen"),
+    [(0.5, 0.005, "bf16"), (0.95, 0.005, ""), (0.5, 0.05, "")],
+    ids=["quicker", "hardly quicker", "something else"],
+)
+def test_fewer_bits_serve_where_they_are_quicker_and_as_good(
+    tmp_path: Path, share: float, differs: float, chosen: str
+) -> None:
+    """Of a kind that has them. What was chosen is remembered with the form, and shown; nothing is left of the other."""
+
+    async def story() -> None:
+        measure = FakeMeasure()
+        measure.reduced_share, measure.reduced_differs = share, differs
+        others = [replace(OTHER, reduced="bf16")]
+        async with parts(tmp_path / "state", others=others, measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            (profile,) = (await measured(box)).variants[0].other_profiles
+            assert profile.computes_in == chosen
+        async with parts(tmp_path / "state", others=others) as box:
+            variant = (await box.store.models.get("default/net")).variants[0]
+            form = await box.builds.open_build(build_id(variant.content_sha256, "openvino"))
+            assert (form.computes_in, form.optimised, box.builds.unmeasured()) == (chosen, True, [])
+            home = Path(form.path).parents[1]
+            assert [one.name for one in home.iterdir()] == [form.build_id]
+
+    asyncio.run(story())
+
+
 class Slow(FakeMeasure):
     """What concerns another kind waits to be let on."""
 
@@ -90,10 +121,12 @@ class Slow(FakeMeasure):
         super().__init__()
         self.may_compile, self.may_measure = asyncio.Event(), asyncio.Event()
 
-    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+    async def prepare(
+        self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+    ) -> PreparedForm | None:
         if processor != "cpu":
             await self.may_compile.wait()
-        return await super().prepare(source, target_dir, processor)
+        return await super().prepare(source, target_dir, processor, is_reduced=is_reduced)
 
     async def profile(
         self,

@@ -41,7 +41,7 @@ from appliance.runtime.processors.measuring.growing import Grower, Grown
 from appliance.runtime.processors.measuring.independence import rows_are_independent
 from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
-from appliance.runtime.processors.sessions import Sessions, sessions_of
+from appliance.runtime.processors.sessions import Reduces, Sessions, sessions_of
 
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
@@ -77,9 +77,18 @@ class ChildMeasure:
         self._scratch = scratch
         self._turn = asyncio.Lock()
 
-    async def prepare(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+    async def prepare(
+        self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+    ) -> PreparedForm | None:
         described = self._processors[processor]
-        order = {"do": "prepare", "source": source, "target_dir": target_dir, **_on(described)}
+        reduced = described.reduced if is_reduced else ""
+        order = {
+            "do": "prepare",
+            "source": source,
+            "target_dir": target_dir,
+            "computes_in": reduced,
+            **_on(described),
+        }
         try:
             answer = await self._child(order, source)
         except LoadFailed:  # too large for this machine, or it crashed: the plain file serves
@@ -87,7 +96,7 @@ class ChildMeasure:
         if not answer["prepared"]:
             return None
         path, size_bytes = str(Path(target_dir) / answer["prepared"]), answer["size_bytes"]
-        return PreparedForm(target_dir, path, size_bytes, optimised=True, kind=described.kind)
+        return PreparedForm(target_dir, path, size_bytes, optimised=True, kind=described.kind, computes_in=reduced)
 
     async def profile(
         self,
@@ -105,6 +114,7 @@ class ChildMeasure:
                 "build_id": form.build_id,
                 "path": form.path,
                 "optimised": form.optimised,
+                "computes_in": form.computes_in,
                 **_on(described),
                 "reference": None if reference is None else asdict(reference),
                 "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
@@ -116,7 +126,13 @@ class ChildMeasure:
         runs = tuple(_run_bound(row) for row in answer.pop("runs"))
         hazards = tuple(answer.pop("hazards"))
         return Profile(
-            processor=processor, latencies=latencies, hazards=hazards, runs=runs, kind=described.kind, **answer
+            processor=processor,
+            latencies=latencies,
+            hazards=hazards,
+            runs=runs,
+            kind=described.kind,
+            computes_in=form.computes_in,
+            **answer,
         )
 
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
@@ -246,7 +262,7 @@ def main() -> None:
     set_up()
     sessions = sessions_of(order["kind"], order["workers"], order["threads"])
     if order["do"] == "prepare":
-        answer = _prepare(sessions, order["source"], order["target_dir"])
+        answer = _prepare(sessions, order["source"], order["target_dir"], order["computes_in"])
     elif order["do"] == "prepare all":
         answer = {"made": [_prepare(sessions, source, target) for source, target in order["pairs"]]}
     elif order["do"] == "supported":
@@ -267,9 +283,13 @@ def _limits(order: Mapping[str, Any]) -> ChildLimits:
     return replace(limits, memory_bytes=_ADDRESSES_BYTES) if processors.KINDS[order["kind"]].nodes else limits
 
 
-def _prepare(sessions: Sessions, source: str, target_dir: str) -> dict[str, Any]:
+def _prepare(sessions: Sessions, source: str, target_dir: str, computes_in: str = "") -> dict[str, Any]:
     target = Path(target_dir)
-    prepared = sessions.prepare(Path(source), target)
+    if computes_in:
+        assert isinstance(sessions, Reduces), "its description says so"
+        prepared = sessions.prepare_in(computes_in, Path(source), target)
+    else:
+        prepared = sessions.prepare(Path(source), target)
     return {"prepared": prepared, "size_bytes": sum(file.stat().st_size for file in target.iterdir())}
 
 
@@ -310,7 +330,14 @@ def _trial(sessions: Sessions, order: Mapping[str, Any]) -> Trial:
 
 
 def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
-    form = PreparedForm(order["build_id"], order["path"], 0, order["optimised"], kind=order["kind"])
+    form = PreparedForm(
+        order["build_id"],
+        order["path"],
+        0,
+        order["optimised"],
+        kind=order["kind"],
+        computes_in=order["computes_in"],
+    )
     cases = [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
     load_cold_ms = _timed_load(sessions, form, cold=True)
     load_ms = min(_timed_load(sessions, form, cold=False) for _ in range(2))

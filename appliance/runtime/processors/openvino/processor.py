@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # it takes 50 MB, so it is imported with the first build
     from appliance.runtime.processors.openvino.session import OpenVinoSessions
 
 KIND = "openvino"
+_BF16 = "bf16"
+"""In the flags of a processor that computes in it: avx512_bf16, amx_bf16, on Arm bf16."""
 _WRITTEN = 1
 """Counts the ways in which forms were written, so that those of an earlier one are made anew."""
 
@@ -26,7 +28,8 @@ class OpenVinoProcessor(BlockingProcessor):
             return OpenVinoSessions(workers, threads_per_run)
 
         print_ = fingerprint(workers, threads_per_run)
-        description = ProcessorDescription(name, KIND, workers, threads_per_run, "host", print_)
+        reduced = _BF16 if _BF16 in machine() else ""
+        description = ProcessorDescription(name, KIND, workers, threads_per_run, "host", print_, reduced=reduced)
         super().__init__(description, sessions, loads_parallel_max)
 
 

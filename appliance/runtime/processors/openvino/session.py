@@ -89,12 +89,16 @@ class OpenVinoSessions:
         self._options: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": workers * threads_per_run,
             "NUM_STREAMS": str(workers),
-            # It would take bf16 where the processor has it, which is measured first, and only then used.
+            # It would take bf16 where the processor has it, which is measured first, and only then used (`prepare_in`).
             "INFERENCE_PRECISION_HINT": "f32",
             "ENABLE_CPU_PINNING": False,
             "CPU_DENORMALS_OPTIMIZATION": True,
             "CACHE_MODE": "OPTIMIZE_SPEED",
         }
+
+    def _in(self, number_format: str) -> dict[str, Any]:
+        """Its options, to compute in a smaller number format where one is named."""
+        return self._options | ({"INFERENCE_PRECISION_HINT": number_format} if number_format else {})
 
     def stop(self) -> Stop:
         """What ends a run that is given it."""
@@ -105,7 +109,8 @@ class OpenVinoSessions:
         core = ov.Core()
         try:
             if form.optimised:
-                model = core.import_model(ov.tensor_from_file(form.path), _DEVICE, self._options)
+                options = self._in(form.computes_in)
+                model = core.import_model(ov.tensor_from_file(form.path), _DEVICE, options)
             else:
                 model = core.compile_model(form.path, _DEVICE, self._options)
         except Exception as error:
@@ -168,8 +173,12 @@ class OpenVinoSessions:
 
     def prepare(self, source: Path, target_dir: Path) -> str | None:
         """Compile into an empty folder; None when OpenVINO cannot."""
+        return self.prepare_in("", source, target_dir)
+
+    def prepare_in(self, number_format: str, source: Path, target_dir: Path) -> str | None:
+        """As `prepare`; `number_format`: `bf16`, or empty for that of the network."""
         try:
-            compiled = ov.Core().compile_model(str(source), _DEVICE, self._options)
+            compiled = ov.Core().compile_model(str(source), _DEVICE, self._in(number_format))
             (target_dir / _COMPILED).write_bytes(compiled.export_model().getbuffer())
         except Exception:  # an operator that it does not know ...: another kind serves
             (target_dir / _COMPILED).unlink(missing_ok=True)

@@ -17,7 +17,8 @@ from appliance.confinement.available import available
 from appliance.confinement.limits import ChildLimits
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription
+from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription, Reference
+from appliance.runtime.processors.cpu.session import machine
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.attacks import killers
 
@@ -89,6 +90,24 @@ async def test_prepared_form_is_made_and_measured(measure: ChildMeasure, net: Pa
     assert prepared.wake_ns is not None
     assert prepared.wake_ns > 0
     assert (plain.asleep_bytes, plain.wake_ns) == (None, None)  # its weights are copies
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif("bf16" not in machine(), reason="this processor does not compute in bf16")
+async def test_a_form_in_fewer_bits_is_compared_with_the_first_kind(net: Path, tmp_path: Path) -> None:
+    """By the child, which compiles it: near what the first kind computes, and not so near as in all bits."""
+    pytest.importorskip("openvino", reason="the extra openvino is not installed")
+    there = ProcessorDescription("o", "openvino", 1, 1, "host", "f", reduced="bf16")
+    for folder in ("scratch", "form"):
+        (tmp_path / folder).mkdir()
+    measure = ChildMeasure([CPU, there], ChildLimits(wall_s=60, nice=5), tmp_path / "scratch")
+    form = await measure.prepare(str(net), str(tmp_path / "form"), "o", is_reduced=True)
+    assert form is not None
+    assert form.computes_in == "bf16"
+    profile = await measure.profile(form, "o", [images(1)], reference=Reference(form_of(net), 0.05))
+    assert (profile.kind, profile.computes_in) == ("openvino", "bf16")
+    with pytest.raises(RunFailed, match="differs by"):
+        await measure.profile(form, "o", [images(1)], reference=Reference(form_of(net), 1e-4))
 
 
 @pytest.mark.anyio

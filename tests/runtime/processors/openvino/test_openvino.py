@@ -19,7 +19,7 @@ from appliance.domain.padding import Fill
 
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 
-from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.cpu.session import OnnxSessions, machine
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
@@ -58,6 +58,24 @@ def test_it_computes_the_same(net: Path, tmp_path: Path) -> None:
         assert difference(array, first[name]) < 1e-4
         assert difference(array, second[name]) > 1e-4  # the next run has not written over what was given
     ours.unload(loaded)
+
+
+@pytest.mark.skipif("bf16" not in machine(), reason="this processor does not compute in bf16")
+def test_fewer_bits_only_where_the_form_says_so(net: Path, tmp_path: Path) -> None:
+    """The same network in both: what is computed in bf16 is near, and not the same."""
+    for name in ("f32", "bf16"):
+        (tmp_path / name).mkdir()
+    sessions = OpenVinoSessions(1, 1)
+    whole = exported(net, tmp_path / "f32")
+    file = sessions.prepare_in("bf16", net, tmp_path / "bf16")
+    assert file is not None
+    less = PreparedForm("net@openvino", str(tmp_path / "bf16" / file), 1, True, kind="openvino", computes_in="bf16")
+    expected = OnnxSessions(1).run(OnnxSessions(1).load(plain(net)), IMAGE, None)
+    for form, most in ((whole, 1e-4), (less, 5e-2)):
+        found = sessions.run(sessions.load(form), IMAGE, None)
+        assert all(difference(array, found[name]) < most for name, array in expected.items())
+    assert any(difference(array, found[name]) > 1e-4 for name, array in expected.items())
+    assert OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1).describe().reduced == "bf16"
 
 
 def test_inputs_are_padded_where_they_run(tmp_path: Path) -> None:
