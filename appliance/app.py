@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from appliance import log
-from appliance.api.auth.callers import caller_of
+from appliance.api.auth.browsers import Browsers, own_names
 from appliance.api.auth.keyring import KeyRing, Principal
+from appliance.api.auth.sign_ins import SignIn, SignIns
 from appliance.api.box import ServingBox
 from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
@@ -39,6 +40,7 @@ from appliance.modelstore.importing.serving import ServedBuilds
 from appliance.modelstore.store.forecasts import ForecasterFile
 from appliance.modelstore.store.probes import PassedProbes
 from appliance.modelstore.store.quick_start import quick_start
+from appliance.modelstore.store.sign_ins import SignInFile
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.policies.adaptation import ADAPTATION_POLICIES
@@ -139,7 +141,7 @@ class Appliance:
         return Gateway(self.running, service)
 
     def _caller(self, scope: Scope) -> Principal:
-        return caller_of(self.running().keyring, scope, dict(scope["headers"]))
+        return self.running().browsers.caller(scope)
 
     async def _service(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The framework, which the first request may have to wait for; and the server's word on start and stop."""
@@ -255,6 +257,7 @@ class Appliance:
         )
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
+        sign_ins = SignInFile(settings.state_dir / "sign_ins.json")
         regions = _regions(settings.http)
         if regions is not None:
             stack.callback(regions.clear)
@@ -279,6 +282,8 @@ class Appliance:
             telemetry=telemetry,
             decisions=decisions,
             keyring=keyring,
+            browsers=_browsers(settings, clock, keyring, sign_ins),
+            save_sign_ins=sign_ins.save,
             in_flight=self.in_flight,
             regions=regions,
             media=media,
@@ -632,6 +637,17 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
 def _groups(group: ProcessorGroup, guarded: GuardedProcessor) -> list[RunGroup]:
     """Who takes runs at the same time, in the service and in guards."""
     return [replace(one, runs=guarded.runs_of(at, one.runs)) for at, one in enumerate(group.groups())]
+
+
+def _browsers(settings: Settings, clock: Clock, keyring: KeyRing, file: SignInFile) -> Browsers:
+    """Who is signed in, with those of before the start."""
+    security = settings.security
+    return Browsers(
+        keyring,
+        SignIns(clock, (SignIn(*row) for row in file.load())),
+        own_names(settings.http.host, security.host_names),
+        security.sign_in_without_tls,
+    )
 
 
 def _by_sorts_of_cores(

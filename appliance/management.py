@@ -12,10 +12,7 @@ from dataclasses import fields
 from fastapi import FastAPI
 
 from appliance.api.auth.access import ensure_admin_key
-from appliance.api.auth.keyring import KeyRing
 from appliance.api.box import RunningBox, ServingBox
-from appliance.api.deferred import DeferredRequests
-from appliance.api.regions.regions import Regions
 from appliance.api.service import create_service
 from appliance.clock import Clock
 from appliance.confinement.available import Confinement
@@ -37,6 +34,7 @@ from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
 
 _REMEMBER_EVERY_S = 10
+_SAVE_SIGN_INS_EVERY_S = 60
 _SAVE_SEEN_EVERY_S = 60
 """So much of what was learnt of run times may a power cut take."""
 
@@ -73,7 +71,7 @@ class Management:
         self._builds, self._profiles = builds, core.profiles
         keys_max, http = settings.security.keys_per_tenant_max, settings.http
         store = Store(folder, serving.clock, ChangeFeed(), on_removed=self._forget, keys_per_tenant_max=keys_max)
-        store.feed.subscribe(Follower(core, serving.keyring, serving.regions, serving.deferred))
+        store.feed.subscribe(Follower(core, serving))
         processors = list(serving.processors)
         measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
         options = _import_options(settings.imports, confinement)
@@ -99,6 +97,7 @@ class Management:
             "imports": self.box.importer.run(),
             "remember residents": self._remember(),
             "save run times": self._save_seen(),
+            "save sign-ins": self._save_sign_ins(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self._chores.start()
@@ -129,6 +128,14 @@ class Management:
         await self.box.store.seen.save(changed)
         self._profiles.saved(changed)
 
+    async def _save_sign_ins(self) -> None:
+        """Save when browsers were there last, so that a restart does not sign them out."""
+        while True:
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SIGN_INS_EVERY_S * 10**9)
+            unsaved = self.box.browsers.sign_ins.unsaved()
+            if unsaved is not None:
+                await asyncio.to_thread(self.box.save_sign_ins, unsaved)
+
     async def _forget(self, contents: Collection[str]) -> None:
         """Contents have left the disk."""
         self._profiles.forget(contents)
@@ -149,16 +156,15 @@ class Management:
 class Follower:
     """Carries committed changes of the store into everything that keeps a picture of it."""
 
-    def __init__(
-        self, core: RuntimeParts, keyring: KeyRing, regions: Regions | None, deferred: DeferredRequests
-    ) -> None:
+    def __init__(self, core: RuntimeParts, serving: ServingBox) -> None:
         self._catalogue = core.catalogue
         self._memory = core.memory
         self._availability = core.availability
         self._residency = core.residency
-        self._keyring = keyring
-        self._regions = regions
-        self._deferred = deferred
+        self._keyring = serving.keyring
+        self._sign_ins = serving.browsers.sign_ins
+        self._regions = serving.regions
+        self._deferred = serving.deferred
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -188,6 +194,7 @@ class Follower:
                 self._keyring.put(key)
             case "key", None:
                 self._keyring.remove(change.id)
+                self._sign_ins.end_of_key(change.id)
                 if self._regions is not None:
                     self._regions.drop_key(change.id)
             case _:  # jobs have events of their own

@@ -280,6 +280,12 @@ class SecuritySettings(Section):
     """Tenant and device keys of one tenant; all tenants together have ten times as many."""
     metrics_open: bool = False
     """Whether `/metrics` answers without a key; else an admin key sees all of it and a tenant's key its own part."""
+    host_names: tuple[str, ...] = ()
+    """Names under which browsers reach the box beside its own, its addresses and `localhost`, as a JSON list; under any
+    other nobody is signed in.
+    """
+    sign_in_without_tls: bool = False
+    """Whether browsers of other machines may sign in over plain HTTP, where whoever listens reads the key."""
 
 
 class SessionSettings(Section):

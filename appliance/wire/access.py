@@ -108,3 +108,21 @@ class NewKeyShape(KeyShape):
 
     key: str = Field(examples=["ea_H0wLdS9tqZb1mJk4xVnC7rYf2uPgA6eTiWsQoBzM3Ec"])
     """Send it as `Authorization: Bearer KEY`. It cannot be shown again."""
+
+
+class SignInOrder(Order):
+    """A key, for a cookie."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"key": "ea_H0wLdS9tqZb1mJk4xVnC7rYf2uPgA6eTiWsQoBzM3Ec"}]}
+    )
+
+    key: Text = Field(max_length=200)
+    """An admin's or a tenant's."""
+
+
+class SignInShape(Shape):
+    """Who is signed in."""
+
+    tenant: str = Field(examples=["harbour"])
+    role: Role

@@ -132,6 +132,7 @@ class Asking:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Iterator[bytes] = field(default_factory=lambda: iter([b""]))
     query: str = ""
+    client: tuple[str, int] = ("10.0.0.7", 4711)
     started: asyncio.Future[dict[str, Any]] | None = None
     pieces: "asyncio.Queue[bytes]" = field(default_factory=asyncio.Queue)
 
@@ -158,6 +159,11 @@ class Asking:
         async with asyncio.timeout(ANSWER_S):
             return await self.pieces.get()
 
+    async def ended(self) -> None:
+        """Wait for the end of the answer."""
+        async with asyncio.timeout(ANSWER_S):
+            await asyncio.shield(self._task)
+
     def _scope(self) -> dict[str, Any]:
         raw = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         return {
@@ -171,7 +177,7 @@ class Asking:
             "query_string": self.query.encode(),
             "root_path": "",
             "headers": raw,
-            "client": ("10.0.0.7", 4711),
+            "client": self.client,
             "server": ("box", 80),
         }
 

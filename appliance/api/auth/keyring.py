@@ -153,6 +153,24 @@ class KeyRing:
             return entry.own
         return self._acting(entry, x_tenant.decode("latin-1").strip())
 
+    def known(self, key_id: str | None) -> Principal | None:
+        """Who acts with a key that was shown before; None: it is expired or revoked."""
+        entry = None if key_id is None else self._entries.get(self._digests.get(key_id, b""))
+        return None if entry is None or self._is_expired(entry.record) else entry.own
+
+    def principal(self, key_id: str | None, x_tenant: bytes | None, address: str) -> Principal:
+        """As `authenticate`, of who showed a key before; None: of nobody.
+
+        Raises: WrongKey, TooManyFailedKeys, Forbidden, UnknownTenant.
+        """
+        own = self.known(key_id)
+        if own is None or key_id is None:
+            self._failed.add(address, self._clock.now_ns())
+            raise WrongKey
+        if x_tenant is None:
+            return own
+        return self._acting(self._entries[self._digests[key_id]], x_tenant.decode("latin-1").strip())
+
     def _is_expired(self, record: KeyRecord) -> bool:
         return record.expires_at is not None and self._clock.wall_now() >= record.expires_at
 

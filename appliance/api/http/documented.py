@@ -56,6 +56,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.MissingKey(),
     e.WrongKey(),
     e.Forbidden(action="manage the box; it may only call applications"),
+    e.ForeignOrigin(reason="the request comes from a page of 'https://example.org'"),
+    e.TlsRequired(),
     e.QuotaExceeded(tenant="harbour", quota="requests per second", retry_after_s=0.4),
     e.QueueFull(application_id="harbour/door", queue_len_max=256),
     e.Overloaded(application_id="harbour/door", expected_ms=940.0, allowed_ms=450.0, retry_after_s=0.5),

@@ -28,6 +28,8 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON_BYTES_MAX = 2**20
 """Largest body of a management request."""
+SIGN_IN_BYTES_MAX = 1024
+"""Largest body that anybody may send."""
 RESERVED_BYTES = 640 * 1024
 """Of an announced body: what the server gathers before anybody asks for it."""
 PRINCIPAL = "appliance.principal"
@@ -126,6 +128,8 @@ class BodyRule:
     what: str
     limit_bytes: int
     in_memory: bool
+    needs_key: bool = True
+    """Whether a good key comes before it; else it is tiny, and holds a key itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,7 @@ class BodyRules:
     frame: BodyRule
     form: BodyRule
     upload: BodyRule
+    sign_in: BodyRule
 
     @classmethod
     def of(
@@ -149,6 +154,7 @@ class BodyRules:
             BodyRule("the frame", frame_bytes_max, True),
             BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
+            BodyRule("the key", SIGN_IN_BYTES_MAX, False, needs_key=False),
         )
 
     def rule(self, method: str, path: str) -> BodyRule:
@@ -159,6 +165,8 @@ class BodyRules:
             return self.form
         if path.startswith("/v1/sessions/") and path.endswith("/frames"):
             return self.frame
+        if path == "/v1/sign-in":
+            return self.sign_in
         if path.startswith("/v2/") or path.endswith("/predict"):
             return self.media
         return self.management
@@ -189,14 +197,17 @@ class Bounds:
             return
         request_id = self.request_id(scope)
         scope["request_id"] = request_id.decode()
-        exchange = _BoundedCall(self._rules.rule(scope["method"], scope["path"]), receive, send, request_id)
+        rule = self._rules.rule(scope["method"], scope["path"])
+        exchange = _BoundedCall(rule, receive, send, request_id)
         with structlog.contextvars.bound_contextvars(request_id=scope["request_id"]):
-            await self._run(scope, exchange)
+            await self._run(scope, exchange, needs_key=rule.needs_key)
 
-    async def _run(self, scope: Scope, exchange: "_BoundedCall") -> None:
+    async def _run(self, scope: Scope, exchange: "_BoundedCall", *, needs_key: bool) -> None:
         try:
             length = content_length(scope)
-            if length != 0:
+            if length != 0 and not needs_key:
+                exchange.expect(None, length)
+            elif length != 0:
                 principal = scope[PRINCIPAL] = self._caller(scope)
                 held = scope[HELD_BODY] = self._in_flight.body(principal.tenant)
                 exchange.expect(held, length)
@@ -233,13 +244,13 @@ class _BoundedCall:
         self.started = False
         self.finished = False
 
-    def expect(self, held: HeldBody, length: int | None) -> None:
+    def expect(self, held: HeldBody | None, length: int | None) -> None:
         """A body of this length, None = unknown; refused before its first byte when it will not fit.
 
         Raises: TooLarge, Busy.
         """
         self._check(length or 0)
-        if self._rule.in_memory:
+        if held is not None and self._rule.in_memory:
             self._held = held
             held.announce(length or 0)
 

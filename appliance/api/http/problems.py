@@ -66,6 +66,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.WrongKey: Row(401, "The key does not open anything"),
     e.Forbidden: Row(403, "The key may not do this"),
     e.NotOnBox: Row(403, "Only from the box itself"),
+    e.ForeignOrigin: Row(403, "Only for the box's own pages"),
+    e.TlsRequired: Row(403, "Signing in needs TLS"),
     e.LimitReached: Row(429, "A limit is reached"),
     e.QuotaExceeded: Row(429, "The tenant's quota is used up"),
     e.QueueFull: Row(429, "Too many requests wait"),

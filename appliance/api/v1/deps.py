@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
-from appliance.api.auth.callers import caller_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.limits import PRINCIPAL
@@ -34,9 +33,9 @@ TheBox = Annotated[RunningBox, Depends(the_box)]
 
 
 async def caller(request: Request, box: TheBox, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Whoever sent a good key. Raises: what `caller_of` raises."""
+    """Whoever sent a good key or is signed in. Raises: what `Browsers.caller` raises."""
     known: Principal | None = request.scope.get(PRINCIPAL)
-    return known or caller_of(box.keyring, request.scope, dict(request.scope["headers"]))
+    return known or box.browsers.caller(request.scope)
 
 
 Caller = Annotated[Principal, Depends(caller)]

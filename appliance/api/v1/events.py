@@ -60,6 +60,8 @@ async def follow(
 
 async def _frames(box: RunningBox, principal: Principal, after: int | None) -> AsyncIterator[bytes]:
     async for event in beating(box.telemetry.subscribe(after)):
+        if not box.keyring.has(principal.key_id):
+            return  # revoked meanwhile
         if event is None:
             yield HEARTBEAT
         elif is_visible(event, principal):

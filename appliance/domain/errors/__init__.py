@@ -7,7 +7,7 @@ ApplianceError
 │   FrameMismatch
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
-├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox
+├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
 │   CreditExceeded, TooManySessions
 ├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
@@ -20,7 +20,15 @@ Import them from here; one module holds one branch of the tree, or what goes wro
 `api/http/problems.py` has the one table that maps these to answers.
 """
 
-from appliance.domain.errors.access import Forbidden, MissingKey, NotAllowed, NotOnBox, WrongKey
+from appliance.domain.errors.access import (
+    Forbidden,
+    ForeignOrigin,
+    MissingKey,
+    NotAllowed,
+    NotOnBox,
+    TlsRequired,
+    WrongKey,
+)
 from appliance.domain.errors.conflicts import (
     AlreadyExists,
     Conflict,
@@ -108,6 +116,7 @@ __all__ = [
     "CreditExceeded",
     "DeadlineExceeded",
     "Forbidden",
+    "ForeignOrigin",
     "FrameDropped",
     "FrameMismatch",
     "IllegalState",
@@ -140,6 +149,7 @@ __all__ = [
     "StorageBusy",
     "StorageFailed",
     "StorageFull",
+    "TlsRequired",
     "TooLarge",
     "TooManyConnections",
     "TooManyDeferred",

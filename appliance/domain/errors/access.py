@@ -30,6 +30,26 @@ class Forbidden(NotAllowed):
         return f"this key may not {self.action}"
 
 
+@dataclass(kw_only=True, eq=False)
+class ForeignOrigin(NotAllowed):
+    """A browser's cookie counts for the pages of the box alone, under a name or an address of the box."""
+
+    reason: str
+
+    def message(self) -> str:
+        return f"{self.reason}: a signed-in browser is served for the box's own pages only"
+
+
+class TlsRequired(NotAllowed):
+    """Signing in sends a key, which others on the network could read without TLS."""
+
+    def message(self) -> str:
+        return (
+            "signing in from another machine needs TLS: set http.tls_self_signed (or http.tls_cert and http.tls_key), "
+            "or allow it with security.sign_in_without_tls"
+        )
+
+
 class NotOnBox(NotAllowed):
     """Shared memory is that of processes on the box itself."""
 

@@ -1,0 +1,55 @@
+"""How long a cookie stands for its key, and what of it is kept."""
+
+from appliance.api.auth.sign_ins import SignIns
+from tests.fakes.hand_clock import HandClock
+
+
+def later(clock: HandClock, hours: float) -> None:
+    clock.pass_s(hours * 3600)
+
+
+def test_half_a_day_without_a_request() -> None:
+    """Each use begins it anew."""
+    clock = HandClock()
+    sign_ins = SignIns(clock)
+    cookie = sign_ins.begin("one")
+    for _ in range(3):
+        later(clock, 11.9)
+        assert sign_ins.key_of(cookie) == "one"
+    later(clock, 12.1)
+    assert sign_ins.key_of(cookie) is None
+
+
+def test_a_week_whatever_happens() -> None:
+    """Then the key is shown again."""
+    clock = HandClock()
+    sign_ins = SignIns(clock)
+    cookie = sign_ins.begin("one")
+    for _ in range(16):
+        later(clock, 10.4)
+        assert sign_ins.key_of(cookie) == "one"
+    later(clock, 2)
+    assert sign_ins.key_of(cookie) is None
+
+
+def test_what_is_worth_saving() -> None:
+    """What began, what ended, and uses now and then; who takes over from the file goes on with them."""
+    clock = HandClock()
+    sign_ins = SignIns(clock)
+    assert sign_ins.unsaved() is None
+    cookie = sign_ins.begin("one")
+    kept = sign_ins.unsaved()
+    assert kept is not None
+    assert cookie not in repr(kept)
+    assert sign_ins.unsaved() is None
+    clock.pass_s(240)
+    assert sign_ins.key_of(cookie) == "one"
+    assert sign_ins.unsaved() is None
+    later(clock, 1)
+    assert sign_ins.key_of(cookie) == "one"
+    assert sign_ins.unsaved() is not None
+    after = SignIns(clock, kept)
+    assert after.key_of(cookie) == "one"
+    after.end_of_key("one")
+    assert after.key_of(cookie) is None
+    assert after.unsaved() == ()

@@ -1,0 +1,247 @@
+"""A browser signs in with a key, and from then on its cookie opens `/v1` to the pages of the box alone."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.api.auth.sign_ins import PER_KEY_MAX
+from tests.api.stand import Asking, Stand, copied, running
+
+pytestmark = pytest.mark.anyio
+OWN = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+
+
+def browser(stand: Stand, *, url: str = "http://localhost", at: str = "127.0.0.1", **headers: str) -> httpx.AsyncClient:
+    """A page of the box, with a jar for cookies."""
+    transport = httpx.ASGITransport(stand.appliance.asgi, client=(at, 4711))
+    origin = {"Origin": url, "Sec-Fetch-Site": "same-origin"}
+    made = httpx.AsyncClient(transport=transport, base_url=url, headers=origin | headers, timeout=60)
+    stand.open_clients.append(made)
+    return made
+
+
+async def signed_in(stand: Stand, who: str = "harbour", **more: Any) -> httpx.AsyncClient:
+    page = browser(stand, **more)
+    answer = await page.post("/v1/sign-in", json={"key": stand.keys[who]})
+    assert (answer.status_code, answer.content) == (204, b"")
+    return page
+
+
+async def test_a_key_for_a_cookie(stand: Stand) -> None:
+    """Who is signed in, what the cookie opens, and the end of it."""
+    page = browser(stand)
+    assert (await page.get("/v1/sign-in")).json() is None
+    assert (await page.get("/v1/models")).json()["type"] == "/problems/missing-key"
+    answer = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("appliance=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
+    assert [one["name"] for one in (await page.get("/v1/models")).json()["items"]] == ["adding", "digits"]
+    assert (await page.get("/metrics")).status_code == 200
+    assert (await page.post("/v1/tenants/harbour/keys", json={"label": "made by a page"})).status_code == 201
+    kept = dict(page.cookies)
+    assert (await page.delete("/v1/sign-in")).status_code == 204
+    assert (await page.get("/v1/sign-in")).json() is None
+    page.cookies.update(kept)  # a browser that did not forget it
+    assert (await page.get("/v1/models")).json()["type"] == "/problems/wrong-key"
+
+
+async def test_what_a_cookie_does_not_open(stand: Stand) -> None:
+    """`/v2` is for keys."""
+    page = await signed_in(stand)
+    assert (await page.post("/v2/repository/index")).status_code == 401
+    assert (await page.post("/v2/models/digits/infer", json={"inputs": []})).status_code == 401
+
+
+async def test_a_device_key_signs_nobody_in(stand: Stand) -> None:
+    """It calls applications, and its device has no browser."""
+    answer = await browser(stand).post("/v1/sign-in", json={"key": stand.keys["device"]})
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+    assert "set-cookie" not in answer.headers
+
+
+async def test_an_admin_acts_for_a_tenant(stand: Stand) -> None:
+    """As with the key itself; a tenant's browser does not."""
+    page = await signed_in(stand, "admin")
+    assert len((await page.get("/v1/models", headers={"X-Tenant": "harbour"})).json()["items"]) == 2
+    other = await signed_in(stand, "museum")
+    assert (await other.get("/v1/models", headers={"X-Tenant": "harbour"})).status_code == 403
+    assert (await other.get("/v1/tenants/harbour")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://localhost:9999"},
+        {"Origin": "https://localhost"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+        {"Host": "localhost.evil.example", "Origin": "http://localhost.evil.example"},
+        {"Host": "localhost@evil.example", "Origin": "http://localhost@evil.example"},
+        {"Host": "", "Origin": "http://"},
+    ],
+)
+async def test_other_pages_are_refused(stand: Stand, headers: dict[str, str]) -> None:
+    """Another site, another port, another scheme, and a name that was made to lead to the box."""
+    page = await signed_in(stand)
+    for answer in (
+        await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]}, headers=headers),
+        await page.get("/v1/sign-in", headers=headers),
+        await page.get("/v1/models", headers=headers),
+        await page.post("/v1/tenants/harbour/keys", json={}, headers=headers),
+        await page.delete("/v1/sign-in", headers=headers),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
+        assert "set-cookie" not in answer.headers
+    assert (await page.get("/v1/models")).status_code == 200
+
+
+async def test_a_change_names_its_origin(stand: Stand) -> None:
+    """Over plain HTTP some browsers say nothing of the site; reading is harmless then, since no other page sees it."""
+    page = await signed_in(stand)
+    del page.headers["Origin"]
+    del page.headers["Sec-Fetch-Site"]
+    assert (await page.get("/v1/models")).status_code == 200
+    answer = await page.post("/v1/tenants/harbour/keys", json={})
+    assert answer.json()["type"] == "/problems/foreign-origin"
+    typed = {"Sec-Fetch-Site": "none"}
+    assert (await page.get("/metrics", headers=typed)).status_code == 200
+    assert (await page.delete("/v1/sign-in", headers=typed)).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "10.0.0.5", "LOCALHOST", "localhost."])
+async def test_names_and_addresses_of_the_box(stand: Stand, host: str) -> None:
+    """An address is what it says; nobody can make it lead elsewhere."""
+    page = browser(stand, Host=host, Origin=f"http://{host.lower()}")
+    assert (await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
+
+
+async def test_other_names_are_a_setting(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """A name that only the operator's network knows."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, security={"host_names": ("Box.Lan",)}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        page = await signed_in(stand, url="http://box.lan")
+        assert (await page.get("/v1/models")).status_code == 200
+        await stand.close()
+
+
+async def test_other_machines_need_tls(stand: Stand) -> None:
+    """Over plain HTTP the key would be read on the way; under TLS the cookie is the box's own and secure."""
+    page = browser(stand, at="10.0.0.7", url="http://10.0.0.5")
+    refused = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
+    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/tls-required")
+    page = browser(stand, at="10.0.0.7", url="https://10.0.0.5")
+    answer = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("__Host-appliance=")
+    assert {"Secure", "Path=/"} <= set(cookie.split("; "))
+    assert "Domain" not in cookie
+    assert (await page.get("/v1/models")).status_code == 200
+
+
+async def test_plain_http_may_be_allowed(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """On a network that its operator trusts."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, security={"sign_in_without_tls": True}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        await signed_in(stand, at="10.0.0.7", url="http://10.0.0.5")
+        await stand.close()
+
+
+async def test_failures_are_counted(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Wrong keys and wrong cookies, by address; a right key is served all the same."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, security={"failed_keys_per_min": 3}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        page = browser(stand)
+        for _ in range(2):
+            assert (await page.post("/v1/sign-in", json={"key": "ea_guess"})).status_code == 401
+        page.cookies.set("appliance", "guess")
+        assert (await page.get("/v1/models")).status_code == 401
+        assert (await page.get("/v1/models")).status_code == 429
+        assert (await page.post("/v1/sign-in", json={"key": "ea_guess"})).status_code == 429
+        await signed_in(stand)
+        await stand.close()
+
+
+async def test_a_sign_in_dies_with_its_key(stand: Stand) -> None:
+    """Revoked by somebody else: the next request is refused, and an open event stream ends."""
+    admin = stand.client()
+    made = (await admin.post("/v1/tenants/harbour/keys", json={})).json()
+    page = browser(stand)
+    await page.post("/v1/sign-in", json={"key": made["key"]})
+    cookie = f"appliance={page.cookies['appliance']}"
+    headers = OWN | {"Host": "localhost", "Cookie": cookie}
+    stream = Asking(stand.appliance.asgi, "GET", "/v1/events", headers, client=("127.0.0.1", 4711))
+    async with stream as events:
+        assert await events.status() == 200
+        assert await events.piece() == b": still here\n\n"
+        assert (await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code == 200
+        assert (await page.get("/v1/models")).json()["type"] == "/problems/wrong-key"
+        assert (await page.get("/v1/sign-in")).json() is None
+        stand.appliance.running().telemetry.emit("variant loaded", tenant="harbour")
+        await events.ended()
+        assert events.pieces.empty()
+
+
+async def test_a_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Of the cookie only its digest is on the disk, for the owner alone; one whose key went meanwhile is gone."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        cookie = (await signed_in(stand)).cookies["appliance"]
+        await stand.close()
+    file = folder / "sign_ins.json"
+    assert cookie not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        page = browser(stand)
+        page.cookies.set("appliance", cookie)
+        assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
+        assert (await page.get("/v1/models")).status_code == 200
+        await stand.close()
+
+
+async def test_a_damaged_file_signs_everybody_out(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """And keeps nobody from signing in."""
+    folder = copied(furnished[0], tmp_path / "state")
+    (folder / "sign_ins.json").write_text('[{"sha256": 1}')
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        await signed_in(stand)
+        await stand.close()
+
+
+async def test_a_body_without_a_key_is_tiny(stand: Stand) -> None:
+    """Anybody may send one, so nobody may send much; and it is JSON with a key."""
+    page = browser(stand)
+    assert (await page.post("/v1/sign-in", content=b"x" * 1025)).status_code == 413
+    for body in ({}, {"key": 7}, {"key": "ea_\n"}, {"key": "k", "more": 1}):
+        assert (await page.post("/v1/sign-in", json=body)).status_code == 422
+
+
+async def test_one_key_has_few_browsers(stand: Stand) -> None:
+    """The one that was there longest ago is signed out."""
+    first = await signed_in(stand)
+    others = [await signed_in(stand) for _ in range(PER_KEY_MAX)]
+    assert (await first.get("/v1/sign-in")).json() is None
+    assert (await others[0].get("/v1/sign-in")).json() is not None
+
+
+async def test_signing_in_again_ends_what_was_before(stand: Stand) -> None:
+    """With another key, in the same browser."""
+    page = await signed_in(stand)
+    before = page.cookies["appliance"]
+    await page.post("/v1/sign-in", json={"key": stand.keys["museum"]})
+    assert (await page.get("/v1/sign-in")).json()["tenant"] == "museum"
+    page.cookies.set("appliance", before, domain="localhost.local", path="/")
+    assert (await page.get("/v1/sign-in")).json() is None
