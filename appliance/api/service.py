@@ -11,13 +11,14 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 
 from appliance import __version__
-from appliance.api import documents
+from appliance.api import documents, pages
 from appliance.api.http import faults
 from appliance.api.v1 import (
     applications,
     decisions,
     events,
     frames,
+    health,
     jobs,
     models,
     predict,
@@ -40,6 +41,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     applications.router,
     tenants.router,
     sign_in.router,
+    health.router,
     system.router,
     events.router,
     decisions.router,
@@ -96,6 +98,7 @@ def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Non
     for router in ROUTERS:
         app.include_router(router)
     documents.register(app)
+    pages.register(app)
     faults.register(app, ROUTERS)
     return app
 

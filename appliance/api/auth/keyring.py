@@ -126,6 +126,15 @@ class KeyRing:
         """Whether a key was not revoked."""
         return key_id in self._digests
 
+    def expiring(self, after: datetime.datetime, before: datetime.datetime) -> list[KeyRecord]:
+        """Keys that expire in between, the next first."""
+        ends = [
+            (one.record.expires_at, one.record.id, one.record)
+            for one in self._entries.values()
+            if one.record.expires_at is not None and after < one.record.expires_at < before
+        ]
+        return [record for _, _, record in sorted(ends, key=lambda end: end[:2])]
+
     def remove(self, key_id: str) -> None:
         """Forget a key; one that is not there is no error."""
         self.changes += 1

@@ -21,7 +21,7 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     """Certificate and key files in `folder`, made when they are missing or expired."""
     cert_file, key_file = folder / "cert.pem", folder / "key.pem"
     now = SystemClock().wall_now()
-    if cert_file.exists() and key_file.exists() and _end_of(cert_file) > now:
+    if cert_file.exists() and key_file.exists() and end_of(cert_file) > now:
         return cert_file, key_file
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -47,7 +47,8 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     return cert_file, key_file
 
 
-def _end_of(cert_file: Path) -> datetime.datetime:
+def end_of(cert_file: Path) -> datetime.datetime:
+    """Until when a certificate is good."""
     return x509.load_pem_x509_certificate(cert_file.read_bytes()).not_valid_after_utc
 
 

@@ -28,6 +28,10 @@ After = Annotated[
     int | None,
     Query(ge=0, description="The same as a query: events after this id come first. Left out: only new ones."),
 ]
+Latest = Annotated[
+    int | None,
+    Query(ge=1, le=2000, description="So many of the latest events come first, where none was seen before."),
+]
 
 
 @router.get(
@@ -46,7 +50,7 @@ After = Annotated[
     },
 )
 async def follow(
-    box: TheBox, principal: Member, last_event_id: LastEventId = None, after: After = None
+    box: TheBox, principal: Member, last_event_id: LastEventId = None, after: After = None, latest: Latest = None
 ) -> StreamingResponse:
     """Loads, evictions, imports and changes of the catalogue, with a heartbeat every 15 seconds.
 
@@ -55,6 +59,9 @@ async def follow(
     """
     if last_event_id is not None and _ID.fullmatch(last_event_id):
         after = int(last_event_id)
+    if after is None and latest is not None:
+        seen = [event.id for event in box.telemetry.recent() if is_visible(event, principal)][-latest:]
+        after = seen[0] - 1 if seen else None
     return event_stream(_frames(box, principal, after))
 
 

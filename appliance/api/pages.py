@@ -1,0 +1,91 @@
+"""The web UI: files that were built before (`web-ui/`), served as they lie there. They tell nothing of the box, so they
+need no key.
+
+Names of all files but the first tell their content, so browsers keep them for ever. The policy lets nothing in that is
+not the box's own.
+"""
+
+import gzip
+import re
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from starlette.responses import HTMLResponse, Response
+
+from appliance.api.http.problems import CONTENT_TYPE, plain_problem
+
+FOLDER = Path(__file__).parents[1] / "web_ui"
+"""Where `scripts/setup` puts them."""
+PATHS = (
+    "/",
+    "/models",
+    "/models/{name}",
+    "/applications",
+    "/applications/{name}",
+    "/memory",
+    "/tenants",
+    "/tenants/{name}",
+    "/processors",
+    "/box",
+)
+"""Of pages, all of which are the same file: it reads the address itself."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PERMISSIONS = "camera=(self), microphone=(self), geolocation=(), payment=(), usb=()"
+ASSET = re.compile(r"[\w-]+(\.[\w-]+)*\.(js|css|svg)", re.ASCII)
+"""What may be asked for."""
+KEPT = "public, max-age=31536000, immutable"
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Edge appliance: no pages</title>
+<h1>The pages of this box were not built</h1>
+<p>The box serves all the same: see <a href="/docs">the API</a>. To build the pages run <code>scripts/setup</code> where
+a package registry can be reached; its last lines say what is missing. Then restart the box.</p></html>
+"""
+
+
+def register(app: FastAPI, folder: Path = FOLDER) -> None:
+    """Hang the pages into the service."""
+
+    async def page(request: Request) -> Response:
+        found = _file(folder / "index.html", request)
+        if found is None:
+            return HTMLResponse(NOT_BUILT, 503, headers={"Content-Security-Policy": POLICY})
+        found.headers["Content-Security-Policy"] = POLICY
+        found.headers["Permissions-Policy"] = PERMISSIONS
+        found.headers["Cache-Control"] = "no-cache"
+        return found
+
+    async def asset(name: str, request: Request) -> Response:
+        found = _file(folder / "assets" / name, request) if ASSET.fullmatch(name) else None
+        if found is None:
+            status, body = plain_problem("no-such-path", "there is nothing at this path", request.url.path)
+            return Response(body, status, media_type=CONTENT_TYPE)
+        found.headers["Cache-Control"] = KEPT
+        return found
+
+    for path in PATHS:
+        app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/assets/{name}", asset, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _file(path: Path, request: Request) -> Response | None:
+    """As it lies there in an encoding that the browser takes; None where it is not there."""
+    accepted = request.headers.get("accept-encoding", "")
+    encoding = next((one for one in ("br", "gzip") if one in accepted), "")
+    try:
+        if encoding == "br":
+            content = path.with_name(f"{path.name}.br").read_bytes()
+        else:
+            packed = path.with_name(f"{path.name}.gz").read_bytes()
+            content = packed if encoding else gzip.decompress(packed)
+    except OSError:
+        return None
+    headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": encoding} if encoding else {})
+    return Response(content, media_type=MEDIA_TYPES[path.suffix], headers=headers)

@@ -1,0 +1,228 @@
+"""Whether the box is well, and what to do where it is not: a list of checks, made when somebody asks."""
+
+import asyncio
+import datetime
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from fastapi import APIRouter
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import RunningBox
+from appliance.api.http.documented import problems
+from appliance.api.v1.deps import Member, TheBox
+from appliance.domain.errors import Forbidden, Unavailable
+from appliance.domain.sensors import Quantity
+from appliance.domain.states import ProcessorState, VariantState
+from appliance.wire.box import CheckShape, HealthShape
+
+router = APIRouter(prefix="/v1/health", tags=["system"])
+
+DISK_FREE_MIN = 0.05
+"""Share of the disk below which it is time to look."""
+DISK_FREE_BYTES_MIN = 256 * 2**20
+"""Below it imports and uploads begin to fail."""
+MEMORY_FREE_MIN = 0.05
+"""Share of the machine's memory."""
+SOON = datetime.timedelta(days=7)
+"""A key that expires before is told of."""
+CERTIFICATE_SOON = datetime.timedelta(days=30)
+EPOCH = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
+"""No box is older: a clock that says so was never set."""
+
+
+@router.get("", summary="Is the box well?", responses=problems(Forbidden))
+async def health(box: TheBox, principal: Member) -> HealthShape:
+    """Checks, each with what to do where something is wrong; `status` is the worst of them.
+
+    An admin key sees all of them, a tenant's key those that concern the tenant.
+    """
+    checks = [_answers(box), *_quarantine(box, principal), _keys(box, principal)]
+    if principal.is_admin:
+        checks[1:1] = [await _database(box), _processors(box), _memory(box), _disk(box), _heat(box), _clock(box)]
+        checks += [_confinement(box), *await asyncio.to_thread(_certificate, box)]
+    worst = max(checks, key=lambda check: ("good", "warn", "bad").index(check.status))
+    return HealthShape(status=worst.status, checks=checks)
+
+
+def _good(name: str, detail: str) -> CheckShape:
+    return CheckShape(name=name, status="good", detail=detail, action="")
+
+
+def _answers(box: RunningBox) -> CheckShape:
+    if not box.is_ready():
+        return CheckShape(
+            name="service",
+            status="bad",
+            detail="the box takes no requests: it is stopping",
+            action="Wait until it has stopped, then start it again.",
+        )
+    if box.engine.is_stuck():
+        return CheckShape(
+            name="service",
+            status="bad",
+            detail="a run holds a worker long after it should have ended",
+            action="Restart the box, as systemd does where it watches it; delete the model that ran.",
+        )
+    return _good("service", "requests are answered, and no run is stuck")
+
+
+async def _database(box: RunningBox) -> CheckShape:
+    try:
+        await box.store.tenants.page("", 1)
+    except Unavailable as error:
+        return CheckShape(
+            name="database",
+            status="bad",
+            detail=str(error),
+            action="Look at the disk and the owner of the state folder; restore a backup where the file is damaged.",
+        )
+    return _good("database", "it can be read")
+
+
+def _processors(box: RunningBox) -> CheckShape:
+    statuses = box.processor_statuses()
+    lost = [one for one in statuses if one.state in (ProcessorState.LOST, ProcessorState.UNFIT)]
+    slow = [one for one in statuses if one.state is ProcessorState.THROTTLED]
+    if lost:
+        return CheckShape(
+            name="processors",
+            status="bad",
+            detail="; ".join(f"{one.description.name} is {one.state.value}: {one.reason}" for one in lost),
+            action="See the page Processors and the log of the box; the others serve meanwhile.",
+        )
+    if slow:
+        return CheckShape(
+            name="processors",
+            status="warn",
+            detail="; ".join(f"{one.description.name} is throttled: {one.reason}" for one in slow),
+            action="Cool the box, or give it more power.",
+        )
+    return _good("processors", f"{len(statuses)} of {len(statuses)} compute")
+
+
+def _memory(box: RunningBox) -> CheckShape:
+    machine = psutil.virtual_memory()
+    if machine.available < MEMORY_FREE_MIN * machine.total:
+        return CheckShape(
+            name="memory",
+            status="warn",
+            detail=f"only {_mb(machine.available)} of the machine's {_mb(machine.total)} are free",
+            action="End other programs on the machine, or lower memory.budget_bytes.",
+        )
+    return _good("memory", f"{_mb(machine.available)} of the machine's {_mb(machine.total)} are free")
+
+
+def _disk(box: RunningBox) -> CheckShape:
+    disk = shutil.disk_usage(box.state_dir)
+    detail = f"{_mb(disk.free)} of {_mb(disk.total)} are free where the state folder is"
+    if disk.free < DISK_FREE_BYTES_MIN:
+        return CheckShape(
+            name="disk", status="bad", detail=detail, action="Delete models or uploads, or make room on the disk."
+        )
+    if disk.free < DISK_FREE_MIN * disk.total:
+        return CheckShape(
+            name="disk", status="warn", detail=detail, action="Make room before the next import: it may need it."
+        )
+    return _good("disk", detail)
+
+
+def _heat(box: RunningBox) -> CheckShape:
+    sensed = box.sensors.now()
+    hot = [
+        one
+        for one in sensed.readings
+        if one.quantity is Quantity.CELSIUS and None not in (one.value, one.limit) and one.value >= one.limit  # type: ignore[operator]
+    ]
+    if hot or sensed.throttled:
+        said = [f"{one.name} has {one.value} °C of {one.limit}" for one in hot]
+        said += [f"{device}: {why}" for device, why in sorted(sensed.throttled.items())]
+        return CheckShape(
+            name="heat", status="warn", detail="; ".join(said), action="Cool the box: answers take longer until then."
+        )
+    known = [one.value for one in sensed.readings if one.quantity is Quantity.CELSIUS and one.value is not None]
+    return _good("heat", f"{max(known):.0f} °C at the most" if known else "the machine has no sensor for it")
+
+
+def _clock(box: RunningBox) -> CheckShape:
+    now = box.clock.wall_now()
+    if now < EPOCH:
+        return CheckShape(
+            name="clock",
+            status="bad",
+            detail=f"it says {now:%Y-%m-%d}",
+            action="Set it, or let the system do so (timedatectl set-ntp true): keys and certificates expire by it.",
+        )
+    return _good("clock", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+def _confinement(box: RunningBox) -> CheckShape:
+    missing = [name for name in ("files", "calls") if not box.confinement.get(name, False)]
+    if missing:
+        return CheckShape(
+            name="imports",
+            status="warn",
+            detail=f"what touches uploaded files is held back less than it should be: {', '.join(missing)} missing",
+            action="Use a kernel with Landlock, and let the unit of systemd permit its calls.",
+        )
+    return _good("imports", "what touches uploaded files is confined")
+
+
+def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
+    names = [
+        f"{model.name} {variant.name}"
+        for model in box.catalogue.visible_models(principal.tenant)
+        for variant in model.variants
+        if variant.state is VariantState.QUARANTINED
+    ]
+    if names:
+        yield CheckShape(
+            name="quarantine",
+            status="warn",
+            detail=f"taken out of service because its process ended too often: {', '.join(names)}",
+            action="See the reason on the page of the model; let it serve again, or delete it.",
+        )
+    else:
+        yield _good("quarantine", "no variant is taken out of service")
+
+
+def _keys(box: RunningBox, principal: Principal) -> CheckShape:
+    now = box.clock.wall_now()
+    soon = [
+        one for one in box.keyring.expiring(now, now + SOON) if principal.is_admin or one.tenant == principal.tenant
+    ]
+    if soon:
+        return CheckShape(
+            name="keys",
+            status="warn",
+            detail=f"{len(soon)} expire within {SOON.days} days: "
+            + ", ".join(f"{one.tenant}/{one.label or one.id}" for one in soon[:10]),
+            action="Make others for their devices on the page of the tenant.",
+        )
+    return _good("keys", f"none expires within {SOON.days} days")
+
+
+def _certificate(box: RunningBox) -> Iterator[CheckShape]:
+    """Of a box with TLS; blocks."""
+    http = box.settings.get("http", {})
+    path = Path(http.get("tls_cert") or box.state_dir / "tls" / "cert.pem")
+    if not (http.get("tls_cert") or http.get("tls_self_signed")) or not path.exists():
+        return
+    from appliance.api.http.certificate import end_of  # cryptography is large and seldom needed
+
+    end = end_of(path)
+    if end - box.clock.wall_now() < CERTIFICATE_SOON:
+        yield CheckShape(
+            name="certificate",
+            status="warn",
+            detail=f"it ends on {end:%Y-%m-%d}",
+            action="Put a new one in its place and restart the box; a self-signed one is made anew after its end.",
+        )
+    else:
+        yield _good("certificate", f"good until {end:%Y-%m-%d}")
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,53 @@
+"""Whether the box is well, as it says itself, and what to do where it is not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.stand import Stand, copied, running
+
+pytestmark = pytest.mark.anyio
+
+
+async def checks(stand: Stand, who: str = "admin") -> dict[str, dict[str, Any]]:
+    answer = await stand.client(who).get("/v1/health")
+    assert answer.status_code == 200
+    return {check["name"]: check for check in answer.json()["checks"]}
+
+
+async def test_a_box_that_is_well(stand: Stand) -> None:
+    """An admin sees all checks, a tenant what concerns it; what is good needs nothing done."""
+    seen = await checks(stand)
+    assert {"service", "database", "processors", "memory", "disk", "clock", "imports", "quarantine", "keys"} <= set(
+        seen
+    )
+    assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
+    assert set(await checks(stand, "harbour")) == {"service", "quarantine", "keys"}
+    assert (await stand.client("device").get("/v1/health")).status_code == 403
+
+
+async def test_keys_that_expire_soon(stand: Stand) -> None:
+    """Each tenant is told of its own, an admin of all."""
+    admin = stand.client()
+    for tenant, label, seconds in (("harbour", "glasses", 3600), ("museum", "guide", 3600), ("museum", "later", 9e6)):
+        order = {"label": label, "expires_in_s": seconds}
+        assert (await admin.post(f"/v1/tenants/{tenant}/keys", json=order)).status_code == 201
+    seen = (await checks(stand))["keys"]
+    assert seen["status"] == "warn"
+    assert "harbour/glasses" in seen["detail"]
+    assert "museum/guide" in seen["detail"]
+    assert "later" not in seen["detail"]
+    assert "museum" not in (await checks(stand, "harbour"))["keys"]["detail"]
+
+
+async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Where the box has TLS: one that ends soon is told of."""
+    from appliance.api.http.certificate import self_signed
+
+    folder = copied(furnished[0], tmp_path / "state")
+    self_signed(folder / "tls", "127.0.0.1")
+    async with running(folder, http={"tls_self_signed": True}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        assert (await checks(stand))["certificate"]["status"] == "good"
+        await stand.close()
