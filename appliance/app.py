@@ -5,14 +5,13 @@ unload, close the store.
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from secrets import token_hex
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -29,11 +28,9 @@ from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
-from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.isolation import Isolation
-from appliance.domain.sensors import Sensed
 from appliance.domain.session import Session
-from appliance.domain.states import ProcessorState
+from appliance.machine import STEPPED, Machine
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
 from appliance.modelstore.importing.serving import ServedBuilds
@@ -54,42 +51,21 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.ports import RunGroup
-from appliance.runtime.processors import (
-    KINDS,
-    PROCESSORS,
-    check_apart,
-    check_cores,
-    check_memory,
-    check_processors,
-    check_runtime,
-)
-from appliance.runtime.processors.cluster import Cluster
-from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
-from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
-from appliance.runtime.processors.member import Member
-from appliance.runtime.processors.probe import ChildProbe
-from appliance.runtime.sensors.jtop import JtopSensors
-from appliance.runtime.sensors.nvml import NvmlSensors
-from appliance.runtime.sensors.sensors import Sensors
-from appliance.runtime.sensors.source import Source
-from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import HttpSettings, ProcessorSettings, SensorSettings, Settings
+from appliance.settings import HttpSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
     from appliance.modelstore.store.models import Models
 
-Statuses = Callable[[], tuple[ProcessorStatus, ...]]
 _MANAGEMENT_AFTER_S = 1.0
 """After a start, the processors are for those who want an answer."""
 _MEMORY_DOMAIN = "host"
@@ -200,16 +176,14 @@ class Appliance:
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
-        group, members, clusters = _processors(settings, clock)
-        processor = _guarded(group, settings, clock)
+        machine = Machine(settings, clock)
+        processor = machine.processor
         stack.callback(processor.close)
-        descriptions, groups = group.describe_all(), _groups(group, processor)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
         stack.callback(folder.close)
-        builds = Builds(folder.path / "prepared", folder.blobs, descriptions)
+        builds = Builds(folder.path / "prepared", folder.blobs, machine.descriptions)
         passed = PassedProbes(settings.state_dir / "probes.json")
-        probe = ChildProbe(folder.path / "scratch")
-        keeper = Keeper(clock, [*members, *clusters], probe, passed, partial(os.sched_getaffinity, 0))
+        keeper = machine.keeper(folder.path / "scratch", passed)
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             self.on_migrating()
@@ -221,11 +195,11 @@ class Appliance:
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
-            groups=groups,
-            copies=group.copies,
-            stepped=[name for name, kind in KINDS.items() if kind.compiles_sizes],
-            kinds=tuple(one.kind for one in descriptions),
-            fingerprints={one.kind: one.fingerprint for one in descriptions},
+            groups=machine.groups,
+            copies=machine.copies,
+            stepped=STEPPED,
+            kinds=tuple(one.kind for one in machine.descriptions),
+            fingerprints={one.kind: one.fingerprint for one in machine.descriptions},
             builds=served,
             telemetry=telemetry,
             events=telemetry,
@@ -243,18 +217,12 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.memory.set_overhead
         core.memory.when_short(processor.end_idle)
-        _watch(members, clusters, group, core, builds, telemetry, clock)
+        machine.watch(core, builds, telemetry)
         keeper.begin()
         processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         confinement = self._confinement()
-        queues = settings.queues
-        media = MediaPool(
-            clock,
-            threads=queues.media_threads or sum(one.workers for one in groups),
-            waiting_max=queues.len_max,
-            weight_of=core.catalogue.processor_weight,
-        )
+        media = _media(settings, clock, machine, core.catalogue)
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
         sign_ins = SignInFile(settings.state_dir / "sign_ins.json")
@@ -264,7 +232,8 @@ class Appliance:
         core.profiles.restore(beginning.seen)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
         await self._run_in_background(stack, core, keeper, beginning.residents)
-        sensors, statuses = self._sense(stack, group, core, telemetry)
+        sensors, statuses = machine.sense(core, telemetry)
+        stack.callback(sensors.close)
         predictor, sessions = self._begin_sessions(
             stack, core, _predictor(clock, core, media, processor, folder), telemetry, decisions, beginning.sessions
         )
@@ -290,7 +259,7 @@ class Appliance:
             predictor=predictor,
             sessions=sessions,
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
-            processors=descriptions,
+            processors=machine.descriptions,
             processor_statuses=statuses,
             sensors=sensors,
             state_dir=settings.state_dir,
@@ -378,17 +347,6 @@ class Appliance:
         tell("confinement of children and guards", **asdict(found))
         return found
 
-    def _sense(
-        self, stack: AsyncExitStack, group: ProcessorGroup, core: RuntimeParts, telemetry: Telemetry
-    ) -> tuple[Sensors, Statuses]:
-        """Sensors, which are read from now on, and what each processor does, as they and the parts see it."""
-        sensors = _sensors(self.settings.sensors, self.clock)
-        statuses = partial(_statuses, group, core, sensors)
-        sensors.on_throttled = partial(_tell_throttled, asyncio.get_running_loop(), statuses, telemetry)
-        stack.callback(sensors.close)
-        sensors.start()
-        return sensors, statuses
-
     # -- what manages the box ------------------------------------------------------------------------------------------
 
     async def _manage(
@@ -451,6 +409,12 @@ def _predictor(
     )
 
 
+def _media(settings: Settings, clock: Clock, machine: Machine, catalogue: Catalogue) -> MediaPool:
+    queues = settings.queues
+    threads = queues.media_threads or sum(one.workers for one in machine.groups)
+    return MediaPool(clock, threads=threads, waiting_max=queues.len_max, weight_of=catalogue.processor_weight)
+
+
 def _regions(http: HttpSettings) -> Regions | None:
     return Regions(http.shared_memory_regions_max, http.shared_memory_bytes_max) if http.shared_memory else None
 
@@ -508,137 +472,6 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
     memory.dismiss(build_id)
 
 
-def _watch(
-    members: Iterable[Member],
-    clusters: Iterable[Cluster],
-    group: ProcessorGroup,
-    core: RuntimeParts,
-    builds: Builds,
-    telemetry: Telemetry,
-    clock: Clock,
-) -> None:
-    """Kinds beside the first one, and processors beside the first of its kind, may come and go: from now on the parts
-    follow.
-    """
-    for member in (*members, *clusters):
-        member.rest_s = partial(_rest_s, core, clock)
-        member.on_lost = core.memory.lost
-        member.on_change = partial(_follow, member, group, core, builds, telemetry)
-        if member.device_memory is not None:
-            member.device_memory.unload = core.memory.unload
-    for cluster in clusters:
-        cluster.on_lost = partial(group.forget_copy, cluster)
-        cluster.copy_again = partial(group.copy_again, cluster)
-    _follow_kinds(group, core, builds)
-
-
-def _rest_s(core: RuntimeParts, clock: Clock, handle: Any) -> float:
-    """For how long a run of a processor's handle may still take, seconds."""
-
-    def is_of(held: Any) -> bool:
-        return isinstance(held, OnKind) and held.has(handle)
-
-    return core.queue.rest_ns(is_of, clock.now_ns()) / NS_PER_S
-
-
-def _follow(member: Member, group: ProcessorGroup, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
-    """A kind of processor takes runs now, or none any more."""
-    _follow_kinds(group, core, builds)
-    status = member.status()
-    facts = {"processor": member.described.name, "kind": member.described.kind, "reason": status.reason}
-    telemetry.emit(f"processor {status.state.value}", **facts)
-
-
-def _follow_kinds(group: ProcessorGroup, core: RuntimeParts, builds: Builds) -> None:
-    """Kinds of processors have come or gone: what serves where, and what is of no use in memory any more."""
-    away = group.away()
-    core.catalogue.leave_out(away)
-    builds.leave_out(away)
-    core.engine.look_again()
-    for build_id in core.memory.known_builds():
-        if not core.catalogue.users_of(build_id):
-            core.memory.dismiss(build_id)
-
-
-def _statuses(group: ProcessorGroup, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
-    """What each kind of processor does now, the first one first."""
-    sensed = sensors.now()
-    return tuple(_slowed(one, sensed) for one in group.statuses(*core.engine.ran()))
-
-
-def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:
-    """As sensors see one that serves."""
-    kind = KINDS.get(status.description.kind)
-    why = None if kind is None else sensed.throttled.get(kind.device)
-    if why is None or status.state is not ProcessorState.SERVING:
-        return status
-    return replace(status, state=ProcessorState.THROTTLED, reason=why)
-
-
-def _sensors(settings: SensorSettings, clock: Clock) -> Sensors:
-    sources: list[Source] = [SysfsSensors(clock), NvmlSensors()]
-    if settings.jtop:
-        sources.append(JtopSensors())
-    return Sensors(clock, sources, settings.interval_s)
-
-
-def _tell_throttled(
-    loop: asyncio.AbstractEventLoop,
-    statuses: Statuses,
-    telemetry: Telemetry,
-    throttled: Mapping[str, str],
-) -> None:
-    """Other devices are throttled than before; called by the thread of the sensors."""
-
-    def tell() -> None:
-        for status in statuses():
-            if status.state in (ProcessorState.SERVING, ProcessorState.THROTTLED):
-                one = status.description
-                facts = {"processor": one.name, "kind": one.kind, "reason": status.reason}
-                telemetry.emit(f"processor {status.state.value}", **facts)
-
-    with suppress(RuntimeError):  # the loop has closed meanwhile
-        loop.call_soon_threadsafe(tell)
-
-
-def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
-    """All of them; of these other kinds, and further processors of the first kind, which may come and go.
-
-    Raises: RuntimeError naming the key that is wrong.
-    """
-    check_runtime()
-    ours = os.sched_getaffinity(0)
-    speed = speeds(ours)
-    wanted = _by_sorts_of_cores(settings.processors, sorts(speed))
-    cores = [() if one.cores == "auto" else one.cores for one in wanted]
-    check_processors([(one.kind, one.name or one.kind) for one in wanted])
-    check_cores([(one.kind, own) for one, own in zip(wanted, cores, strict=True)], ours)
-    check_apart([(one.kind, own, one.threads_per_run) for one, own in zip(wanted, cores, strict=True)])
-    check_memory([(one.kind, one.memory_bytes) for one in wanted])
-    made = [
-        PROCESSORS[one.kind](
-            name=one.name or one.kind,
-            workers=one.workers or max(1, len(own or ours) // one.threads_per_run),
-            threads_per_run=one.threads_per_run,
-            loads_parallel_max=settings.memory.loads_parallel_max,
-            **({"cores": own} if own else {}),
-            **({"memory_bytes": one.memory_bytes} if one.memory_bytes else {}),
-        )
-        for one, own in zip(wanted, cores, strict=True)
-    ]
-    first_speed = mean_speed(cores[0], speed)
-    clusters = [Cluster(one, clock) for one in made[1:] if one.describe().kind == wanted[0].kind]
-    twins = [OwnCores(one, mean_speed(one.described.cores, speed) / first_speed) for one in clusters]
-    members = [Member(one, clock) for one in made if one.describe().kind != wanted[0].kind]
-    apart = [kind for kind, known in KINDS.items() if known.device != "cpu"]
-    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members, clusters
-
-
-def _groups(group: ProcessorGroup, guarded: GuardedProcessor) -> list[RunGroup]:
-    """Who takes runs at the same time, in the service and in guards."""
-    return [replace(one, runs=guarded.runs_of(at, one.runs)) for at, one in enumerate(group.groups())]
-
-
 def _browsers(settings: Settings, clock: Clock, keyring: KeyRing, file: SignInFile) -> Browsers:
     """Who is signed in, with those of before the start."""
     security = settings.security
@@ -648,37 +481,3 @@ def _browsers(settings: Settings, clock: Clock, keyring: KeyRing, file: SignInFi
         own_names(settings.http.host, security.host_names),
         security.sign_in_without_tls,
     )
-
-
-def _by_sorts_of_cores(
-    wanted: Sequence[ProcessorSettings], found: Sequence[tuple[int, ...]]
-) -> tuple[ProcessorSettings, ...]:
-    """The processors as set, with one for each sort of core in place of the only one of the first kind, where its cores
-    are left to the box and there are several sorts.
-    """
-    first, *others = wanted
-    is_only = all(one.kind != first.kind for one in others)
-    if not is_only or first.cores != "auto" or first.workers is not None or len(found) == 1:
-        return tuple(wanted)
-    names = ["big", *(["middle"] if len(found) == 3 else [f"middle-{at}" for at in range(1, len(found) - 1)]), "little"]
-    name = first.name or first.kind
-    each = [
-        first.model_copy(update={"name": f"{name}-{sort}", "cores": cores})
-        for sort, cores in zip(names, found, strict=True)
-    ]
-    return *each, *others
-
-
-def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:
-    guard = settings.guard
-    options = GuardOptions(
-        scratch=settings.state_dir.absolute() / "scratch",
-        run_s_max=guard.run_s_max,
-        run_bytes_max=guard.run_bytes_max,
-        processes_max=guard.processes_max,
-        idle_s=guard.idle_s,
-        workers=sum(one.workers for one in group.on_cores),
-        cores=tuple(core for one in group.on_cores for core in one.cores),
-    )
-    is_alone = len(group.statuses(0, 0.0)) == 1
-    return GuardedProcessor(group.first if is_alone else group, clock, options)

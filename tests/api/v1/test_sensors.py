@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import app
+from appliance import machine
 from appliance.clock import Clock, pause_s
 from appliance.runtime.sensors import sensors as sensors_module
 from appliance.runtime.sensors.sensors import Sensors
@@ -27,7 +27,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def sensors(settings: SensorSettings, clock: Clock) -> Sensors:
         return Sensors(clock, [SysfsSensors(clock, root)], settings.interval_s)
 
-    monkeypatch.setattr(app, "_sensors", sensors)
+    monkeypatch.setattr(machine, "sensors_of", sensors)
     monkeypatch.setattr(sensors_module, "HELD_S", 0.05)
     return root
 

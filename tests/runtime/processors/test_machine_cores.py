@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.app import _by_sorts_of_cores
+from appliance.machine import by_sorts_of_cores
 from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.settings import ProcessorSettings
 
@@ -44,18 +44,18 @@ def test_what_auto_proposes() -> None:
     """A processor for each sort, fastest first; whatever the operator has said of cores or workers stays."""
     other = ProcessorSettings(kind="openvino")
     found = [(2, 3), (0, 1)]
-    proposed = _by_sorts_of_cores((ProcessorSettings(threads_per_run=2), other), found)
+    proposed = by_sorts_of_cores((ProcessorSettings(threads_per_run=2), other), found)
     assert [(one.name, one.cores, one.threads_per_run) for one in proposed] == [
         ("cpu-big", (2, 3), 2),
         ("cpu-little", (0, 1), 2),
         (None, "auto", 1),
     ]
-    three = _by_sorts_of_cores((ProcessorSettings(name="c"),), [(3,), (1, 2), (0,)])
+    three = by_sorts_of_cores((ProcessorSettings(name="c"),), [(3,), (1, 2), (0,)])
     assert [one.name for one in three] == ["c-big", "c-middle", "c-little"]
     for as_set in (
         ProcessorSettings(cores=()),
         ProcessorSettings(cores=(0, 2)),
         ProcessorSettings(workers=3),
     ):
-        assert _by_sorts_of_cores((as_set,), found) == (as_set,)
-    assert _by_sorts_of_cores((ProcessorSettings(),), [(0, 1)]) == (ProcessorSettings(),)
+        assert by_sorts_of_cores((as_set,), found) == (as_set,)
+    assert by_sorts_of_cores((ProcessorSettings(),), [(0, 1)]) == (ProcessorSettings(),)

@@ -1,0 +1,231 @@
+"""The machine that a box runs on: its processors, guards and sensors, as the settings want them, and what the other
+parts do when processors come and go.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.domain.sensors import Sensed
+from appliance.domain.states import ProcessorState
+from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.store.probes import PassedProbes
+from appliance.runtime.assembly import RuntimeParts
+from appliance.runtime.processors import (
+    KINDS,
+    PROCESSORS,
+    check_apart,
+    check_cores,
+    check_memory,
+    check_processors,
+    check_runtime,
+)
+from appliance.runtime.processors.cluster import Cluster
+from appliance.runtime.processors.cores import mean_speed, sorts, speeds
+from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.runtime.processors.keeper import Keeper
+from appliance.runtime.processors.member import Member
+from appliance.runtime.processors.probe import ChildProbe
+from appliance.runtime.sensors.jtop import JtopSensors
+from appliance.runtime.sensors.nvml import NvmlSensors
+from appliance.runtime.sensors.sensors import Sensors
+from appliance.runtime.sensors.source import Source
+from appliance.runtime.sensors.sysfs import SysfsSensors
+from appliance.runtime.telemetry import Telemetry
+from appliance.settings import ProcessorSettings, SensorSettings, Settings
+
+Statuses = Callable[[], tuple[ProcessorStatus, ...]]
+STEPPED = tuple(name for name, kind in KINDS.items() if kind.compiles_sizes)
+"""Kinds of processors whose first run of a size is slow."""
+
+
+class Machine:
+    """`processor` is all of them behind one port, in the service and in guards; to be made before any thread."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        """Raises: RuntimeError naming the key of the settings that is wrong."""
+        self._settings = settings
+        self._clock = clock
+        self._group, self._members, self._clusters = _processors(settings, clock)
+        self.processor = _guarded(self._group, settings, clock)
+        self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
+        """One of each kind, the first one first."""
+        self.groups = [
+            replace(one, runs=self.processor.runs_of(at, one.runs)) for at, one in enumerate(self._group.groups())
+        ]
+        """Who takes runs at the same time."""
+
+    @property
+    def copies(self) -> Mapping[str, int]:
+        """Kind → how often a build of it is in memory."""
+        return self._group.copies
+
+    def keeper(self, scratch: Path, passed: PassedProbes) -> Keeper:
+        """Who has the processors probed that may come and go."""
+        cores = partial(os.sched_getaffinity, 0)
+        return Keeper(self._clock, [*self._members, *self._clusters], ChildProbe(scratch), passed, cores)
+
+    def watch(self, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
+        """Kinds beside the first one, and processors beside the first of its kind, may come and go: from now on the
+        parts follow.
+        """
+        for member in (*self._members, *self._clusters):
+            member.rest_s = partial(_rest_s, core, self._clock)
+            member.on_lost = core.memory.lost
+            member.on_change = partial(self._changed, member, core, builds, telemetry)
+            if member.device_memory is not None:
+                member.device_memory.unload = core.memory.unload
+        for cluster in self._clusters:
+            cluster.on_lost = partial(self._group.forget_copy, cluster)
+            cluster.copy_again = partial(self._group.copy_again, cluster)
+        self._follow(core, builds)
+
+    def sense(self, core: RuntimeParts, telemetry: Telemetry) -> tuple[Sensors, Statuses]:
+        """Sensors, which are read from now on, and what each processor does, as they and the parts see it."""
+        sensors = sensors_of(self._settings.sensors, self._clock)
+        statuses = partial(self._statuses, core, sensors)
+        sensors.on_throttled = partial(_tell_throttled, asyncio.get_running_loop(), statuses, telemetry)
+        sensors.start()
+        return sensors, statuses
+
+    def _changed(self, member: Member, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
+        """A processor takes runs now, or none any more."""
+        self._follow(core, builds)
+        status = member.status()
+        facts = {"processor": member.described.name, "kind": member.described.kind, "reason": status.reason}
+        telemetry.emit(f"processor {status.state.value}", **facts)
+
+    def _follow(self, core: RuntimeParts, builds: Builds) -> None:
+        """Kinds have come or gone: what serves where, and what is of no use in memory any more."""
+        away = self._group.away()
+        core.catalogue.leave_out(away)
+        builds.leave_out(away)
+        core.engine.look_again()
+        for build_id in core.memory.known_builds():
+            if not core.catalogue.users_of(build_id):
+                core.memory.dismiss(build_id)
+
+    def _statuses(self, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
+        """What each kind of processor does now, the first one first."""
+        sensed = sensors.now()
+        return tuple(_slowed(one, sensed) for one in self._group.statuses(*core.engine.ran()))
+
+
+def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
+    """All of them; of these other kinds, and further processors of the first kind, which may come and go.
+
+    Raises: RuntimeError naming the key that is wrong.
+    """
+    check_runtime()
+    ours = os.sched_getaffinity(0)
+    speed = speeds(ours)
+    wanted = by_sorts_of_cores(settings.processors, sorts(speed))
+    cores = [() if one.cores == "auto" else one.cores for one in wanted]
+    check_processors([(one.kind, one.name or one.kind) for one in wanted])
+    check_cores([(one.kind, own) for one, own in zip(wanted, cores, strict=True)], ours)
+    check_apart([(one.kind, own, one.threads_per_run) for one, own in zip(wanted, cores, strict=True)])
+    check_memory([(one.kind, one.memory_bytes) for one in wanted])
+    made = [
+        PROCESSORS[one.kind](
+            name=one.name or one.kind,
+            workers=one.workers or max(1, len(own or ours) // one.threads_per_run),
+            threads_per_run=one.threads_per_run,
+            loads_parallel_max=settings.memory.loads_parallel_max,
+            **({"cores": own} if own else {}),
+            **({"memory_bytes": one.memory_bytes} if one.memory_bytes else {}),
+        )
+        for one, own in zip(wanted, cores, strict=True)
+    ]
+    first_speed = mean_speed(cores[0], speed)
+    clusters = [Cluster(one, clock) for one in made[1:] if one.describe().kind == wanted[0].kind]
+    twins = [OwnCores(one, mean_speed(one.described.cores, speed) / first_speed) for one in clusters]
+    members = [Member(one, clock) for one in made if one.describe().kind != wanted[0].kind]
+    apart = [kind for kind, known in KINDS.items() if known.device != "cpu"]
+    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members, clusters
+
+
+def by_sorts_of_cores(
+    wanted: Sequence[ProcessorSettings], found: Sequence[tuple[int, ...]]
+) -> tuple[ProcessorSettings, ...]:
+    """The processors as set, with one for each sort of core in place of the only one of the first kind, where its cores
+    are left to the box and there are several sorts.
+    """
+    first, *others = wanted
+    is_only = all(one.kind != first.kind for one in others)
+    if not is_only or first.cores != "auto" or first.workers is not None or len(found) == 1:
+        return tuple(wanted)
+    names = ["big", *(["middle"] if len(found) == 3 else [f"middle-{at}" for at in range(1, len(found) - 1)]), "little"]
+    name = first.name or first.kind
+    each = [
+        first.model_copy(update={"name": f"{name}-{sort}", "cores": cores})
+        for sort, cores in zip(names, found, strict=True)
+    ]
+    return *each, *others
+
+
+def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:
+    guard = settings.guard
+    options = GuardOptions(
+        scratch=settings.state_dir.absolute() / "scratch",
+        run_s_max=guard.run_s_max,
+        run_bytes_max=guard.run_bytes_max,
+        processes_max=guard.processes_max,
+        idle_s=guard.idle_s,
+        workers=sum(one.workers for one in group.on_cores),
+        cores=tuple(core for one in group.on_cores for core in one.cores),
+    )
+    is_alone = len(group.statuses(0, 0.0)) == 1
+    return GuardedProcessor(group.first if is_alone else group, clock, options)
+
+
+def _rest_s(core: RuntimeParts, clock: Clock, handle: Any) -> float:
+    """For how long a run of a processor's handle may still take, seconds."""
+
+    def is_of(held: Any) -> bool:
+        return isinstance(held, OnKind) and held.has(handle)
+
+    return core.queue.rest_ns(is_of, clock.now_ns()) / NS_PER_S
+
+
+def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:
+    """As sensors see one that serves."""
+    kind = KINDS.get(status.description.kind)
+    why = None if kind is None else sensed.throttled.get(kind.device)
+    if why is None or status.state is not ProcessorState.SERVING:
+        return status
+    return replace(status, state=ProcessorState.THROTTLED, reason=why)
+
+
+def sensors_of(settings: SensorSettings, clock: Clock) -> Sensors:
+    """All that may be there."""
+    sources: list[Source] = [SysfsSensors(clock), NvmlSensors()]
+    if settings.jtop:
+        sources.append(JtopSensors())
+    return Sensors(clock, sources, settings.interval_s)
+
+
+def _tell_throttled(
+    loop: asyncio.AbstractEventLoop,
+    statuses: Statuses,
+    telemetry: Telemetry,
+    throttled: Mapping[str, str],
+) -> None:
+    """Other devices are throttled than before; called by the thread of the sensors."""
+
+    def tell() -> None:
+        for status in statuses():
+            if status.state in (ProcessorState.SERVING, ProcessorState.THROTTLED):
+                one = status.description
+                facts = {"processor": one.name, "kind": one.kind, "reason": status.reason}
+                telemetry.emit(f"processor {status.state.value}", **facts)
+
+    with suppress(RuntimeError):  # the loop has closed meanwhile
+        loop.call_soon_threadsafe(tell)
