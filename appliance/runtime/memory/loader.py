@@ -63,7 +63,7 @@ class Loader:
     async def wake(self, build_id: str, handle: Any) -> None:
         """Bring the pages of a build that sleeps back. Raises: LoadFailed, whatever went wrong below."""
         try:
-            for each in _each(handle):
+            for each in handles_of(handle):
                 await self._processor.wake(each)
         except ApplianceError:
             raise
@@ -72,20 +72,20 @@ class Loader:
 
     def can_sleep(self, handle: Any) -> bool:
         """Whether the build can keep its session without the pages of its weights."""
-        return all(self._processor.can_sleep(each) for each in _each(handle))
+        return all(self._processor.can_sleep(each) for each in handles_of(handle))
 
     async def sleep(self, handle: Any) -> int:
         """Give the pages back, and return the bytes that it keeps."""
-        return sum([await self._processor.sleep(each) for each in _each(handle)])
+        return sum([await self._processor.sleep(each) for each in handles_of(handle)])
 
     async def read_ahead(self, handle: Any) -> None:
         """Have the file of a build that sleeps read into the page cache."""
-        for each in _each(handle):
+        for each in handles_of(handle):
             await self._processor.read_ahead(each)
 
     def wake_ns(self, handle: Any) -> int:
         """How long a wake is expected to take now."""
-        return sum(self._processor.wake_ns(each) for each in _each(handle))
+        return sum(self._processor.wake_ns(each) for each in handles_of(handle))
 
     async def unload(self, handle: Any) -> None:
         """Drop the build; returns when its memory is back. Raises what the last one does that fails."""
@@ -93,7 +93,7 @@ class Loader:
             for part in handle.builds.values():
                 self._holders.pop(part, None)
         failure: Exception | None = None
-        for each in _each(handle):
+        for each in handles_of(handle):
             try:
                 await self._processor.unload(each)
             except Exception as error:
@@ -102,5 +102,6 @@ class Loader:
             raise failure
 
 
-def _each(handle: Any) -> list[Any]:
+def handles_of(handle: Any) -> list[Any]:
+    """The processor's handles that the handle of a build stands for: one, or one of each part."""
     return list(handle.handles.values()) if isinstance(handle, LoadedParts) else [handle]

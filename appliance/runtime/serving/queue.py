@@ -18,6 +18,7 @@ from appliance.domain.errors import Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.loader import handles_of
 from appliance.runtime.serving.backlog import LEAST_NS, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
@@ -333,7 +334,11 @@ class Queue:
         """How much longer a run may take that is one of those under way, by the handle of its build: until it has had
         `_PATIENCE` times what was expected of it, all who share it and all beside it counted. 0: it has had that.
         """
-        ends = (job.started_ns + _PATIENCE * job.holds_ns for job in self._running if is_of(job.build.handle))
+        ends = (
+            job.started_ns + _PATIENCE * job.holds_ns
+            for job in self._running
+            if any(map(is_of, handles_of(job.build.handle)))
+        )
         return max([0, *(end_ns - now_ns for end_ns in ends)])
 
     def overdue_ns(self, now_ns: int) -> int:

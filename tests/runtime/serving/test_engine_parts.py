@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Quota, Variant
+from appliance.domain.catalogue import Late, Quota, Variant
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, Overloaded, RunFailed
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
@@ -78,6 +78,11 @@ def is_cut(bench: EngineBench, cut: Cut = CUT) -> None:
     """The import has cut it."""
     model = bench.catalogue.entry("t/app").model
     bench.catalogue.put_model(replace(model, variants=(replace(model.variants[0], cut=cut),)))
+
+
+def runs_late(bench: EngineBench) -> None:
+    """Requests are answered whenever they are done."""
+    bench.catalogue.put_application(replace(bench.catalogue.entry("t/app").application, late=Late.RUN))
 
 
 def ran(bench: EngineBench) -> list[int]:
@@ -256,8 +261,36 @@ async def test_the_deadline_counts_once() -> None:
         bench.other.slowness = 1.0
         with pytest.raises(DeadlineExceeded):  # it cannot be done in time, so nothing of it begins
             await bench.infer(within_ms=3)
-        assert (await bench.infer(5, within_ms=60, runs_late=True)).outputs["y"].tolist() == [16.0]
+        runs_late(bench)
+        assert (await bench.infer(5, within_ms=3)).outputs["y"].tolist() == [16.0]
     bench.assert_quiet()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
+def test_a_part_that_takes_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
+    """Where that is what is expected of it: no limit of calls that never end is meant for it."""
+    long = tuple({kind: 30_000 * took_ms for kind, took_ms in takes_ms.items()} for takes_ms in TAKES)
+
+    @story
+    async def told() -> None:
+        bench = bench_of(whole_ms=1e6, cut=False, apart=apart)
+        parts = [
+            replace(own, profiles=tuple(replace(p, times=(BatchTime(1, takes[p.kind]),)) for p in own.profiles))
+            for own, takes in zip(CUT.parts, long, strict=True)
+        ]
+        for one in (bench.processor, bench.other):
+            for build, cost in one.costs.items():
+                if "." in build:
+                    cost.run_ms *= 30_000
+        is_cut(bench, replace(CUT, parts=tuple(parts)))
+        runs_late(bench)
+        async with bench.working():
+            answer = await bench.infer(5)
+            assert [one.kind for one in answer.parts] == ["npu", "cpu", "npu"]
+            assert bench.member.is_serving
+        bench.assert_quiet()
+
+    told()
 
 
 @story
