@@ -66,7 +66,8 @@ def compare(both: subjects.LiveBox, cpu: subjects.LiveBox, options: argparse.Nam
         pair = tuple(subjects.infer_request(path, box.key, inputs) for box in (both, cpu))
         requests.append((pair[0], pair[1]))
         _print(name, _rounds(both, cpu, [requests[-1]], options))
-    _print("mixed frames", _rounds(both, cpu, requests, options))
+    if len(requests) > 1:
+        _print("mixed frames", _rounds(both, cpu, requests, options))
 
 
 def _rounds(
