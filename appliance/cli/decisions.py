@@ -1,6 +1,6 @@
 """`appliance decisions`: what the box decided, why, and whether it would decide so again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +20,8 @@ REASON_WIDTH = 120
 """Columns of a screen from which on the list shows reasons too."""
 ASIDE = ("elapsed_ms", "times")
 """Keys of an answer that are none of the policy's: how long it took, and how often the same was decided."""
+BOXS_OWN: Mapping[str, tuple[str, ...]] = dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions"))
+"""By kind: what the box has made of the policy's answer, and whom it asked for."""
 
 DecisionId = Annotated[int, typer.Argument(metavar="ID", help="Number of the decision, as in the list.", min=1)]
 
@@ -94,7 +96,8 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
     with box.client() as client:
         decision = client.decision(decision_id)
     answer = _decided_again(decision)
-    differing = differences(decision.answer, answer)
+    own = BOXS_OWN.get(decision.kind, ())
+    differing = differences({key: value for key, value in decision.answer.items() if key not in own}, answer)
     if box.as_json:
         screen.show_json({"id": decision.id, "recorded": decision.answer, "recomputed": answer, "differs": differing})
     else:

@@ -251,14 +251,15 @@ async def test_a_link_that_breaks_and_comes_back() -> None:
         await fleet.pass_s(5)
         fleet.disconnect(device)
         await fleet.pass_s(1.5)
-        assert live.state is SessionState.SUSPENDED
+        states = [live.state]
         before = live.counts.answered
         fleet.stream(live, steady(20), from_frame=device.captured + 45)
         await fleet.pass_s(0.5)
         assert live.counts.answered > before
         fleet.disconnect(fleet.devices[-1])
         await fleet.pass_s(62)
-        assert live.state is SessionState.ENDED
+        states.append(live.state)
+        assert states == [SessionState.SUSPENDED, SessionState.ENDED]
         assert list(fleet.sessions.live) == []
         await fleet.pass_s(61)
         assert list(fleet.sessions.list("t")) == []
@@ -267,7 +268,7 @@ async def test_a_link_that_breaks_and_comes_back() -> None:
 @story
 async def test_joins_and_leaves_for_minutes() -> None:
     """Devices of both kinds and two tenants come, pause, lose their links and go, at random: every frame is counted
-    once, nobody is removed while links are as they were, and nothing is left at the end."""
+    once, nearly all windows are kept, and nothing is left at the end."""
     rng = random.Random(11)
     fleet = Fleet(workers=2)
     mine, theirs = fleet.add(ZOO, tenant="one"), fleet.add({320: Cost(run_ms=8)}, tenant="two", name="two")
