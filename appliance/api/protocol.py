@@ -197,7 +197,7 @@ class BoxProtocol(DirectBodyProtocol):
         assert isinstance(self.app, Gateway)
         try:
             streams = await self.app.streams()
-            if not self.transport.is_closing():
+            if not self._ended and not self.transport.is_closing():
                 self._socket = streams.socket(self.transport, head, self)
                 await streams.serve(scope, self._socket)
         except Exception:

@@ -19,6 +19,7 @@ from appliance.wire.stream import HEAD_BYTES_MAX, Ack, PlanMessage, ResultMessag
 from tests.api.stand import copied
 from tests.api.streams.conftest import LATENCY, Box
 from tests.api.streams.device import Device, opened
+from tests.attacks.wire import Wire, head
 from tests.e2e.server import running_server
 
 pytestmark = pytest.mark.anyio
@@ -300,6 +301,28 @@ async def test_a_request_that_is_no_handshake(box: Box) -> None:
         assert (await client.request("GET", path, headers=upgrade, content=b"body")).status_code == 426
         assert (await client.post(path, headers=upgrade)).status_code == 405
         assert (await client.get(path, headers=upgrade | {"Sec-WebSocket-Key": "none"})).status_code == 400
+
+
+@pytest.mark.parametrize("early", [10, 20_000], ids=["a little", "much"])
+async def test_nothing_comes_before_the_handshake_is_answered(box: Box, early: int) -> None:
+    """What stands behind the head in the same piece ends the connection, and hurts nobody else."""
+    session = await box.join()
+    handshake = head(
+        "GET",
+        f"/v1/sessions/{session}/stream",
+        box.keys["device"],
+        connection="Upgrade",
+        upgrade="websocket",
+        sec_websocket_version=13,
+        sec_websocket_key="AAAAAAAAAAAAAAAAAAAAAA==",
+    )
+    wire = Wire(box.server.url)
+    wire.send(handshake + bytes(early))
+    assert (await asyncio.to_thread(wire.answer))[0] in (0, 400)
+    assert await asyncio.to_thread(wire.is_closed)
+    wire.close()
+    async with box.device(session) as device:
+        assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
 
 
 async def test_half_a_frame_is_not_waited_for(box: Box) -> None:
