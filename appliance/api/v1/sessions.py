@@ -4,15 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
-from appliance.api.box import RunningBox, ServingBox
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
+from appliance.api.streams.sessions import own_key, session_of
 from appliance.api.v1.deps import Caller, Cursor, Limit, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.clock import NS_PER_MS
-from appliance.domain.access import Role
 from appliance.domain.accuracy import points, share
 from appliance.domain.errors import (
     IllegalState,
@@ -82,13 +81,13 @@ async def list_sessions(box: TheBox, principal: Caller, cursor: Cursor = "", lim
 @router.get("/{session}", summary="Show a session", responses=problems(UnknownSession))
 async def show_session(session: SessionId, box: TheBox, principal: Caller) -> SessionShape:
     """Its promise, its plan, what became of its frames, and in how many windows of time the promise was kept."""
-    return shape_of(box, own_session(box, principal, session))
+    return shape_of(box, session_of(box, principal, session))
 
 
 @router.get("/{session}/plan", summary="Show what to send", responses=problems(UnknownSession, IllegalState))
 async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> SessionPlanShape:
     """The present plan of a session that is served; for devices without a stream."""
-    live = own_session(box, principal, session)
+    live = session_of(box, principal, session)
     box.sessions.heard(live)
     if live.plan is None:
         raise IllegalState(name=session, state=live.state.value)
@@ -100,7 +99,7 @@ async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> Sessi
 )
 async def change_session(session: SessionId, change: SessionChange, box: TheBox, principal: Caller) -> SessionShape:
     """Another promise, or pause and go on. Where the new promise cannot be kept the old one stays (409)."""
-    live = own_session(box, principal, session)
+    live = session_of(box, principal, session)
     promise = None if change.promise is None else promise_of(change.promise)
     return shape_of(box, await box.sessions.change(live, promise=promise, is_paused=change.paused))
 
@@ -108,18 +107,8 @@ async def change_session(session: SessionId, change: SessionChange, box: TheBox,
 @router.delete("/{session}", summary="Leave", responses=problems(UnknownSession))
 async def end_session(session: SessionId, box: TheBox, principal: Caller) -> Deleted:
     """The session ends; its counts are shown for a minute."""
-    await box.sessions.end(own_session(box, principal, session))
+    await box.sessions.end(session_of(box, principal, session))
     return Deleted(deleted=session)
-
-
-def own_session(box: ServingBox, principal: Principal, id: str) -> LiveSession:
-    """A session that the caller may see, change and end. Raises: UnknownSession."""
-    return box.sessions.get(id, principal.tenant, own_key(principal))
-
-
-def own_key(principal: Principal) -> str | None:
-    """Whose sessions a caller sees: a device's key its own; None: all of the tenant."""
-    return principal.key_id if principal.role is Role.DEVICE else None
 
 
 def promise_of(order: LatencyPromiseShape | AccuracyPromiseShape) -> Promise:
