@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime
 import pytest
 
-from appliance import app
+from appliance import machine
 from appliance.clock import pause_s
 from appliance.domain.hardware import ProcessorDescription
 from appliance.runtime import processors
@@ -31,7 +31,7 @@ class Abacus(OnnxProcessor):
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = Kind(processor=Abacus, sessions=lambda workers, threads_per_run: OnnxSessions(threads_per_run))
     monkeypatch.setattr(processors, "KINDS", {**processors.KINDS, "abacus": kind})
-    monkeypatch.setattr(app, "PROCESSORS", {**processors.PROCESSORS, "abacus": Abacus})
+    monkeypatch.setattr(machine, "PROCESSORS", {**processors.PROCESSORS, "abacus": Abacus})
 
 
 async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
