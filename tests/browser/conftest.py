@@ -1,0 +1,158 @@
+"""A real box with models, and a real Chromium in front of it.
+
+The browser is the system's. Tests skip themselves, and say why, where there is none, or where the pages were not built.
+"""
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.api.pages import FOLDER
+from appliance.demo.zoo import toys
+from appliance.wire.access import KeyOrder
+from tests.e2e.server import Server, running_server
+
+ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SHOTS = ROOT / "build" / "pages"
+"""Where pictures of the pages are kept for people to look at."""
+WIDTHS = {"wide": (1280, "light"), "phone": (360, "dark")}
+MODEL = "digits"
+HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
+"""A label, which is text whatever it looks like."""
+
+
+@dataclass
+class Seen:
+    """What a tab did that no page of the box does."""
+
+    errors: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Box:
+    """A furnished box."""
+
+    server: Server
+    digits: toys.Digits
+    tenant_key: str
+    """Of `harbour`."""
+
+    @property
+    def picture(self) -> Path:
+        """One of a numeral."""
+        return min(self.digits.model.parent.rglob("*.png"))
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
+    """The model that is really trained."""
+    return toys.digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="session")
+def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterator[Box]:
+    """Two tenants; the first has a model, and somebody has asked it."""
+    if not (FOLDER / "index.html.br").exists():
+        pytest.skip("the pages are not built: scripts/web-ui")
+    with running_server(tmp_path_factory.mktemp("box") / "state") as server:
+        with server.client() as admin:
+            admin.create_tenant("harbour")
+            key = admin.create_key("harbour", KeyOrder()).key
+            metadata = json.loads(digits.metadata.read_text()) | {"precisions": []}
+            job = admin.upload_model(digits.model, MODEL, "image-classification", metadata=metadata)
+            for _ in admin.follow_job(job.id):
+                pass
+            made = Box(server, digits, key)
+            for _ in range(5):
+                admin.predict(MODEL, made.picture)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser, with a camera and a microphone that are made up."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: scripts/setup dev")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser on this machine: none of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as driver:
+        arguments = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        browser = driver.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        browser.close()
+
+
+Tab = Callable[..., AbstractContextManager[Any]]
+
+
+@pytest.fixture
+def tab(chromium: Any, box: Box) -> Tab:
+    """Opens a tab of a browser of its own, signed in with a key; what it did is judged when it closes."""
+
+    @contextmanager
+    def opened(path: str = "/", *, key: str | None = "admin", shape: str = "wide") -> Iterator[Any]:
+        width, theme = WIDTHS[shape]
+        size = {"width": width, "height": 800}
+        context = chromium.new_context(
+            viewport=size,
+            color_scheme=theme,
+            permissions=["camera", "microphone"],
+            device_scale_factor=2 if shape == "phone" else 1,
+        )
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        seen = Seen()
+        page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        page.on("console", lambda said: _note(seen, said.type, said.text))
+        page.on("request", lambda asked: _look(seen, asked.url, box.server.url))
+        try:
+            page.goto(box.server.url + path)
+            if key is not None:
+                sign_in(page, box.server.admin_key if key == "admin" else key)
+            yield page
+        finally:
+            context.close()
+        assert seen == Seen()
+
+    return opened
+
+
+def sign_in(page: Any, key: str) -> None:
+    page.get_by_label("Key", exact=True).fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("header.side").wait_for()
+
+
+def archive(digits: toys.Digits, target: Path, *, padding_bytes: int = 0) -> Path:
+    """The model with its samples in one file; `padding_bytes` make it as large as real ones are."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed:
+        for path in sorted(digits.model.parent.rglob("*")):
+            name = str(path.relative_to(digits.model.parent))
+            if path.is_file():
+                packed.write(path, "model.onnx" if path == digits.model else name)
+        if padding_bytes:
+            packed.writestr("notes.txt", bytes(padding_bytes))
+    target.write_bytes(content.getvalue())
+    return target
+
+
+def _note(seen: Seen, kind: str, text: str) -> None:
+    """Answers that are no success, and lines that break, are what some stories are about."""
+    if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
+        seen.errors.append(text)
+
+
+def _look(seen: Seen, url: str, own: str) -> None:
+    if not url.startswith((own, "blob:")):
+        seen.hosts.append(url)

@@ -1,0 +1,287 @@
+"""What the owner of a box, a tenant's developer and somebody with a phone do in the browser, on a real box."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from appliance.wire.access import KeyOrder
+from tests.browser.conftest import HOSTILE, MODEL, SHOTS, WIDTHS, Box, archive, sign_in
+from tests.e2e.waiting import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+Tab = Callable[..., AbstractContextManager[Any]]
+PAGES = {
+    "/": "Overview",
+    "/models": "Models",
+    f"/models/{MODEL}": MODEL,
+    "/applications": "Applications",
+    f"/applications/{MODEL}": MODEL,
+    "/memory": "Memory",
+    "/tenants": "Tenants and keys",
+    "/tenants/default": "default",
+    "/processors": "Processors",
+    "/box": "Box",
+}
+AXE = Path(__file__).parents[2] / "web-ui" / "node_modules" / "axe-core" / "axe.min.js"
+PIECE_BYTES = 4 * 2**20
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
+    """A heading with its name, nothing to scroll sideways for, nothing that axe finds against WCAG 2.1 A and AA (where
+    that is installed), and a link from everywhere; pictures are kept.
+    """
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    found: dict[str, list[str]] = {}
+    with tab(key=None, shape=shape) as page:
+        found["sign in"] = _violations(page)
+        sign_in(page, box.server.admin_key)
+        for path, name in PAGES.items():
+            page.goto(box.server.url + path)
+            page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
+            page.locator("main .card").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0], path
+            found[path] = _violations(page)
+            file = path.strip("/").replace("/", "-") or "overview"
+            page.screenshot(path=SHOTS / f"{file}-{shape}.png", full_page=True)
+        for name in ("Overview", "Models", "Applications", "Memory", "Tenants and keys", "Processors", "Box"):
+            if shape == "phone":
+                page.get_by_role("button", name="Menu").click()
+            page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+            page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
+    assert {path: said for path, said in found.items() if said} == {}
+
+
+def _violations(page: Any) -> list[str]:
+    if not AXE.exists():  # scripts/web-ui check brings it
+        return []
+    page.evaluate(AXE.read_text())
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+    result = page.evaluate("tags => axe.run(document, { runOnly: tags })", tags)
+    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
+
+
+def test_signing_in_and_out(tab: Tab, box: Box) -> None:
+    """A wrong key says what to do; a reload keeps who is signed in; no key stays in the browser."""
+    with tab(key=None) as page:
+        page.get_by_label("Key", exact=True).fill("ea_wrong")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").get_by_text("unknown, expired or revoked").wait_for()
+        sign_in(page, box.server.admin_key)
+        page.reload()
+        page.get_by_role("heading", name="Overview").wait_for()
+        kept = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])")
+        assert box.server.admin_key not in kept
+        assert "appliance" not in json.loads(kept)[2]
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("heading", name="Sign in").wait_for()
+        page.reload()
+        page.get_by_role("heading", name="Sign in").wait_for()
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_is_my_box_healthy(tab: Tab, shape: str) -> None:
+    """At the first look; and each check by a click."""
+    with tab(shape=shape) as page:
+        page.get_by_role("heading", name="Health").wait_for()
+        page.get_by_text("checks found nothing").click()
+        page.get_by_text("requests are answered, and no run is stuck").wait_for()
+        page.get_by_role("heading", name="Latest events").wait_for()
+        page.get_by_text("variant loaded").first.wait_for()
+
+
+def test_importing_goes_on_after_a_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """In pieces; the line breaks, the page is loaded anew, the same file is chosen, and it goes on there."""
+    name = "numerals"
+    file = archive(box.digits, tmp_path / f"{name}.zip", padding_bytes=3 * PIECE_BYTES)
+    offsets: list[int] = []
+
+    def pass_or_break(route: Any) -> None:
+        offset = int(route.request.headers.get("upload-offset", "-1"))
+        offsets.append(offset)
+        if offset == PIECE_BYTES and offsets.count(offset) == 1:
+            route.abort()
+        elif offset == 2 * PIECE_BYTES and offsets.count(offset) == 1:
+            page.evaluate("setTimeout(() => location.reload())")
+            route.abort()
+        else:
+            route.continue_()
+
+    with tab("/models") as page:
+        page.route(
+            "**/v1/uploads/*",
+            lambda route: pass_or_break(route) if route.request.method == "PATCH" else route.continue_(),
+        )
+        chooser = page.get_by_label("ONNX file, or an archive with one")
+        chooser.set_input_files(file)
+        assert page.get_by_label("Name of the model").input_value() == name
+        page.get_by_label("What it does").select_option("image-classification")
+        page.get_by_role("button", name="Import", exact=True).click()
+        page.get_by_text(f"The upload of {name}.zip stopped at").wait_for()
+        page.get_by_label("ONNX file, or an archive with one").set_input_files(file)
+        assert page.get_by_label("What it does").input_value() == "image-classification"
+        page.get_by_role("button", name="Import", exact=True).click()
+        page.get_by_role("link", name=name).first.click()
+        page.get_by_role("heading", name=name, level=1).wait_for()
+        page.locator("tbody tr", has_text="int8").get_by_text("ready").wait_for(timeout=90_000)
+        page.get_by_role("img", name="Accuracy over latency").wait_for()
+    assert offsets[0] == 0
+    assert offsets.count(0) == 1
+    assert offsets.count(PIECE_BYTES) == 2
+    assert offsets.count(2 * PIECE_BYTES) == 2
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_trying_it_with_a_picture(tab: Tab, box: Box, shape: str) -> None:
+    """A file, then the camera; who answered, what it took, and the line for a terminal."""
+    with tab(f"/applications/{MODEL}", shape=shape) as page:
+        page.get_by_label("Picture, sound, text or tensors").set_input_files(box.picture)
+        page.get_by_text("answered, ").wait_for()
+        page.get_by_role("img", name="Took").wait_for()
+        page.get_by_text("The same from a terminal").click()
+        said = page.locator("pre").filter(has_text="curl").inner_text()
+        assert f"/v1/applications/{MODEL}/predict" in said
+        assert "$APPLIANCE_KEY" in said
+        page.get_by_role("tab", name="Camera").click()
+        page.get_by_role("button", name="Start the camera").click()
+        until(lambda: page.locator("video").evaluate("one => one.videoWidth") > 0, "the camera's first picture")
+        with page.expect_response("**/predict*") as answered:
+            page.get_by_role("button", name="Take and send").click()
+        assert answered.value.status == 200
+        assert answered.value.request.headers["content-type"] == "image/jpeg"
+
+
+def test_names_are_text(tab: Tab, box: Box) -> None:
+    """Labels of a model, and of a key, that look like a page's own code."""
+    with box.server.client() as admin:
+        metadata = json.loads(box.digits.metadata.read_text())
+        metadata |= {"labels": [HOSTILE] * 10, "precisions": []}
+        job = admin.upload_model(box.digits.model, "hostile", "image-classification", metadata=metadata)
+        for _ in admin.follow_job(job.id):
+            pass
+        admin.create_key("default", KeyOrder(label=HOSTILE))
+    with tab("/applications/hostile") as page:
+        page.get_by_label("Picture, sound, text or tensors").set_input_files(box.picture)
+        page.get_by_role("cell", name=HOSTILE).first.wait_for()
+        page.goto(f"{box.server.url}/tenants/default")
+        page.get_by_role("cell", name=HOSTILE, exact=True).wait_for()
+        assert page.locator("img").count() == 0
+        assert "taken" not in page.title()
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_a_key_for_a_device(tab: Tab, box: Box, shape: str) -> None:
+    """Shown once, as text and as a QR code that a camera reads; it works; and it is revoked."""
+    label = f"glasses of {shape}"
+    with tab("/tenants/default", shape=shape) as page:
+        page.get_by_role("combobox", name="Application").select_option(MODEL)
+        page.get_by_label("Where it is used").fill(label)
+        page.get_by_role("button", name="Make the key").click()
+        code = page.get_by_role("img", name="The key with address and application, as a QR code")
+        picture = cv2.imdecode(np.frombuffer(code.screenshot(), np.uint8), cv2.IMREAD_COLOR)
+        assert picture is not None
+        told = json.loads(cv2.QRCodeDetector().detectAndDecode(picture)[0])
+        assert (told["url"], told["application"]) == (box.server.url, MODEL)
+        assert page.locator("pre").first.inner_text() == told["key"]
+        with box.server.client(told["key"]) as device:
+            assert device.predict(MODEL, box.picture).variant
+        page.get_by_role("button", name="I have it").click()
+        assert told["key"] not in page.content()
+        page.get_by_role("button", name=f"Revoke {label}").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("stops working at once").wait_for()
+        dialog.get_by_role("button", name="Revoke").click()
+        page.get_by_role("button", name=f"Revoke {label}").wait_for(state="detached")
+
+
+def test_what_is_lost_is_named(tab: Tab, box: Box) -> None:
+    """Deleting a model says how much goes and who used it, and does nothing when it is cancelled."""
+    with tab(f"/models/{MODEL}") as page:
+        page.get_by_role("button", name="Delete", exact=True).first.click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("These applications go with it: digits").wait_for()
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="detached")
+        with box.server.client() as admin:
+            assert admin.model(MODEL).name == MODEL
+
+
+def test_promises_are_changed(tab: Tab) -> None:
+    """An SLO that no variant keeps is said to be none."""
+    with tab(f"/applications/{MODEL}") as page:
+        page.get_by_role("button", name="Change the promises").click()
+        page.get_by_label("Latency SLO, ms").fill("0.01")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("no variant keeps 0.01 ms").first.wait_for()
+        page.get_by_role("button", name="Change the promises").click()
+        page.get_by_label("Latency SLO, ms").fill("")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("no variant keeps 0.01 ms").wait_for(state="detached")
+
+
+def test_a_tenant_sees_its_own(tab: Tab, box: Box) -> None:
+    """No control that its key may not use, and nothing behind others' addresses."""
+    with tab(key=box.tenant_key) as page:
+        page.get_by_role("heading", name="First steps").wait_for()
+        assert page.get_by_label("Tenant", exact=True).count() == 0
+        page.goto(f"{box.server.url}/tenants")
+        page.get_by_role("link", name="harbour").wait_for()
+        assert page.get_by_role("button", name="Make").count() == 0
+        page.goto(f"{box.server.url}/tenants/default")
+        page.get_by_role("alert").get_by_text("No such tenant").wait_for()
+        page.goto(f"{box.server.url}/models/{MODEL}?tenant=default")
+        page.get_by_role("alert").wait_for()
+        assert page.get_by_text("Accuracy over latency").count() == 0
+
+
+def test_a_revoked_key_keeps_what_was_typed(tab: Tab, box: Box) -> None:
+    """The sign-in comes over the page; behind it nothing is lost."""
+    with box.server.client() as admin:
+        made = admin.create_key("harbour", KeyOrder())
+        with tab("/tenants/harbour", key=made.key) as page:
+            page.get_by_label("Where it is used").fill("half a sentence")
+            admin.revoke_key("harbour", made.id)
+            page.get_by_role("button", name="Make the key").click()
+            page.get_by_text("The sign-in has ended").wait_for()
+            sign_in(page, box.tenant_key)
+            page.get_by_text("The sign-in has ended").wait_for(state="detached")
+            assert page.get_by_label("Where it is used").input_value() == "half a sentence"
+
+
+def test_a_silent_box_looks_silent(tab: Tab, box: Box) -> None:
+    """Killed in the middle: the page says since when and greys its figures; what was typed stays, and it goes on."""
+    port = int(box.server.url.rpartition(":")[2])
+    with tab("/models") as page:
+        page.get_by_label("Filter by name").fill(MODEL)
+        box.server.kill()
+        try:
+            page.get_by_text("The box does not answer since").wait_for()
+            opacity = page.locator("tbody td").first.evaluate("one => getComputedStyle(one).opacity")
+            assert float(opacity) < 0.6
+        finally:
+            box.server.port = port
+            box.server.start_again()
+        page.get_by_text("The box does not answer since").wait_for(state="detached")
+        assert page.get_by_label("Filter by name").input_value() == MODEL
+        assert f"q={MODEL}" in page.url
+
+
+def test_live_without_a_reload(tab: Tab, box: Box) -> None:
+    """What somebody else does is seen; by one event stream."""
+    streams: list[str] = []
+    with tab("/applications") as page:
+        page.on("request", lambda asked: streams.append(asked.url) if "/v1/events" in asked.url else None)
+        page.reload()
+        page.get_by_role("link", name=MODEL).first.wait_for()
+        with box.server.client() as admin:
+            job = admin.upload_model(box.digits.model, "fresh", "image-classification", metadata={"precisions": []})
+            page.get_by_role("link", name="fresh").first.wait_for(timeout=60_000)
+            for _ in admin.follow_job(job.id):
+                pass
+        until(lambda: len(streams) == 1, "one stream")

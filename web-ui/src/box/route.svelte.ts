@@ -1,0 +1,66 @@
+// The address is the state: which page, of what, and what was asked of it.
+
+class Route {
+  path = $state(location.pathname)
+  query = $state(new URLSearchParams(location.search))
+
+  constructor() {
+    addEventListener('popstate', () => this.#read())
+    addEventListener('click', (event) => this.#follow(event))
+  }
+
+  /** The page's part of the path, and the name behind it. */
+  get page(): string {
+    return this.path.split('/')[1] ?? ''
+  }
+
+  get name(): string {
+    return decodeURIComponent(this.path.split('/')[2] ?? '')
+  }
+
+  go(address: string): void {
+    history.pushState(null, '', address)
+    this.#read()
+    scrollTo(0, 0)
+  }
+
+  /** Change what was asked without a step back for each letter. */
+  ask(name: string, value: string): void {
+    const query = new URLSearchParams(this.query)
+    if (value) query.set(name, value)
+    else query.delete(name)
+    const text = query.toString()
+    history.replaceState(null, '', this.path + (text ? `?${text}` : ''))
+    this.query = query
+  }
+
+  #read(): void {
+    this.path = location.pathname
+    this.query = new URLSearchParams(location.search)
+  }
+
+  #follow(event: MouseEvent): void {
+    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return
+    const link = (event.target as Element).closest?.('a')
+    if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return
+    if (!/^\/($|models|applications|memory|tenants|processors|box)/.test(link.pathname)) return
+    event.preventDefault()
+    this.go(link.pathname + link.search)
+  }
+}
+
+export const route = new Route()
+
+/** A link that keeps the tenant that an admin acts for. */
+export function to(path: string, more: Record<string, string> = {}): string {
+  const query = new URLSearchParams(more)
+  const tenant = route.query.get('tenant')
+  if (tenant && !query.has('tenant')) query.set('tenant', tenant)
+  const text = query.toString()
+  return path + (text ? `?${text}` : '')
+}
+
+/** A path below a page, of a thing with this name. */
+export function of(page: string, name: string): string {
+  return to(`/${page}/${encodeURIComponent(name)}`)
+}

@@ -1,0 +1,54 @@
+// Who is signed in.
+import { ask, heard } from './http'
+import { line } from './line.svelte'
+import { route } from './route.svelte'
+import type { components } from './wire'
+
+class Session {
+  /** undefined: not asked yet; null: nobody. */
+  who = $state<components['schemas']['SignInShape'] | null | undefined>(undefined)
+  /** It ended while somebody was at work. */
+  ended = $state(false)
+
+  constructor() {
+    heard.signedOut = () => {
+      if (this.who) this.ended = true
+      line.close()
+    }
+  }
+
+  get isAdmin(): boolean {
+    return this.who?.role === 'admin'
+  }
+
+  /** The tenant acted for. */
+  get tenant(): string {
+    return (this.isAdmin && route.query.get('tenant')) || this.who?.tenant || ''
+  }
+
+  async look(): Promise<void> {
+    try {
+      this.who = await ask('/v1/sign-in')
+    } catch {
+      this.who = null
+    }
+    if (this.who) line.open()
+  }
+
+  async signIn(key: string): Promise<void> {
+    await ask('/v1/sign-in', { method: 'POST', body: { key } })
+    const before = this.who?.tenant
+    await this.look()
+    if (this.who && before !== undefined && before !== this.who.tenant) route.ask('tenant', '')
+    this.ended = false
+  }
+
+  async signOut(): Promise<void> {
+    await ask('/v1/sign-in', { method: 'DELETE' })
+    line.close()
+    this.who = null
+    this.ended = false
+  }
+}
+
+export const session = new Session()

@@ -1,0 +1,53 @@
+// Figures as people read them.
+import { t } from './texts'
+
+const PREFIXES = ['', 'k', 'M', 'G', 'T']
+
+function short(value: number): string {
+  return value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)
+}
+
+export function bytes(value: number | null | undefined): string {
+  if (value == null) return t.unknown
+  let at = 0
+  while (value >= 1000 && at < PREFIXES.length - 1) {
+    value /= 1000
+    at++
+  }
+  return `${short(value)} ${PREFIXES[at]}B`
+}
+
+export function ms(value: number | null | undefined): string {
+  if (value == null) return t.unknown
+  if (value >= 10_000) return `${short(value / 1000)} s`
+  return `${value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toPrecision(2)} ms`
+}
+
+export function seconds(value: number | null | undefined): string {
+  if (value == null) return t.unknown
+  const units: [number, string][] = [[86_400, 'd'], [3600, 'h'], [60, 'min']]
+  for (const [size, unit] of units) if (value >= size) return `${short(Math.floor((value / size) * 10) / 10)} ${unit}`
+  return `${Math.round(value)} s`
+}
+
+export function percent(share: number | null | undefined, digits = 1): string {
+  return share == null ? t.unknown : `${(share * 100).toFixed(digits)} %`
+}
+
+export function count(value: number | null | undefined): string {
+  return value == null ? t.unknown : value.toLocaleString('en-GB')
+}
+
+export function clock(at: string | Date): string {
+  return new Date(at).toLocaleTimeString('en-GB')
+}
+
+export function day(at: string | Date): string {
+  const moment = new Date(at)
+  return `${moment.toISOString().slice(0, 10)} ${moment.toLocaleTimeString('en-GB').slice(0, 5)}`
+}
+
+/** `harbour/door` as who looks sees it: without the own tenant. */
+export function named(id: string, tenant: string): string {
+  return id.startsWith(`${tenant}/`) ? id.slice(tenant.length + 1) : id
+}

@@ -1,0 +1,5 @@
+// Where the pages begin.
+import { mount } from 'svelte'
+import App from './App.svelte'
+
+mount(App, { target: document.getElementById('app')! })
