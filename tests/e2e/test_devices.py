@@ -58,20 +58,21 @@ def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]
 
 @pytest.mark.parametrize("promise", [Latency(slo_ms=3000.0, rate_rps=10.0), Accuracy(drop_max=0.5)])
 def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise) -> None:
-    """Labels are shown with their age; both sides count the same frames."""
+    """Labels are shown with their age; both sides count the same frames, but for those that the line lost."""
     with _device(server, promise) as device:
         answered = device.counts.ends
         shown = _until(device, picture, lambda shown: answered[FrameEnd.ANSWERED] >= 5)
         assert shown.answer is not None
         assert shown.answer["labels"]
         assert shown.age_ms is not None
-        for _ in range(100):  # what is under way ends without another frame
-            if not device.under_way:
+        counts = device.counts
+        for _ in range(200):  # what is under way ends without another frame
+            said = device.box_says()
+            if said["answered"] == counts.ends[FrameEnd.ANSWERED] and not device.under_way:
                 break
             pause_s(0.05)
-        said = device.box_says()
-        counts = device.counts
-        assert (said["sent"], said["answered"]) == (counts.sent, counts.ends[FrameEnd.ANSWERED])
+        assert said["answered"] == counts.ends[FrameEnd.ANSWERED]
+        assert counts.sent - counts.ends[FrameEnd.LOST] <= said["sent"] <= counts.sent  # the lost may not have come
         assert said["state"] == shown.state == "served"
     assert counts.captured == counts.sent + counts.skipped
     assert counts.sent == counts.ends.total()

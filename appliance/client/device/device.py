@@ -43,6 +43,7 @@ class Shown:
     """What to show with a frame."""
 
     frame: int
+    """Its number: frame intervals since the first one."""
     objects: tuple[Tracked, ...]
     """Where the objects of the newest result are now; none for tasks that find none."""
     answer: Mapping[str, Any] | None
@@ -122,7 +123,8 @@ class Device:
         self._drops: dict[str, DropEstimate] = {}
         self._drop: Drop | None = None
         self._size: tuple[int, int] | None = None
-        self._frame = 0
+        self._frame = -1
+        self._began_ms: float | None = None
         self._stride_sum = 0.0
         self._strides = 0
         self.session: dict[str, Any] = {}
@@ -174,8 +176,8 @@ class Device:
 
     def see(self, frame: Frame) -> Shown:
         """The next frame; what to show with it. Takes the time of tracking and of a copy, and waits for nothing."""
-        number, self._frame = self._frame, self._frame + 1
         now_ms = self._clock.now_ns() / NS_PER_MS
+        number = self._numbered(now_ms)
         self._captured[number] = now_ms
         while len(self._captured) > KEPT_SHOWN:
             self._captured.popitem(last=False)
@@ -228,6 +230,15 @@ class Device:
     def uplink_mbps(self) -> float:
         """What the uplink is taken for."""
         return self._sender.transfer.mbps
+
+    def _numbered(self, now_ms: float) -> int:
+        """Frames are numbered by the clock, at the rate that the session was asked for: the box plans them ahead by it,
+        and a camera that is a little slower would fall behind its own plan. What it leaves out has no frame.
+        """
+        if self._began_ms is None:
+            self._began_ms = now_ms
+        self._frame = max(self._frame + 1, round((now_ms - self._began_ms) * self._fps / 1000.0))
+        return self._frame
 
     def _offer(self, number: int, frame: Frame, now_ms: float) -> bool:
         """Give a frame to the line, if it is to be sent."""

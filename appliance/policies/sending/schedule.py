@@ -15,7 +15,9 @@ class Orders:
     interval: float = 1.0
     """Captured frames from one to be sent to the next; no whole number where the rates do not divide."""
     frames: Collection[int] = field(default=())
-    """Numbers of frames to be sent; after the last of them the interval counts again."""
+    """Numbers of frames to be sent; after the last of them the interval counts again. Of one that the camera did not
+    give the next one is sent.
+    """
 
 
 class Schedule:
@@ -23,16 +25,19 @@ class Schedule:
 
     def __init__(self) -> None:
         self._next = 0.0
+        self._asked = -1
 
     def is_due(self, frame: int, orders: Orders) -> bool:
         """Whether to send it."""
-        last_named = max(orders.frames, default=-1)
-        if frame <= last_named:
-            is_due = frame in orders.frames
-        else:
-            is_due = frame >= self._next
-        if is_due:
-            # From the moment it was due where that is the rate's doing, else from now.
-            due = self._next if frame - self._next < 1.0 else float(frame)
-            self._next = (frame if frame <= last_named else due) + max(1.0, orders.interval)
-        return is_due
+        before, self._asked = self._asked, frame
+        is_named = any(before < number <= frame for number in orders.frames)
+        if is_named or frame <= max(orders.frames, default=-1):
+            if is_named:
+                self._next = frame + max(1.0, orders.interval)
+            return is_named
+        if frame < self._next:
+            return False
+        # From the moment it was due where that is the rate's doing, else from now.
+        due = self._next if frame - self._next < 1.0 else float(frame)
+        self._next = due + max(1.0, orders.interval)
+        return True

@@ -36,3 +36,11 @@ def test_frames_that_were_not_asked_about_are_not_made_up_for() -> None:
     schedule = Schedule()
     assert _due(Orders(interval=4.0), 1, schedule) == [0]
     assert _due(Orders(interval=4.0), 9, schedule, first=30) == [30, 34, 38]
+
+
+def test_a_named_frame_that_never_came_is_the_next_one() -> None:
+    """A camera slower than it said leaves numbers out; what was named before the last frame is past."""
+    schedule, orders = Schedule(), Orders(interval=50.0, frames=(5, 12))
+    assert [frame for frame in (0, 2, 4, 6, 8, 10, 11, 14, 16) if schedule.is_due(frame, orders)] == [6, 14]
+    assert not schedule.is_due(18, Orders(interval=50.0, frames=(15, 30)))
+    assert schedule.is_due(31, Orders(interval=50.0, frames=(15, 30)))
