@@ -87,6 +87,8 @@ class _Sent:
     sent_ms: float
     size_bytes: int
     acknowledged_ms: float | None = None
+    is_of_old_line: bool = False
+    """The line has broken since: when its result comes says nothing of how long the box takes."""
 
 
 class Sender:
@@ -151,7 +153,8 @@ class Sender:
             return None
         self.acknowledged(frame, now_ms)  # a result without its acknowledgement before it stands for both
         assert sent.acknowledged_ms is not None
-        self._observe_service(now_ms - sent.acknowledged_ms)
+        if not sent.is_of_old_line:
+            self._observe_service(now_ms - sent.acknowledged_ms)
         is_late = self._deadline_ms is not None and now_ms > sent.captured_ms + self._deadline_ms
         self._try_ms = self._try_ms if is_late else TRY_MS
         return self.ended(frame, FrameEnd.LATE if is_late else FrameEnd.ANSWERED)
@@ -175,6 +178,8 @@ class Sender:
         if lost and self._is_unknown:
             self._try_ms = min(TRY_MS_MAX, 2.0 * self._try_ms)
         self._is_unknown = self._is_unknown or bool(lost)
+        for sent in self._sent.values():
+            sent.is_of_old_line = True
         self.transfer.interrupted()
 
     def closed(self) -> None:

@@ -152,6 +152,18 @@ def test_a_line_that_breaks_loses_what_it_carried() -> None:
     assert made.counts.ends.total() == made.counts.sent
 
 
+def test_a_result_over_a_new_line_says_nothing_of_how_long_the_box_takes() -> None:
+    """It waited for the line. Taken for the box's time it would keep the device from sending for seconds."""
+    made = sender(15.0, 150.0)
+    assert _offered(made, 0, 0.0) is not None
+    made.acknowledged(0, 20.0)
+    before_ms = made.service_ms
+    made.interrupted()
+    made.answered(0, 2_000.0)
+    assert made.service_ms == before_ms
+    assert _offered(made, 30, 2_010.0) is not None, "the next frame is sent"
+
+
 def test_hopeless_frames_are_skipped_but_for_a_try_now_and_then() -> None:
     """The link is silent, and the last thing known of it is bad."""
     made = Sender(fps=15.0, deadline_ms=50.0)
