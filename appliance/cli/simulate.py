@@ -137,6 +137,14 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
         f"wait {_wait(document['wait_ms'])}; "
         f"SLO kept {share(document['slo_attainment'])}, robustness {share(document['robustness'])}"
     )
+    if (sessions := document.get("sessions")) is not None:
+        interval, drop = sessions["offload_interval_mean"], sessions["drop_mean"]
+        tracked = "" if drop is None else f", every {interval:.1f}th frame sent, drop {drop:.4f}"
+        answered = "" if sessions["in_time"] is None else f", {share(sessions['in_time'])} of frames in time"
+        say(
+            f"devices: {sessions['served_mean']:.1f} of {sessions['devices']} served, "
+            f"{share(sessions['within_slo'])} of windows kept{tracked}{answered}"
+        )
     if (best := document.get("clairvoyant")) is not None:
         say(
             f"who knows every request beforehand: utility {best['utility_reached']:.2f} with "

@@ -1,9 +1,12 @@
 """A box of a scenario's parts: what `runtime.assembly` makes for the running box, on an emulated processor."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+
+import numpy as np
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import (
@@ -23,6 +26,7 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import application_id, build_id, model_id, variant_id
+from appliance.domain.request import Tensors
 from appliance.lab.faults import Machine
 from appliance.lab.forecasts import Given
 from appliance.lab.journal import Journal
@@ -53,11 +57,14 @@ from appliance.policies.selection import DEFAULT as DEFAULT_SELECTION
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
 from appliance.runtime.telemetry import Telemetry
 
 T = TypeVar("T")
 
 INPUT = "x"
+TENSORS: Tensors = {INPUT: np.zeros(1, np.float32)}
+"""What every request carries."""
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
 _OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
 
@@ -72,6 +79,7 @@ class LabBox:
     machine: Machine
     journal: Journal
     stopwatch: Stopwatch
+    telemetry: Telemetry
 
 
 class _Builds:
@@ -112,7 +120,7 @@ def compose(scenario: Scenario) -> LabBox:
     )
     core = assemble(ports, _policies(scenario, stopwatch), _config(scenario))
     _fill(core.catalogue, scenario)
-    return LabBox(core, clock, processor, machine, journal, stopwatch)
+    return LabBox(core, clock, processor, machine, journal, stopwatch, telemetry)
 
 
 def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
@@ -252,9 +260,18 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         profile.resident_bytes,
         _INPUTS,
         _OUTPUTS,
+        height=input_px(shape),
+        width=input_px(shape),
         accuracy=Accuracy(shape.accuracy, "as given", "as given", 1, loss_points=shape.loss),
         profile=profile,
     )
+
+
+def input_px(shape: VariantShape) -> int | None:
+    """Longer side of the pictures that devices send for it; None where nothing is said of them."""
+    if shape.input_px is not None or not shape.input_bytes:
+        return shape.input_px
+    return max(1, round(math.sqrt(shape.input_bytes / BYTES_PER_PIXEL)))
 
 
 def _latencies(latencies: Mapping[tuple[int, int], float], p99_ms: float | None) -> tuple[Latency, ...]:

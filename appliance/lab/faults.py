@@ -19,11 +19,10 @@ SLOW_DOWN = "slow-down"
 LOAD_FAILS = "load-fails"
 CLOCK_STEP = "clock-step"
 MEMORY_TAKEN = "memory-taken"
-KINDS = (PROCESSOR_LOST, SLOW_DOWN, LOAD_FAILS, MEMORY_TAKEN, CLOCK_STEP)
-PLANNED = ("link-down",)
-"""Kinds of the format that nothing here can suffer yet."""
+LINK_DOWN = "link-down"
+KINDS = (PROCESSOR_LOST, SLOW_DOWN, LOAD_FAILS, MEMORY_TAKEN, CLOCK_STEP, LINK_DOWN)
 
-_NEEDS = {SLOW_DOWN: "factor", MEMORY_TAKEN: "mb", CLOCK_STEP: "ms"}
+_NEEDS = {SLOW_DOWN: "factor", MEMORY_TAKEN: "mb", CLOCK_STEP: "ms", LINK_DOWN: "session"}
 
 
 class Fault(Shape):
@@ -35,23 +34,27 @@ class Fault(Shape):
     target: Name | None = None
     """A processor; of `load-fails` an application, too."""
     application: Name | None = None
+    session: Name | None = None
+    """Of `link-down`: a device, or the entry of several."""
     factor: Positive | None = None
     mb: Positive | None = None
     ms: Annotated[float, Field(ge=-1e13, le=1e13)] | None = None
 
 
-def check_faults(faults: Sequence[Fault], applications: Sequence[str], processors: Sequence[str]) -> None:
-    """Raises: Malformed."""
+def check_faults(
+    faults: Sequence[Fault], applications: Sequence[str], processors: Sequence[str], sessions: Sequence[str] = ()
+) -> None:
+    """`sessions`: devices, and the entries of several. Raises: Malformed."""
     for i, fault in enumerate(faults):
         key = f"faults[{i}]"
-        if fault.kind in PLANNED:
-            raise Malformed(f"{key}.kind", f"{fault.kind!r} is not built yet")
         known(fault.kind, KINDS, f"{key}.kind")
         if fault.kind in (PROCESSOR_LOST, SLOW_DOWN) and fault.target is not None:
             known(fault.target, processors, f"{key}.target")
         field = _NEEDS.get(fault.kind)
         if field is not None and getattr(fault, field) is None:
             raise Malformed(f"{key}.{field}", "is missing")
+        if fault.kind == LINK_DOWN and fault.session is not None:
+            known(fault.session, sessions, f"{key}.session")
         if fault.kind == LOAD_FAILS:
             _check_application(fault, applications, key)
 
@@ -112,6 +115,8 @@ class Weather:
             case "memory-taken":
                 assert fault.mb is not None, "checked when it was read"
                 return _listed(self._machine.taken, round(fault.mb * 1e6))
+            case "link-down":  # the links know of it beforehand
+                return lambda: None
             case _:
                 assert fault.kind == CLOCK_STEP and fault.ms is not None, "checked when it was read"
                 self._clock.step_ns += round(fault.ms * NS_PER_MS)

@@ -60,6 +60,8 @@ class Outcome:
     wakes: int = 0
     """Builds that came into memory by waking; they are not among the loads."""
     decisions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    sessions: Mapping[str, object] | None = None
+    """Of a scenario with devices."""
 
     def document(self) -> dict[str, object]:
         """As the format has it."""
@@ -94,6 +96,7 @@ class Outcome:
                 }
                 for name, answers in by_application.items()
             },
+            **({} if self.sessions is None else {"sessions": dict(self.sessions)}),
             "loads": self.loads,
             "wakes": self.wakes,
             "replacements": self.replacements,

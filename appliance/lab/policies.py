@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, SystemClock
+from appliance.lab.baselines import ADAPTATION, OFFLOAD
 from appliance.lab.problems.base import Malformed, known
 from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -13,14 +14,16 @@ from appliance.policies.residency.steps import in_steps
 from appliance.policies.selection import SELECTION_POLICIES
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "adaptation": ADAPTATION,
     "batching": BATCHING_POLICIES,
     "dispatch": DISPATCH_POLICIES,
     "eviction": EVICTION_POLICIES,
     "forecast": FORECASTERS,
+    "offload": OFFLOAD,
     "selection": SELECTION_POLICIES,
 }
-"""Family → the registry that the box uses for it."""
-PLANNED = ("adaptation", "offload", "pipeline")
+"""Family → the registry that the box uses for it, with what it is compared with where that may be simulated."""
+PLANNED = ("pipeline",)
 """Families of the format that the engine does not ask yet."""
 
 

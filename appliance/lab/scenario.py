@@ -18,6 +18,7 @@ from appliance.lab.faults import PROCESSOR_LOST, SLOW_DOWN, Fault, check_faults
 from appliance.lab.policies import check_policies
 from appliance.lab.problems.base import Malformed, Name, NotNegative, Positive, Shape, known, refuse_duplicates, shaped
 from appliance.lab.problems.dispatch import OPERATORS_MAX, OperatorShape
+from appliance.lab.session_shapes import SessionShape, check_sessions
 from appliance.lab.workload import Arrivals, check_arrivals
 from appliance.policies.dispatch.partition import Operator, Uncuttable, partition
 
@@ -31,7 +32,7 @@ WAKE_SHARE = 0.1
 """Waking takes this share of loading where nothing is said: 3.2 ms of 33 of a prepared ResNet-50 (`scripts/bench
 sleeping`).
 """
-NOT_BUILT = ("sessions", "pipelines")
+NOT_BUILT = ("pipelines",)
 """Sections of the format that the engine cannot serve yet."""
 
 
@@ -104,6 +105,9 @@ class VariantShape(Shape):
     """What it takes asleep; None: it cannot sleep, and is unloaded."""
     wake_ms: NotNegative | None = None
     input_bytes: NotNegative = 0
+    """Of a picture of its size, as devices send it; 0: nobody knows."""
+    input_px: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Longer side of that picture; None: as the box expects pictures of so many bytes to be."""
     together_max: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Rows of several requests that may share a run; None: as many as the largest batch of `latency_ms`."""
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]] = Field({})
@@ -165,6 +169,7 @@ class Scenario(Shape):
     applications: Annotated[list[ApplicationShape], Field(min_length=1, max_length=4096)]
     tenants: Annotated[list[TenantShape], Field(max_length=4096)] = Field([])
     arrivals: Annotated[list[Arrivals], Field(max_length=4096)] = Field([])
+    sessions: Annotated[list[SessionShape], Field(max_length=4096)] = Field([])
     policies: dict[str, str] = Field({})
     faults: Annotated[list[Fault], Field(max_length=4096)] = Field([])
     base_dir: str = "."
@@ -224,9 +229,14 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     _check_applications(scenario)
     names = [a.name for a in scenario.applications]
     check_arrivals(scenario.arrivals, names, scenario.duration_s)
-    check_faults(scenario.faults, names, [p.name for p in scenario.box.processors])
+    slos = {a.name: a.latency_slo_ms for a in scenario.applications}
+    check_sessions(scenario.sessions, slos, scenario.duration_s, base_dir)
+    devices = [name for entry in scenario.sessions for name in (entry.name, *entry.names())]
+    check_faults(scenario.faults, names, [p.name for p in scenario.box.processors], devices)
     check_policies(scenario.policies)
     if scenario.needs_dispatch:
+        if scenario.sessions:
+            raise Malformed("sessions", "is not built yet with several processors")
         _check_faults_of_several(scenario.faults)
     return scenario
 

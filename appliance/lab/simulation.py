@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
 from appliance.domain.names import application_id
-from appliance.domain.request import Request, Tensors
-from appliance.lab.composition import INPUT, LabBox, compose, resident_builds, sleeping_builds
+from appliance.domain.request import Request
+from appliance.lab.composition import TENSORS, LabBox, compose, resident_builds, sleeping_builds
 from appliance.lab.dispatching import dispatch
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
@@ -22,10 +20,9 @@ from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.problems.base import Malformed
 from appliance.lab.processors import Broken
 from appliance.lab.scenario import Scenario
+from appliance.lab.sessions.crowd import Crowd
 from appliance.lab.workload import Arrival, draw, nanoseconds
 from appliance.runtime.telemetry import Telemetry
-
-_TENSORS: Tensors = {INPUT: np.zeros(1, np.float32)}
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class _Simulation:
         self._accuracies = scenario.accuracies()
         self._shapes = {shape.name: shape for shape in scenario.applications}
         self._answers: list[Answer] = []
+        self._crowd = Crowd(scenario, self._box) if scenario.sessions else None
         self._loads_before = 0
 
     async def run(self) -> Run:
@@ -84,11 +82,16 @@ class _Simulation:
             box.core.forecasting.run(),
             *(weather.inflict(fault) for fault in self._scenario.faults),
         ]
+        if self._crowd is not None:
+            loops.append(self._crowd.plan())
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
             loops += [box.core.pressure.run(), box.core.memory_forecasting.run()]
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
-        await self._send_all()
+        async with asyncio.TaskGroup() as tasks:
+            if self._crowd is not None:
+                tasks.create_task(self._crowd.live(), name="devices")
+            tasks.create_task(self._send_all(), name="requests")
         end_ns = box.clock.now_ns() - START_NS
         for task in background:
             task.cancel()
@@ -146,7 +149,7 @@ class _Simulation:
         shape = self._shapes[arrival.application]
         clock = self._box.clock
         now_ns = clock.now_ns()
-        request = Request(application_id(shape.tenant, shape.name), shape.tenant, _TENSORS, now_ns)
+        request = Request(application_id(shape.tenant, shape.name), shape.tenant, TENSORS, now_ns)
         has_slo = shape.latency_slo_ms is not None
         try:
             result = await self._box.core.engine.infer(request)
@@ -186,6 +189,10 @@ class _Simulation:
         status = self._box.core.engine.status()
         if len(self._answers) != len(self._arrivals):
             raise Broken(f"{len(self._arrivals)} requests and {len(self._answers)} answers")
+        if self._crowd is not None:
+            sent = sum(device.sender.counts.sent for device in self._crowd.devices)
+            if sent != len(self._crowd.answers):
+                raise Broken(f"{sent} frames and {len(self._crowd.answers)} ends")
         if status["queued"] or status["running"]:
             raise Broken(f"{status['queued']} requests wait and {status['running']} run after the last answer")
         pinned = [b["build"] for b in self._box.core.memory.snapshot()["builds"] if b["pins"]]
@@ -199,7 +206,7 @@ class _Simulation:
         return Outcome(
             end_ns=end_ns,
             applications=tuple(shape.name for shape in self._scenario.applications),
-            answers=tuple(self._answers),
+            answers=(*self._answers, *(() if self._crowd is None else self._crowd.answers)),
             processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},
             memory_bytes=self._scenario.memory_bytes,
             memory_peak_bytes=box.processor.peak_bytes,
@@ -208,4 +215,5 @@ class _Simulation:
             evictions=box.core.memory.evictions,
             wakes=box.core.memory.wakes,
             decisions=box.stopwatch.rows(),
+            sessions=None if self._crowd is None else self._crowd.figures(),
         )

@@ -4,8 +4,9 @@ Those of residency a box may choose, and those of offload are a floor of its def
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from appliance.lab.baselines import edf
+from appliance.lab.baselines import edf, open_door
 from appliance.lab.baselines.brute_force import BruteForce
 from appliance.lab.baselines.exact import Exact
 from appliance.lab.baselines.greedy import Greedy
@@ -15,6 +16,9 @@ from appliance.policies.adaptation.base import AdaptationPolicy
 from appliance.policies.allocation import ALLOCATION_POLICIES
 from appliance.policies.allocation.base import AllocationPolicy
 from appliance.policies.allocation.scrooge import without_concurrency
+from appliance.policies.offload import OFFLOAD_POLICIES
+from appliance.policies.offload.base import OffloadPolicy
+from appliance.policies.offload.reactive import clipper_like, static
 
 ALLOCATION: Mapping[str, Callable[[], AllocationPolicy]] = {
     **ALLOCATION_POLICIES,
@@ -29,4 +33,14 @@ ADAPTATION: Mapping[str, Callable[[], AdaptationPolicy]] = {
     "edf-smallest": edf.smallest,
     "edf-middle": edf.middle,
     "edf-largest": edf.largest,
+    "open-smallest": open_door.smallest,
+    "open-middle": open_door.middle,
+    "open-largest": open_door.largest,
+}
+OFFLOAD: Mapping[str, Callable[[], OffloadPolicy]] = {
+    **OFFLOAD_POLICIES,
+    # ARISE's settings beside depth over 5G, which have the plain names (§6.3 to §6.7).
+    "static-lte": partial(static, 3, 3),
+    "static-detection": partial(static, 5, 5),
+    "clipper-like-detection": partial(clipper_like, 9),
 }

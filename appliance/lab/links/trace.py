@@ -38,6 +38,11 @@ class Trace:
         )
         object.__setattr__(self, "_bits", tuple(accumulate(each)))
 
+    @property
+    def mean_bps(self) -> float:
+        """Over a whole period."""
+        return self._bits[-1] * NS_PER_S / self.period_ns
+
     def rate_bps(self, at_ns: int) -> float:
         """The rate that holds then."""
         return self.rates_bps[bisect_right(self.begins_ns, at_ns % self.period_ns) - 1]

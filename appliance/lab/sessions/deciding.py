@@ -1,0 +1,24 @@
+"""The planners of sessions in virtual time: asked in place, for decisions take none of it."""
+
+from appliance.lab.baselines import ADAPTATION, OFFLOAD
+from appliance.lab.policies import Stopwatch
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, AdaptationPolicy
+from appliance.policies.offload.base import OffloadInput, OffloadPlan, OffloadPolicy
+
+
+class InPlace:
+    """Port `Deciding` of a simulation."""
+
+    def __init__(self, adaptation: str, offload: str, stopwatch: Stopwatch) -> None:
+        """Names of policies; decisions are timed by the wall clock."""
+        self.adaptation, self.offload = adaptation, offload
+        self._adapting: AdaptationPolicy = stopwatch.timed("adaptation", ADAPTATION[adaptation]())
+        self._offloading: OffloadPolicy = stopwatch.timed("offload", OFFLOAD[offload]())
+
+    async def adapt(self, problem: AdaptationInput) -> AdaptationPlan:
+        """Which network on which worker, and which client to which."""
+        return self._adapting.plan(problem)
+
+    async def offloads(self, problem: OffloadInput) -> OffloadPlan:
+        """Which frames, in which batches."""
+        return self._offloading.plan(problem)

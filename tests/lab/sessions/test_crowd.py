@@ -1,0 +1,110 @@
+"""Devices in a simulation: they join the box's own registry, and every frame has one end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.lab.scenario import read_scenario
+from appliance.lab.simulation import simulate
+from tests.lab.sessions.devices import CAMERA, GLASSES, LADDER, scenario
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    document = simulate(scenario(**changes)).outcome.document()
+    document.pop("decisions")
+    return document
+
+
+def test_cameras_are_answered_in_time() -> None:
+    found = figures()
+    sessions = found["sessions"]
+    assert sessions["served_mean"] > 1.9
+    assert sessions["in_time"] > 0.95
+    assert sessions["drop_mean"] is None
+    assert sessions["offload_interval_mean"] is None
+    crossing = found["applications"]["crossing"]
+    assert crossing["requests"] == sessions["sent"] == sum(found[k] for k in ("warm", "cold", "failed", "dropped"))
+    assert crossing["accuracy_mean"] > 22.0, "the link and the processor allow more than the smallest network"
+
+
+def test_glasses_track_between_results() -> None:
+    sessions = figures(sessions=[GLASSES])["sessions"]
+    assert sessions["served_mean"] > 2.5
+    assert sessions["offload_interval_mean"] > 1.5, "they need not send every frame"
+    assert 0.0 < sessions["drop_mean"] <= 0.04
+    assert sessions["windows"] > 0
+    assert sessions["in_time"] is None
+
+
+def test_kinds_share_a_processor() -> None:
+    found = figures(sessions=[GLASSES, CAMERA], arrivals=[{"application": "depth", "poisson_rps": 1.0}])
+    groups = found["sessions"]["groups"]
+    assert groups["glasses"]["sent"] > 0
+    assert groups["camera"]["sent"] > 0
+    assert found["sessions"]["sent"] == groups["glasses"]["sent"] + groups["camera"]["sent"]
+    assert found["requests"] > found["sessions"]["sent"], "requests without a session are among them"
+
+
+def test_the_same_seed_gives_the_same_output_and_another_one_another() -> None:
+    both = {"sessions": [GLASSES, CAMERA], "duration_s": 3}
+    first = json.dumps(figures(**both))
+    assert json.dumps(figures(**both)) == first
+    assert json.dumps(figures(**both, seed=4)) != first
+
+
+def test_more_glasses_than_a_box_can_serve_wait() -> None:
+    crowd = {**GLASSES, "count": 30, "accuracy_slo": 0.02, "arrival_rps": 30}
+    sessions = figures(sessions=[crowd], duration_s=4)["sessions"]
+    assert 2 < sessions["served_mean"] < 28
+    static = figures(sessions=[crowd], duration_s=4, policies={"offload": "static"})["sessions"]
+    assert static["served_mean"] != sessions["served_mean"]
+
+
+def test_a_fixed_network_answers_with_that_alone() -> None:
+    found = figures(policies={"adaptation": "open-smallest"})
+    assert found["applications"]["crossing"]["accuracy_mean"] == LADDER["variants"][0]["accuracy"]
+
+
+def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
+    fault = {"kind": "link-down", "session": "camera-1", "at_s": 2, "for_s": 1.5}
+    calm, found = figures(), figures(faults=[fault])
+    assert found["sessions"]["reconnects"] >= 1
+    assert found["sessions"]["in_time"] < calm["sessions"]["in_time"]
+    back = [
+        answer
+        for answer in simulate(scenario(faults=[fault])).outcome.answers
+        if answer.at_ns > 4 * 10**9 and answer.accuracy is not None
+    ]
+    assert len(back) > 45, "both send again: 2 x 15 a second"
+
+
+def test_a_device_that_leaves_gives_room() -> None:
+    stay = {**CAMERA, "stay_s": 2}
+    found = figures(sessions=[stay])["sessions"]
+    assert found["captured"] == 2 * 2 * 15
+    assert 0.5 < found["served_mean"] < 0.8
+
+
+def test_links_and_rates_come_from_files(tmp_path: Path) -> None:
+    (tmp_path / "lte.csv").write_text("time_s,uplink_mbps\n0,8\n1,20\n")
+    (tmp_path / "rates.csv").write_text("time_s,drop_rate\n0,0.002\n3,0.012\n")
+    camera = {**CAMERA, "network": {"csv": "lte.csv", "rtt_ms": 10, "begins_anywhere": True}}
+    glasses = {**GLASSES, "drop_rate": "rates.csv", "reference": "fresh", "accuracy_slo": 0.06}
+    from tests.lab.sessions.devices import document
+
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps(document(sessions=[camera, glasses])))
+    found = simulate(read_scenario(path)).outcome.document()["sessions"]
+    assert isinstance(found, dict)
+    assert found["in_time"] > 0.5
+    assert found["drop_mean"] > 0.0
+
+
+@pytest.mark.parametrize("name", ["depth-5g", "traffic-lte"])
+def test_scenarios_of_the_repository_run(name: str) -> None:
+    path = Path(__file__).parents[3] / "scenarios" / f"{name}.toml"
+    found = simulate(read_scenario(path, {"duration_s": 2.0})).outcome.document()["sessions"]
+    assert isinstance(found, dict)
+    assert found["served_mean"] > 0

@@ -1,0 +1,64 @@
+"""Windows and sums as a device counts them."""
+
+from appliance.clock import NS_PER_S
+from appliance.lab.sessions.camera import Camera
+from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
+
+FPS = 60
+
+
+def test_a_window_of_latency_may_miss_one_in_a_hundred() -> None:
+    tally = LatencyTally()
+    tally.served(0, is_served=True)
+    for frame in range(200 * 3):
+        tally.captured(frame, frame * NS_PER_S // 20)
+        misses = {0: 0, 1: 2, 2: 3}[frame // 200]
+        if frame % 200 >= misses:
+            tally.answered(frame, 40.0)
+    tally.served(30 * NS_PER_S, is_served=False)
+    tally.close()
+    assert (tally.totals.windows, tally.totals.kept) == (3, 2)
+    assert (tally.totals.due, tally.totals.in_time) == (600, 595)
+    assert tally.totals.accuracy_in_time == 595 * 40.0
+
+
+def test_a_window_in_which_it_was_not_served_to_the_end_does_not_count() -> None:
+    tally = LatencyTally()
+    tally.served(0, is_served=True)
+    tally.captured(0, 1)
+    tally.served(9 * NS_PER_S, is_served=False)
+    tally.captured(1, 9 * NS_PER_S + 1)
+    tally.close()
+    assert tally.totals.windows == 0
+    assert tally.totals.due == 1, "nor is a frame due while nobody serves it"
+
+
+def test_drop_is_that_of_the_age_of_what_is_shown_beyond_the_reference() -> None:
+    tally = AccuracyTally(drop_max=0.02, reference_stride=2.0)
+    tally.served(0, is_served=True)
+    assert tally.result(0) is None
+    for frame in range(FPS * 2 + 1):
+        if frame and frame % 8 == 0:
+            assert tally.result(frame - 3) == (5 if frame == 8 else 8), "what was shown for its frame was so much older"
+        tally.displayed(frame, frame * NS_PER_S // FPS, 0.004)
+    assert tally.totals.windows == 2
+    assert tally.totals.kept == 2
+    mean = tally.totals.drop / tally.totals.shown
+    assert abs(mean - 0.004 * (3 + 3.5 - 2.0)) < 0.001
+
+
+def test_the_interval_is_between_frames_that_were_sent() -> None:
+    tally = AccuracyTally(0.02, 0.0)
+    tally.sent(0)
+    tally.served(0, is_served=True)
+    for frame in (4, 8, 14):
+        tally.sent(frame)
+    assert (tally.totals.intervals, tally.totals.interval_frames) == (2, 10)
+
+
+def test_pictures_take_what_the_variants_say_and_a_power_of_their_side_between() -> None:
+    camera = Camera([(320, 48_000.0), (128, 10_000.0)])
+    assert (camera.bytes_of(320, 75), camera.bytes_of(128, 75)) == (48_000, 10_000)
+    assert 10_000 < camera.bytes_of(200, 75) < 48_000
+    assert camera.bytes_of(96, 75) < 10_000 < camera.bytes_of(320, 45) < 48_000
+    assert Camera([], 1000.0).bytes_of(640, 75) == 1000
