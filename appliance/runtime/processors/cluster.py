@@ -42,6 +42,10 @@ class Cluster(Member):
         super().serve()
         self._copying = asyncio.get_running_loop().create_task(self.copy_again(), name="copy builds")
 
+    def _has(self, handle: Any) -> bool:
+        """It runs what the first of its kind has loaded, too."""
+        return True
+
     async def settled(self, handle: Any) -> None:
         """Returns when no run of a build is under way here, also of those that nobody waits for: it may be unloaded."""
         runs = self._runs_of(handle)

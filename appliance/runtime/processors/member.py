@@ -166,8 +166,12 @@ class Member:
             deadline_ns,
         )
 
+    def _has(self, handle: Any) -> bool:
+        """Whether a build is there; not one that was lost with it, and is dropped, though it is back."""
+        return id(handle) in self._builds
+
     def _run(self, begin: Callable[[], Awaitable[T]], handle: Any, deadline_ns: int | None) -> asyncio.Future[T]:
-        if not self.is_serving or id(handle) not in self._builds:  # it, or that build, was lost and is dropped
+        if not self.is_serving or not self._has(handle):
             lost: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             lost.set_exception(self._lost())
             return lost
