@@ -6,7 +6,7 @@ head of the queue. With one group whoever is idle runs all parts, each on the ki
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,8 @@ from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Re
 from appliance.runtime.serving.queue import Queue
 
 _PARTITIONS_MAX = 256
+Lost = Collection[tuple[str, str]]
+"""Processors, by group and kind."""
 
 
 class Dispatching:
@@ -146,16 +148,18 @@ class PartsDispatcher:
             self.shared.memory.dismiss(build.build_id)
         self._others.clear()
 
-    async def _bring(self, left: Sequence[int], lost: set[str]) -> None:
-        """Parts that no kind is left to run are loaded on the first kind.
+    async def _bring(self, left: Sequence[int], lost: Lost) -> None:
+        """Parts that no processor is left to run are loaded on the first kind.
 
         Raises: ProcessorLost where that is lost, too; RunAgain where they cannot be loaded.
         """
         for number in left if lost else ():
-            if number in self._others or any(self._kind(at, number, lost) for at in self._parts.kinds):
+            if any(self._kind(at, number, lost) for at in range(len(self.shared.groups))):
                 continue
-            if self._first in lost:
+            if not any(self._runs_first(group, lost) for group in self.shared.groups):
                 raise ProcessorLost(processor=self._first)
+            if number in self._others:
+                continue
             cost = self._parts.cut.profile(number, self._first)
             assert cost is not None, "the first kind runs all"
             build_id = part_build_id(self.servable.variant.content_sha256, number, self._first)
@@ -165,12 +169,16 @@ class PartsDispatcher:
             except (OutOfMemory, LoadFailed):
                 raise RunAgain from None
 
-    def _kind(self, group: int, number: int, lost: set[str]) -> str | None:
+    def _kind(self, group: int, number: int, lost: Lost) -> str | None:
         """The kind of processor of a group that a part runs on, of those that came into memory with the others."""
         kind = self._parts.kinds[group][number]
-        return None if kind in lost else kind
+        return None if (self.shared.groups[group].name, kind) in lost else kind
 
-    def _there(self, group: int, left: Sequence[int], lost: set[str]) -> dict[int, LoadedPart]:
+    def _runs_first(self, group: RunGroup, lost: Lost) -> bool:
+        """Whether a group runs what is loaded on the first kind."""
+        return self._first in group.kinds and (group.name, self._first) not in lost
+
+    def _there(self, group: int, left: Sequence[int], lost: Lost) -> dict[int, LoadedPart]:
         """The parts that a group runs."""
         assert isinstance(self.build.handle, LoadedParts) or self.build.handle is None
         if self.build.handle is None:  # whichever worker it comes to has it placed anew
@@ -180,7 +188,7 @@ class PartsDispatcher:
             kind = self._kind(group, number, lost)
             if kind is not None:
                 found[number] = LoadedPart(kind, self.build.handle.handles[number, kind])
-            elif number in self._others and self._first in self.shared.groups[group].kinds:
+            elif number in self._others and self._runs_first(self.shared.groups[group], lost):
                 found[number] = LoadedPart(self._first, self._others[number].handle)
         return found
 

@@ -26,8 +26,8 @@ class Progress:
     """Numbers of the parts that have run."""
     at: str | None = None
     """The group of processors that computed last; None: none has."""
-    lost: set[str] = field(default_factory=set)
-    """Kinds of processors that were lost under it; it is not given to them again."""
+    lost: set[tuple[str, str]] = field(default_factory=set)
+    """Processors that were lost under it, by group and kind; it is not given to them again."""
 
 
 class RunsParts(Protocol):
@@ -163,7 +163,7 @@ class PartsRun:
                 self._check_deadline()
                 raise
             except ProcessorLost:
-                self.progress.lost.add(loaded.kind)
+                self.progress.lost.add((commitment.group, loaded.kind))
                 return
             ran[number] = took_ns = self._clock.now_ns() - begun_ns
             self.ran.append(RanPart(number, commitment.group, loaded.kind, took_ns))

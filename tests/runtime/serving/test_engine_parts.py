@@ -390,6 +390,25 @@ async def test_cores_of_two_sorts_run_all_parts() -> None:
 
 
 @story
+async def test_a_cluster_of_cores_that_is_lost_on_the_way() -> None:
+    """What ran there goes on in the other one, with both kinds."""
+    bench = bench_of(twins=[(1, 1.0, 1.0)])
+    bench.other.workers = 2
+    async with bench.working():
+        await bench.infer()
+        asked = [asyncio.create_task(bench.infer(x)) for x in range(2)]
+        await bench.pause(2.5)  # in the middle of the second part
+        bench.twins[0].is_gone = True
+        answers = [await one for one in asked]
+        assert [one.outputs["y"].tolist() for one in answers] == [[1.0], [4.0]]
+        kinds = {tuple(one.kind for one in answer.parts) for answer in answers}
+        assert kinds == {("npu", "cpu", "npu")}
+        assert not bench.clusters[0].is_serving
+        assert bench.member.is_serving
+    bench.assert_quiet()
+
+
+@story
 async def test_what_is_learnt_of_parts_decides() -> None:
     """The device is slower than its import said: what runs there by choice moves to the cores."""
     bench = bench_of(apart=True)

@@ -91,7 +91,7 @@ class Box:
 
     async def commit(self, progress: Progress) -> Commitment:
         while True:
-            there = [name for name in self.processors if self.kinds[name] not in progress.lost]
+            there = [name for name in self.processors if (name, self.kinds[name]) not in progress.lost]
             free = [Processor(name) for name in there if not self.busy.get(name)]
             if not there:
                 raise ProcessorLost(processor="all", retry_after_s=30.0)
@@ -192,7 +192,7 @@ async def test_a_processor_lost_between_parts(tmp_path: Path, after: int) -> Non
     wanted = Runner(path).run(INPUT)
     for name, array in wanted.items():
         np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-7)
-    assert run.progress.lost == {"npu"}
+    assert run.progress.lost == {("npu", "npu")}
     assert run.progress.at == "cpu"
     assert sorted(number for one in box.ended_ns for number in one) == list(range(len(made.units)))
     box.close()
