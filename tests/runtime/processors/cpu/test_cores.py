@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,9 @@ def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
         loaded = await group.load(form)
         runs = group.groups()[1].runs
         await second._runs.submit(moved)
-        under_way = asyncio.ensure_future(runs.run(loaded, {"image": np.zeros((64, 3, 64, 64), np.float32)}, None))
+        let_on = threading.Event()
+        standing = second._runs.submit(let_on.wait)
+        under_way = asyncio.ensure_future(runs.run(loaded, IMAGE, None))
         await settle()
         cluster.lose("its core is offline")
         with pytest.raises(ProcessorLost):
@@ -96,6 +99,8 @@ def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
         unloading = asyncio.create_task(group.unload(loaded))
         await settle()
         assert not cluster.is_clear
+        let_on.set()
+        await standing
         await unloading
         assert cluster.is_clear
         cluster.serve()
