@@ -225,7 +225,6 @@ class Appliance:
         media = _media(settings, clock, machine, core.catalogue)
         stack.callback(media.close)
         keyring = KeyRing(clock, settings.security.failed_keys_per_min, core.catalogue.has_tenant)
-        sign_ins = SignInFile(settings.state_dir / "sign_ins.json")
         regions = _regions(settings.http)
         if regions is not None:
             stack.callback(regions.clear)
@@ -251,8 +250,7 @@ class Appliance:
             telemetry=telemetry,
             decisions=decisions,
             keyring=keyring,
-            browsers=_browsers(settings, clock, keyring, sign_ins),
-            save_sign_ins=sign_ins.save,
+            browsers=_browsers(settings, clock, keyring),
             in_flight=self.in_flight,
             regions=regions,
             media=media,
@@ -472,12 +470,14 @@ def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) ->
     memory.dismiss(build_id)
 
 
-def _browsers(settings: Settings, clock: Clock, keyring: KeyRing, file: SignInFile) -> Browsers:
+def _browsers(settings: Settings, clock: Clock, keyring: KeyRing) -> Browsers:
     """Who is signed in, with those of before the start."""
+    file = SignInFile(settings.state_dir / "sign_ins.json")
     security = settings.security
     return Browsers(
         keyring,
         SignIns(clock, (SignIn(*row) for row in file.load())),
         own_names(settings.http.host, security.host_names),
         security.sign_in_without_tls,
+        file.save,
     )

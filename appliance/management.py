@@ -132,9 +132,7 @@ class Management:
         """Save when browsers were there last, so that a restart does not sign them out."""
         while True:
             await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SIGN_INS_EVERY_S * 10**9)
-            unsaved = self.box.browsers.sign_ins.unsaved()
-            if unsaved is not None:
-                await asyncio.to_thread(self.box.save_sign_ins, unsaved)
+            await self.box.browsers.save()
 
     async def _forget(self, contents: Collection[str]) -> None:
         """Contents have left the disk."""

@@ -1,13 +1,12 @@
 """What the routes work on: the running parts of one box, joined by the composition root."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance.api.auth.browsers import Browsers
 from appliance.api.auth.keyring import KeyRing
-from appliance.api.auth.sign_ins import SignIn
 from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
@@ -55,8 +54,6 @@ class ServingBox:
     decisions: DecisionLog
     keyring: KeyRing
     browsers: Browsers
-    save_sign_ins: Callable[[Iterable[SignIn]], None]
-    """Writes the file of them; blocks."""
     in_flight: InFlight
     regions: Regions | None
     """Shared memory; None: the box takes none."""

@@ -5,17 +5,18 @@ other sites out, `Sec-Fetch-Site` and `Origin` other ports of the same host, and
 made to lead to the box later (DNS rebinding).
 """
 
+import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 from appliance.api.auth.callers import CONNECTION, Connection, caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
-from appliance.api.auth.sign_ins import AGE_MAX, SignIns
+from appliance.api.auth.sign_ins import AGE_MAX, SignIn, SignIns
 from appliance.domain.errors import ForeignOrigin, TlsRequired
 
 _READS = frozenset({"GET", "HEAD"})
@@ -31,6 +32,16 @@ class Browsers:
     """Of the box, in lower case, beside addresses."""
     without_tls: bool
     """Whether browsers of other machines may use plain HTTP."""
+    write: Callable[[Iterable[SignIn]], None]
+    """Writes the file of sign-ins; blocks."""
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def save(self) -> None:
+        """Write the file where it lacks something; one after another, so that the last one stays."""
+        async with self._saving:
+            unsaved = self.sign_ins.unsaved()
+            if unsaved is not None:
+                await asyncio.to_thread(self.write, unsaved)
 
     def require_own_page(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Raises: TlsRequired; ForeignOrigin for what does not come from a page of the box."""

@@ -1,13 +1,11 @@
 """Signing in: a browser shows a key once and gets a cookie for it."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from appliance.api.auth.browsers import cookie_of, set_cookie
-from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import TheBox
@@ -47,7 +45,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     if before is not None:
         box.browsers.sign_ins.end(before)
     cookie = box.browsers.sign_ins.begin(principal.key_id)
-    await _save(box)
+    await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, cookie)})
 
 
@@ -71,11 +69,5 @@ async def sign_out(request: Request, box: TheBox, _: OwnPage) -> Response:
     cookie = cookie_of(request.scope, dict(request.scope["headers"]))
     if cookie is not None:
         box.browsers.sign_ins.end(cookie)
-        await _save(box)
+        await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, "")})
-
-
-async def _save(box: RunningBox) -> None:
-    unsaved = box.browsers.sign_ins.unsaved()
-    if unsaved is not None:
-        await asyncio.to_thread(box.save_sign_ins, unsaved)
