@@ -149,7 +149,7 @@ def archive(digits: toys.Digits, target: Path, *, padding_bytes: int = 0) -> Pat
 
 def _note(seen: Seen, kind: str, text: str) -> None:
     """Answers that are no success, and lines that break, are what some stories are about."""
-    if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
+    if kind == "error" and not text.startswith("Failed to load resource"):
         seen.errors.append(text)
 
 

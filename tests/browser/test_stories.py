@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from appliance.wire.access import KeyOrder
 from tests.browser.conftest import HOSTILE, MODEL, SHOTS, WIDTHS, Box, archive, sign_in
@@ -155,6 +156,42 @@ def test_trying_it_with_a_picture(tab: Tab, box: Box, shape: str) -> None:
             page.get_by_role("button", name="Take and send").click()
         assert answered.value.status == 200
         assert answered.value.request.headers["content-type"] == "image/jpeg"
+
+
+def test_boxes_are_drawn(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """Into the picture, where the model says: here always the same place."""
+    network = _always_there(tmp_path / "there.onnx", centre=(32, 32), size=(40, 24))
+    with box.server.client() as admin:
+        metadata = {"decoder": "yolov8", "labels": ["ship"], "precisions": []}
+        job = admin.upload_model(network, "ships", "object-detection", metadata=metadata)
+        assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
+    picture = tmp_path / "sea.png"
+    assert cv2.imwrite(str(picture), np.full((64, 64, 3), 40, np.uint8))
+    with tab("/applications/ships") as page:
+        page.get_by_label("Picture, sound, text or tensors").set_input_files(picture)
+        page.get_by_role("cell", name="ship").wait_for()
+        pixel = "([x, y]) => [...document.querySelector('canvas').getContext('2d').getImageData(x, y, 1, 1).data]"
+        assert page.evaluate(pixel, [52, 40])[:3] == [255, 210, 63]  # the right edge
+        assert page.evaluate(pixel, [32, 36])[:3] == [40, 40, 40]  # inside
+
+
+def _always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int]) -> Path:
+    """A detector of 64 × 64 pictures that sees one object of its only class, whatever is on them."""
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 64, 64])
+    answer = helper.make_tensor_value_info("rows", TensorProto.FLOAT, [1, 5, 8])
+    rows = np.zeros((1, 5, 8), np.float32)
+    rows[0, :, 0] = (*centre, *size, 0.9)
+    constants = {"rows_0": rows, "zero": np.zeros(1, np.float32)}
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], name="mean", keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"], name="nothing"),
+        helper.make_node("Add", ["rows_0", "nothing"], ["rows"], name="rows"),
+    ]
+    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "there", [image], [answer], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    path.write_bytes(model.SerializeToString())
+    return path
 
 
 def test_names_are_text(tab: Tab, box: Box) -> None:

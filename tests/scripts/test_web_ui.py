@@ -9,22 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = (
-    "bash",
-    "cat",
-    "cut",
-    "dirname",
-    "env",
-    "find",
-    "flock",
-    "grep",
-    "mktemp",
-    "readlink",
-    "rm",
-    "sed",
-    "sha256sum",
-)
-TOOLS += ("sort", "tail", "tr", "xargs")
+TOOLS = "bash cat cut dirname env find flock grep mktemp readlink rm sed sha256sum sort tail tr xargs".split()
 
 
 @pytest.fixture
