@@ -59,7 +59,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
     return toys.digits(tmp_path_factory.mktemp("digits"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterator[Box]:
     """Two tenants; the first has a model, and somebody has asked it."""
     if not (FOLDER / "index.html.br").exists():
@@ -78,9 +78,11 @@ def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterat
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser, with a camera and a microphone that are made up."""
+    """The browser, with a camera and a microphone that are made up. Its driver runs an event loop in this thread, which
+    no test of another file may find.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: scripts/setup dev")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
@@ -110,7 +112,7 @@ def tab(chromium: Any, box: Box) -> Tab:
             device_scale_factor=2 if shape == "phone" else 1,
         )
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         seen = Seen()
         page.on("pageerror", lambda error: seen.errors.append(str(error)))
         page.on("console", lambda said: _note(seen, said.type, said.text))

@@ -10,7 +10,7 @@ from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import TheBox
 from appliance.domain.access import Role
-from appliance.domain.errors import Forbidden, ForeignOrigin, TlsRequired, TooManyFailedKeys, WrongKey
+from appliance.domain.errors import Forbidden, ForeignOrigin, TlsRequired, TooLarge, TooManyFailedKeys, WrongKey
 from appliance.wire.access import SignInOrder, SignInShape
 
 router = APIRouter(prefix="/v1/sign-in", tags=["sign-in"], route_class=StrictRoute)
@@ -30,7 +30,7 @@ _REFUSED = (ForeignOrigin, TlsRequired)
     status_code=204,
     response_class=Response,
     summary="Sign a browser in",
-    responses=problems(WrongKey, Forbidden, TooManyFailedKeys, *_REFUSED, keyless=True),
+    responses=problems(WrongKey, Forbidden, TooLarge, TooManyFailedKeys, *_REFUSED, keyless=True),
 )
 async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage) -> Response:
     """A key for a cookie, with which the browser may do under `/v1` and `/metrics` what the key may; never under `/v2`.
