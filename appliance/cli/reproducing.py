@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from appliance.lab.papers.reproduce import Estimate, Gap
     from appliance.lab.papers.stated import Statement
 
-PAPERS = ("band", "edge-multiai")
+PAPERS = ("arise", "band", "edge-multiai", "jellyfish")
 _CHUNK = 20
 _VERDICTS = {True: "yes", False: "NO", None: ""}
 
@@ -35,10 +35,12 @@ def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -
         raise ValueError(f"--reproduce: {paper[:80]!r} is not one of: {', '.join(PAPERS)}")
     if repetitions < 1:
         raise ValueError("--repetitions: must be >= 1")
+    if reference and paper != "edge-multiai":
+        raise ValueError("--reference: goes with a scenario or with --reproduce edge-multiai")
     if paper == "band":
-        if reference:
-            raise ValueError("--reference: goes with a scenario or with --reproduce edge-multiai")
         _reproduce_band(repetitions, as_json=as_json)
+    elif paper in ("arise", "jellyfish"):
+        _reproduce_streams(paper, repetitions, as_json=as_json)
     else:
         _reproduce_edge_multiai(repetitions, reference=reference, as_json=as_json)
 
@@ -64,6 +66,38 @@ def _reproduce_band(repetitions: int, *, as_json: bool) -> None:
     for one in found:
         asked = "" if one.asked is None else f">= {one.asked:g}"
         cells = (one.section, one.what, one.paper, one.basis, _estimate_text(one.ours, 2), asked, _VERDICTS[one.holds])
+        lines.append(f"| {' | '.join(cells)} |")
+    print("\n".join(lines))
+
+
+def _reproduce_streams(paper: str, repetitions: int, *, as_json: bool) -> None:
+    """Of the two papers about devices' streams."""
+    from appliance.lab.papers.arise import experiments as arise
+    from appliance.lab.papers.arise.stated import statements as stated_by_arise
+    from appliance.lab.papers.claims import by_repetition, jobs_of
+    from appliance.lab.papers.jellyfish import experiments as jellyfish
+    from appliance.lab.papers.jellyfish.stated import statements as stated_by_jellyfish
+
+    if paper == "arise":
+        jobs, run_job, statements = jobs_of([*arise.EXPERIMENTS], repetitions), arise.run_job, stated_by_arise
+    else:
+        jobs, run_job = jobs_of([*jellyfish.EXPERIMENTS], repetitions), jellyfish.run_job
+        statements = stated_by_jellyfish
+    found = statements(by_repetition([*_spread(run_job, jobs, "runs")]))
+    if as_json:
+        facts = {"paper": paper, "repetitions": repetitions, "stated": [one.document() for one in found]}
+        print(json.dumps(facts, ensure_ascii=False))
+        return
+    lines = [
+        "## What the paper states",
+        "",
+        f"{_over_repetitions(repetitions)} The box, its processor, the links and the devices are emulated.",
+        "",
+        "| section | what | paper | ours | asked | reached |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        cells = (one.section, one.what, one.paper, _estimate_text(one.ours, 2), one.asked, _VERDICTS[one.holds])
         lines.append(f"| {' | '.join(cells)} |")
     print("\n".join(lines))
 

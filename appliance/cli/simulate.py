@@ -38,7 +38,9 @@ def simulate(
     paper: Annotated[
         str | None,
         typer.Option(
-            "--reproduce", metavar="PAPER", help="Instead of a scenario: a paper's figures; band, edge-multiai."
+            "--reproduce",
+            metavar="PAPER",
+            help="Instead of a scenario: a paper's figures; arise, band, edge-multiai, jellyfish.",
         ),
     ] = None,
     repetitions: Annotated[
@@ -55,6 +57,7 @@ def simulate(
     [dim]$[/dim] appliance simulate scenarios/small.toml --reference
     [dim]$[/dim] appliance simulate --reproduce edge-multiai --repetitions 2
     [dim]$[/dim] appliance simulate --reproduce band --repetitions 2
+    [dim]$[/dim] appliance simulate --reproduce jellyfish --repetitions 1
     """
     if paper is not None:
         _reproduce(paper, repetitions, reference=reference, as_json=as_json)

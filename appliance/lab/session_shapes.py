@@ -17,9 +17,9 @@ Mbps = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class NetworkShape(Shape):
-    """The link of a device: a rate drawn anew each second, or read from a file, and delays.
+    """The link of a device: a rate drawn anew each second, read from a file, or like a measured one, and delays.
 
-    Half of `rtt_ms` each way. `csv` (columns `time_s,uplink_mbps`) stands in place of `uplink_mbps` and `uplink_sd`.
+    Half of `rtt_ms` each way. `csv` (columns `time_s,uplink_mbps`) or `like` stand in place of `uplink_mbps`.
     """
 
     uplink_mbps: Mbps | None = None
@@ -28,6 +28,9 @@ class NetworkShape(Shape):
     rtt_ms: Annotated[float, Field(ge=0, le=1e5)] = 20.0
     rtt_sd: NotNegative = 0.0
     csv: Name | None = None
+    like: Literal["lte", "wifi", "5g", "lte-fast", "stairs"] | None = None
+    """An uplink like a measured one (`lab/links/trace.py`), the same for all devices of a scenario but for where each
+    begins."""
     begins_anywhere: bool = False
     """Each device begins at a point of the file of its own, so that they do not go in lock-step."""
 
@@ -57,6 +60,9 @@ class SessionShape(Shape):
     """They come by themselves from `arrive_s` on, so many a second on average (Poisson); None: all at once."""
     stay_s: Positive | None = None
     """None: to the end."""
+    fits: Literal["deadline", "rate"] = "deadline"
+    """What a device makes its pictures small enough for: to be answered in time, as the SDK does; or only so that its
+    link keeps up with their rate, as the baselines of Jellyfish do."""
     weight: Positive = 1
     result_bytes: NotNegative = 2000
     network: NetworkShape = Field(NetworkShape(uplink_mbps=100.0))
@@ -104,8 +110,8 @@ def check_sessions(
                 if getattr(entry, other) is not None:
                     raise Malformed(f"{key}.{other}", "goes with no accuracy_slo")
         network = entry.network
-        if (network.uplink_mbps is None) == (network.csv is None):
-            raise Malformed(f"{key}.network", "needs exactly one of uplink_mbps, csv")
+        if [network.uplink_mbps, network.csv, network.like].count(None) != 2:
+            raise Malformed(f"{key}.network", "needs exactly one of uplink_mbps, csv, like")
         if network.csv is not None:
             read_trace(Path(base_dir) / network.csv, f"{key}.network.csv")
         entry.rates(base_dir, f"{key}.drop_rate")

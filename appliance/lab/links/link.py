@@ -54,6 +54,11 @@ class Link:
         """An outage more."""
         self._outages.append((from_ns, until_ns))
 
+    @property
+    def free_ns(self) -> int:
+        """When the last packet is through, so that the next one need not wait."""
+        return self._free_ns
+
     def passes(self, now_ns: int, size_bytes: int) -> Passage:
         """A packet enters now; calls are in the order of time."""
         while self._buffer and self._buffer[0][0] <= now_ns:

@@ -19,6 +19,7 @@ from appliance.lab.session_shapes import SessionShape
 from appliance.lab.sessions.camera import WITHOUT_SIZE_BYTES, Camera
 from appliance.lab.sessions.deciding import InPlace
 from appliance.lab.sessions.device import BoxSide, Device, Stay
+from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.network import DeviceNetwork, Outage, network_of
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Totals
 from appliance.lab.workload import nanoseconds
@@ -183,9 +184,8 @@ def _device(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape,
     shape = next(one for one in scenario.applications if one.name == entry.application)
     model = next(one for one in scenario.models if one.name == shape.model)
     assert scenario.duration_s is not None, "checked when it was read"
-    seed = f"{scenario.seed}/{name}"
     outages = _outages(scenario, entry, name)
-    network = network_of(entry.network, seed, scenario.duration_s, scenario.base_dir, outages)
+    network = network_of(entry.network, scenario.seed, name, scenario.duration_s, scenario.base_dir, outages)
     slo_ms = None if entry.accuracy_slo is not None else entry.latency_slo_ms or shape.latency_slo_ms
     application = box.core.catalogue.entry(application_id(shape.tenant, shape.name)).application
     arrives_ns = START_NS + _arrival_ns(scenario, entry, number)
@@ -203,15 +203,18 @@ def _device(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape,
         rtt_ms=entry.network.rtt_ms,
         uplink_bps=network.uplink.rate_bps(arrives_ns - START_NS),
     )
-    stay = Stay(name, order, arrives_ns, min(end_ns, stays_ns), slo_ms, int(entry.result_bytes))
+    stay = Stay(
+        name, order, arrives_ns, min(end_ns, stays_ns), slo_ms, entry.fits == "deadline", int(entry.result_bytes)
+    )
     if entry.accuracy_slo is None:
         tally: LatencyTally | AccuracyTally = LatencyTally()
     else:
         stride = _reference_stride(scenario, entry, model, network)
         tally = AccuracyTally(entry.accuracy_slo, stride if entry.reference == "dedicated" else 0.0)
     accuracies = {variant.name: variant.accuracy for variant in model.variants}
-    rates = entry.rates(scenario.base_dir)
-    return Device(box.clock, side, stay, network, _camera(model), rates, tally, shape.name, accuracies)
+    sides = {variant.name: px for variant in model.variants if (px := input_px(variant)) is not None}
+    ladder, rates = Ladder(accuracies, sides), entry.rates(scenario.base_dir)
+    return Device(box.clock, side, stay, network, _camera(model), rates, tally, shape.name, ladder, accuracies)
 
 
 def _promise(entry: SessionShape, slo_ms: float | None) -> AccuracyPromise | LatencyPromise:

@@ -6,20 +6,22 @@ another connection, as the SDK does. The box takes a device to be gone that it h
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.domain.errors import ApplianceError, TooManySessions
+from appliance.domain.errors import CreditExceeded, FrameDropped, TooManySessions
 from appliance.domain.request import Request, Result, Tensors
-from appliance.domain.session import DeviceReport, FrameEnd, FrameHead, Notice, NoticeKind, SessionPlan
+from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, Notice, NoticeKind, SessionPlan
 from appliance.domain.states import SessionState
 from appliance.lab.drop_rates import Rates
 from appliance.lab.links.link import Link
 from appliance.lab.loop import START_NS, VirtualClock, VirtualLoop
 from appliance.lab.outcome import Answer, Kind
 from appliance.lab.sessions.camera import Camera
+from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.network import DeviceNetwork
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Tally
 from appliance.policies.sending.drop import DropEstimate
@@ -31,6 +33,8 @@ from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.sessions import PLANNED_PRIORITY, JoinOrder, Sessions
 
 HEAD_BYTES, ACK_BYTES, PLAN_BYTES = 300, 100, 500
+PART_BYTES = 16_384
+"""Of a body: between two of them a frame can be withdrawn."""
 LOOK_NS = 100 * NS_PER_MS
 """How often a device looks whether its line is dead."""
 DIAL_NS = 250 * NS_PER_MS
@@ -63,6 +67,8 @@ class Stay:
     leaves_ns: int
     slo_ms: float | None
     """Of a promise of latency."""
+    fits_deadline: bool
+    """Whether pictures are made so small that they are in time; else only so that the link keeps up with them."""
     result_bytes: int
 
 
@@ -79,7 +85,8 @@ class Device:
         rates: Rates,
         tally: Tally,
         application: str,
-        accuracies: dict[str, float],
+        ladder: Ladder,
+        accuracies: Mapping[str, float],
     ) -> None:
         """`application`: its name in the scenario; `accuracies` of its variants, by name."""
         self._clock = clock
@@ -92,17 +99,27 @@ class Device:
         self._camera = camera
         self._rates = rates
         self._application = application
+        self._ladder = ladder
         self._accuracies = accuracies
         self.tally = tally
         self.answers: list[Answer] = []
         """One for each frame that was sent."""
-        self.sender = Sender(fps=stay.order.fps, deadline_ms=stay.slo_ms, side_px=camera.side_px, aspect=1.0)
+        self.sender = Sender(
+            fps=stay.order.fps,
+            deadline_ms=stay.slo_ms if stay.fits_deadline else None,
+            side_px=camera.side_px,
+            aspect=1.0,
+        )
         self.session: LiveSession | None = None
         self.removals = 0
         self.reconnects = 0
         self._drops = DropEstimate()
         self._captured: dict[int, int] = {}
         """Frames sent that have not ended → when they were captured."""
+        self._sides: dict[int, int] = {}
+        """The same → the longer sides of their pictures."""
+        self._outgoing: deque[tuple[Send, int]] = deque()
+        """Pictures and their bytes, the first one on its way."""
         self._begun: dict[int, Frame] = {}
         """Frames whose head has come to the box, and whose body has not."""
         self._runs: set[asyncio.Task[None]] = set()
@@ -154,9 +171,7 @@ class Device:
         self.sender.closed()
         self._detach()
         self._connection += 1
-        for frame in list(self._begun.values()):
-            frame.lost()
-        self._begun.clear()
+        self._give_up_begun()
         await self._box.sessions.end(self.session)
         if self._runs:
             await asyncio.wait(self._runs)
@@ -194,11 +209,12 @@ class Device:
 
     def _send(self, send: Send, size: int) -> None:
         self._captured[send.frame] = round(send.captured_ms * NS_PER_MS)
+        self._sides[send.frame] = send.size_px
         if isinstance(self.tally, AccuracyTally):
             self.tally.sent(send.frame)
-        connection, report = self._connection, self._report()
-        self._over(self._network.up, HEAD_BYTES, lambda: self._head_came(send, size, report, connection))
-        self._over(self._network.up, size, lambda: self._body_came(send.frame, size, connection))
+        self._outgoing.append((send, size))
+        if len(self._outgoing) == 1:
+            self._begin_next()
 
     def _report(self) -> DeviceReport:
         drop = self._drops.fitted()
@@ -225,14 +241,15 @@ class Device:
             end = self.sender.ended(frame, result.end)
         if end is None:
             return
+        if end is FrameEnd.ANSWERED and self._is_late(frame):
+            end = FrameEnd.LATE
         if found is None:
             reason = "late" if result.cause is None else result.cause.value
             kind: Kind = "failed" if end is FrameEnd.LOST else "dropped"
             self._ended(frame, kind, reason, is_late=end is FrameEnd.LATE)
         else:
-            accuracy = self._accuracies[found.variant]
             if isinstance(self.tally, LatencyTally) and end is FrameEnd.ANSWERED:
-                self.tally.answered(frame, accuracy)
+                self.tally.answered(frame, self._ladder.accuracy(found.variant, self._sides[frame]))
             self._ended(frame, "warm" if found.warm else "cold", "", found, is_late=end is FrameEnd.LATE)
             if isinstance(self.tally, AccuracyTally):
                 stride = self.tally.result(frame)
@@ -240,10 +257,15 @@ class Device:
                     self._drops.observe(stride, self._rate() * stride)
         self._pump()
 
+    def _is_late(self, frame: int) -> bool:
+        age_ms = (self._clock.now_ns() - self._captured[frame]) / NS_PER_MS
+        return self._stay.slo_ms is not None and age_ms > self._stay.slo_ms
+
     def _ended(
         self, frame: int, kind: Kind, reason: str, found: Result | None = None, *, is_late: bool = False
     ) -> None:
         captured_ns = self._captured.pop(frame)
+        del self._sides[frame]
         latency_ns = self._clock.now_ns() - captured_ns
         self.answers.append(
             Answer(
@@ -262,10 +284,10 @@ class Device:
 
     # -- the line ------------------------------------------------------------------------------------------------------
 
-    def _over(self, link: Link, size: int, come: Callable[[], None]) -> None:
+    def _over(self, link: Link, size: int, come: Callable[[], None] | None) -> None:
         """Send something; `come` when it has crossed, never if it is lost."""
         passage = link.passes(self._since_start(), size)
-        if passage.out_ns is not None:
+        if passage.out_ns is not None and come is not None:
             self._loop.call_at_ns(START_NS + passage.out_ns, come)
 
     def _down(self, size: int, come: Callable[[], None]) -> None:
@@ -279,6 +301,34 @@ class Device:
                 come()
 
         self._over(self._network.down, size, there)
+
+    def _begin_next(self) -> None:
+        """Send the head of the next frame and then its body, in parts, as the SDK does."""
+        while self._outgoing and not self.sender.is_under_way(self._outgoing[0][0].frame):
+            self._outgoing.popleft()
+        if self._outgoing:
+            send, size = self._outgoing[0]
+            connection, report = self._connection, self._report()
+            self._over(self._network.up, HEAD_BYTES, lambda: self._head_came(send, size, report, connection))
+            self._go_on(send, size, size, connection)
+
+    def _go_on(self, send: Send, size: int, left: int, connection: int) -> None:
+        """The next part of a body; none where the box has said meanwhile that the frame will not be in time."""
+        if connection != self._connection:
+            return
+        up = self._network.up
+        if left and self.sender.is_under_way(send.frame):
+            part = min(left, PART_BYTES)
+            left -= part
+            whole = None if left else lambda: self._body_came(send.frame, size, connection)
+            self._over(up, part, whole)
+            free_ns = max(self._clock.now_ns(), START_NS + up.free_ns)
+            self._loop.call_at_ns(free_ns, self._go_on, send, size, left, connection)
+            return
+        if left:
+            self._over(up, ACK_BYTES, lambda: self._withdrawn(send.frame, connection))
+        self._outgoing.popleft()
+        self._begin_next()
 
     def _look(self) -> None:
         """Whether the line is dead, by the device's sender and by the box's patience."""
@@ -310,13 +360,12 @@ class Device:
         lost = self.sender.unacknowledged()
         before = set(self._captured)
         self.sender.interrupted()
+        self._outgoing.clear()
         if lost:
             for frame in sorted(before):
                 if not self.sender.is_under_way(frame):
                     self._ended(frame, "failed", "lost on the way")
-        for frame in self._begun.values():
-            frame.lost()
-        self._begun.clear()
+        self._give_up_begun()
         self._attach()
         for result in self._box.sessions.results_since(self.session, self.sender.known_to):
             self._again(result)
@@ -371,9 +420,15 @@ class Device:
 
         return take
 
+    def _give_up_begun(self) -> None:
+        """Bodies that were on their way are lost with their connection."""
+        for frame in self._begun.values():
+            frame.lost()
+        self._begun.clear()
+
     def _head_came(self, send: Send, size: int, report: DeviceReport, connection: int) -> None:
         now_ns = self._heard_ns = self._clock.now_ns()
-        if connection != self._connection or self.session is None:
+        if connection != self._connection or self.session is None or self.session.state is SessionState.ENDED:
             return
         head = FrameHead(
             frame=send.frame,
@@ -385,8 +440,11 @@ class Device:
         )
         try:
             self._begun[send.frame] = self._box.sessions.frame_begins(self.session, head)
-        except ApplianceError as error:
-            refused = FrameResult(send.frame, FrameEnd.DROPPED, now_ns, error=error)
+        except FrameDropped as error:
+            refused = FrameResult(send.frame, FrameEnd.DROPPED, now_ns, cause=DropCause(error.cause), error=error)
+            self._down(ACK_BYTES, lambda: self._answered(refused, None))
+        except CreditExceeded as error:
+            refused = FrameResult(send.frame, FrameEnd.DROPPED, now_ns, cause=DropCause.CREDIT, error=error)
             self._down(ACK_BYTES, lambda: self._answered(refused, None))
 
     def _body_came(self, number: int, size: int, connection: int) -> None:
@@ -399,6 +457,11 @@ class Device:
         run = asyncio.create_task(self._run(frame), name=f"frame {number} of {self._stay.name}")
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
+
+    def _withdrawn(self, number: int, connection: int) -> None:
+        frame = self._begun.pop(number, None)
+        if frame is not None and connection == self._connection:
+            frame.lost()
 
     def _acknowledged(self, number: int) -> None:
         self.sender.acknowledged(number, self._now_ms())

@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from appliance.lab.links.link import Link, LinkShape
-from appliance.lab.links.trace import Trace, of_rows, read_trace, steady
+from appliance.lab.links.trace import Trace, drawn, of_rows, read_trace, stairs, steady
 from appliance.lab.session_shapes import NetworkShape
 
 SOCKET_BYTES = 1 << 40
@@ -37,17 +37,19 @@ class DeviceNetwork:
 
 
 def network_of(
-    shape: NetworkShape, seed: str, duration_s: float, base_dir: str, outages: tuple[Outage, ...]
+    shape: NetworkShape, seed: int, name: str, duration_s: float, base_dir: str, outages: tuple[Outage, ...]
 ) -> DeviceNetwork:
-    """`seed`: the scenario's with the device's name. Raises: Malformed (of a file)."""
-    random = Random(f"{seed}/network")
-    if shape.csv is None:
-        assert shape.uplink_mbps is not None, "checked when it was read"
-        uplink = _drawn(shape.uplink_mbps, shape.uplink_sd, duration_s, random)
+    """`seed`: the scenario's; `name`: the device's. Raises: Malformed (of a file)."""
+    random = Random(f"{seed}/{name}/network")
+    if shape.uplink_mbps is not None:
+        uplink = _varying(shape.uplink_mbps, shape.uplink_sd, duration_s, random)
+    elif shape.like is not None:
+        uplink = stairs() if shape.like == "stairs" else drawn(shape.like, seed)
     else:
+        assert shape.csv is not None, "checked when it was read"
         uplink = read_trace(Path(base_dir) / shape.csv, "network.csv")
-        if shape.begins_anywhere:
-            uplink = uplink.since(random.randrange(uplink.period_ns))
+    if shape.begins_anywhere:
+        uplink = uplink.since(random.randrange(uplink.period_ns))
     delay_ms, jitter_ms = shape.rtt_ms / 2.0, shape.rtt_sd / 2.0**0.5
     down = LinkShape(steady(shape.downlink_mbps), delay_ms, jitter_ms, buffer_bytes=SOCKET_BYTES)
     up = LinkShape(uplink, delay_ms, jitter_ms, buffer_bytes=SOCKET_BYTES)
@@ -55,7 +57,7 @@ def network_of(
     return DeviceNetwork(links[0], links[1], uplink, outages, shape)
 
 
-def _drawn(mean_mbps: float, sd_mbps: float, duration_s: float, random: Random) -> Trace:
+def _varying(mean_mbps: float, sd_mbps: float, duration_s: float, random: Random) -> Trace:
     """A value a second, independent of one another."""
     if not sd_mbps:
         return steady(mean_mbps)

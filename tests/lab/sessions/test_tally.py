@@ -2,6 +2,7 @@
 
 from appliance.clock import NS_PER_S
 from appliance.lab.sessions.camera import Camera
+from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
 
 FPS = 60
@@ -62,3 +63,12 @@ def test_pictures_take_what_the_variants_say_and_a_power_of_their_side_between()
     assert 10_000 < camera.bytes_of(200, 75) < 48_000
     assert camera.bytes_of(96, 75) < 10_000 < camera.bytes_of(320, 45) < 48_000
     assert Camera([], 1000.0).bytes_of(640, 75) == 1000
+
+
+def test_an_answer_about_a_smaller_picture_is_worth_what_its_size_is() -> None:
+    ladder = Ladder({"small": 22.0, "large": 40.0}, {"small": 128, "large": 320})
+    assert ladder.accuracy("large", 320) == ladder.accuracy("large", 640) == 40.0
+    assert ladder.accuracy("large", 224) == 31.0
+    assert ladder.accuracy("small", 320) == 22.0
+    assert ladder.accuracy("small", 64) == 11.0
+    assert Ladder({"one": 90.0}, {}).accuracy("one", 10) == 90.0

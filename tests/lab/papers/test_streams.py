@@ -1,0 +1,84 @@
+"""The experiments of Jellyfish and ARISE: short runs of them, and what is made of their numbers."""
+
+from collections import defaultdict
+
+import pytest
+
+from appliance.lab.papers.arise import experiments as arise
+from appliance.lab.papers.arise.stated import statements as stated_by_arise
+from appliance.lab.papers.claims import Claims, Job, by_repetition, jobs_of
+from appliance.lab.papers.jellyfish import experiments as jellyfish
+from appliance.lab.papers.jellyfish.stated import statements as stated_by_jellyfish
+from appliance.lab.papers.jellyfish.zoo import run_ms
+from appliance.lab.scenario import parse_scenario
+
+
+def test_run_times_are_those_that_the_paper_states() -> None:
+    assert run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
+    assert run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
+    assert 3 / run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
+    assert 1 / run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
+
+
+def test_policies_have_the_same_links_and_promises() -> None:
+    clients = jellyfish.MIXED[4]
+    ours, fixed, there = (
+        jellyfish.document(clients, "lte", policy, 1, 5.0)
+        for policy in (jellyfish.OURS, "open-middle", "open-middle, rate")
+    )
+    assert ours["sessions"] == fixed["sessions"]
+    assert [{**one, "fits": "deadline"} for one in there["sessions"]] == fixed["sessions"]
+    assert parse_scenario(there).policies == {"adaptation": "open-middle"}
+
+
+def test_a_crowd_is_as_large_with_every_policy() -> None:
+    setting = arise.SETTINGS["depth, 5G, mixed"]
+    document = arise.document(setting, "static", 1, 5.0)
+    assert sum(entry["count"] for entry in document["sessions"]) == arise.DOOR >= 30
+    assert {entry["accuracy_slo"] for entry in document["sessions"]} == set(setting.slas)
+
+
+def test_a_short_run_of_each_gives_its_numbers() -> None:
+    """Devices that fit pictures to the rate of their link only are late with the largest network."""
+    own = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest", 1, 6.0)
+    there = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest, rate", 1, 6.0)
+    assert there["missed"] > own["missed"]
+    found = arise.run(arise.SETTINGS["detection, 5G, 0.2"], "static-detection", 1, 2.0, door=6)
+    assert found["served"] > 0
+    assert found["interval"] == pytest.approx(5.0, abs=0.5)
+
+
+def test_claims_say_what_is_asked_and_whether_it_comes_out() -> None:
+    claims = Claims([{"a": 1.0, "b": 4.0}, {"a": 3.0, "b": 4.0}])
+    claims.say("1", "a", "–", "a", least=2.0)
+    claims.say("1", "a / b", "–", lambda one: one["a"] / one["b"], most=0.4)
+    claims.say("1", "b", "4", "b")
+    assert [claim.holds for claim in claims.found] == [True, False, None]
+    assert [claim.asked for claim in claims.found] == [">= 2", "<= 0.4", ""]
+    assert claims.found[1].document()["ours"][0] == 0.5
+
+
+@pytest.mark.parametrize("paper", ["arise", "jellyfish"])
+def test_statements_need_no_other_numbers_than_the_experiments_give(paper: str) -> None:
+    experiments = arise.EXPERIMENTS if paper == "arise" else jellyfish.EXPERIMENTS
+    jobs = jobs_of([*experiments], 2)
+    assert len(jobs) == 2 * len(experiments)
+    numbers = by_repetition([(job, _numbers(paper, job)) for job in jobs])
+    found = (stated_by_arise if paper == "arise" else stated_by_jellyfish)(numbers)
+    assert any(claim.holds is not None for claim in found)
+    assert len({claim.what for claim in found}) == len(found)
+
+
+def _numbers(paper: str, job: Job) -> dict[str, float]:
+    """As an experiment of this name would give them, all 1."""
+    if paper == "arise":
+        name, _, policy = job.experiment.rpartition(" ")
+        keys = ("served", "windows", "interval", "drop", "batch", "idle", "removals")
+        return {f"{name}/{policy}/{key}": 1.0 for key in keys}
+    kind, first, second, *rest = job.experiment.split(" ", 3)
+    at = {
+        "grid": lambda: f"synthetic/{first}/{second}/{rest[0]}/{jellyfish.OURS}",
+        "compare": lambda: f"{first}/{second}/15/4/{rest[0]}",
+        "mixed": lambda: f"lte/mixed/{first}/{' '.join((second, *rest))}",
+    }[kind]()
+    return defaultdict(float, {f"{at}/{key}": 1.0 for key in ("missed", "accuracy", "busy", "p50", "p99")})
