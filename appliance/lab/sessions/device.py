@@ -471,7 +471,10 @@ class Device:
         found: list[Result] = []
 
         async def work(call: FrameCall) -> bytes:
-            found.append(await self._box.engine.infer(self._request(call)))
+            assert self.session is not None
+            gates = self._box.sessions.planning.gates_of(self.session)
+            batch = 0 if gates is None else await gates.wait((self.session.id, frame.number))
+            found.append(await self._box.engine.infer(self._request(call, batch)))
             return b""
 
         result = await frame.run(work)
@@ -479,7 +482,7 @@ class Device:
         size = ACK_BYTES if answer is None else self._stay.result_bytes
         self._down(size, lambda: self._answered(result, answer))
 
-    def _request(self, call: FrameCall) -> Request:
+    def _request(self, call: FrameCall, batch: int) -> Request:
         order = self._stay.order
         return Request(
             order.application.id,
@@ -490,6 +493,7 @@ class Device:
             deadline_ns=call.deadline_ns,
             priority=PLANNED_PRIORITY,
             is_planned=True,
+            batch=batch,
         )
 
     def _now_ms(self) -> float:
