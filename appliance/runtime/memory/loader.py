@@ -49,15 +49,15 @@ class Loader:
         try:
             for key, part in parts.items():
                 loaded.handles[key] = await self._processor.load(await self._source.open_build(part))
+                self._holders[part] = build_id  # at once: its processor may go while the others are loaded
         except BaseException:
             with suppress(Exception):  # what went wrong first says why
                 await self.unload(loaded)
             raise
-        self._holders |= dict.fromkeys(parts.values(), build_id)
         return loaded
 
     def holder_of(self, build_id: str) -> str:
-        """The build in memory that this one is, or came with as a part."""
+        """The build in memory, or on its way there, that this one is, or came with as a part."""
         return self._holders.get(build_id, build_id)
 
     async def wake(self, build_id: str, handle: Any) -> None:

@@ -172,6 +172,8 @@ class Loads:
             self._events.emit("variant woken", **facts, wake_ms=took_ms, waited_ms=waited_ms)
         else:
             self._events.emit("variant loaded", **facts, load_ms=took_ms, waited_ms=waited_ms)
+        if build.is_for_good and build.state is _S.RESIDENT:  # dismissed, or a part of it lost, while it was loaded
+            self._unloads.let_go(build)
 
     async def _fetch(self, build: LoadedBuild) -> None:
         build.handle = await self._loader.load(build.build_id)

@@ -169,10 +169,11 @@ class MemoryManager:
     async def unload(self, build_id: str) -> None:
         """Make a build absent, sleepers too: no new pins, wait for the running ones, give its memory back.
 
-        No-op when it is not in memory. A part leaves with all that came with it.
+        No-op when it is not in memory. A part leaves with all that came with it; it stays while these are loaded, for
+        one of them may be what it is to make room for.
         """
         build = self._ledger.get(self._loader.holder_of(build_id))
-        if build is None:
+        if build is None or (build.build_id != build_id and build.loading is not None):
             return
         if build.loading is not None:
             await asyncio.wait([build.loading])

@@ -70,7 +70,9 @@ class Unloads:
         self.begin(build)
 
     def remove(self, build: LoadedBuild) -> None:
-        """Make a build that is not being loaded absent, with its last pin where it has any; it does not sleep."""
+        """Make a build absent, with its last pin where it has any, and where it is being loaded as soon as it has come;
+        it does not sleep.
+        """
         build.is_for_good = True
         build.on_change(build.build_id)
         if build.state is _S.RESIDENT:

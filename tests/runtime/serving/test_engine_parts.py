@@ -560,3 +560,37 @@ def test_whatever_happens_each_is_answered_once(seed: int) -> None:
         bench.assert_quiet()
 
     told()
+
+
+@story
+async def test_a_kind_that_is_lost_while_parts_of_others_are_loaded() -> None:
+    """What has come is of no use without its parts that were there already: it leaves, and the whole serves."""
+    on_cpu = tuple(one for one in CUT.parts[2].profiles if one.kind == "cpu")
+    bench = bench_of(cut=False)
+    is_cut(bench, replace(CUT, parts=(*CUT.parts[:2], replace(CUT.parts[2], profiles=on_cpu))))
+    async with bench.working():
+        asked = asyncio.create_task(bench.infer(5))
+        await bench.pause(12)
+        bench.member.lose("it has gone")
+        answer = await asked
+        assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
+        await bench.pause(100)
+        assert in_memory(bench) == {bench.build("v")}
+        await bench.memory.unload(bench.build("v"))
+        bench.member.serve()
+        assert len((await bench.infer(5)).parts) == 3
+    bench.assert_quiet()
+
+
+@story
+async def test_a_part_does_not_leave_while_the_others_are_loaded() -> None:
+    """A device makes room for one of them: to wait for the others would be to wait for itself."""
+    bench = bench_of()
+    async with bench.working():
+        asked = asyncio.create_task(bench.infer(5))
+        await bench.pause(12)
+        start_ns = bench.clock.now_ns()
+        await bench.memory.unload(part_build_id(variant_of(bench).content_sha256, 0, OTHER))
+        assert bench.clock.now_ns() == start_ns
+        assert len((await asked).parts) == 3
+    bench.assert_quiet()
