@@ -42,6 +42,8 @@ class LoadedBuild:
     """Of `bytes`, what was promised to the load under way; None before, and when it has come."""
     is_for_good: bool = False
     """It does not sleep when it leaves."""
+    is_unwanted: bool = False
+    """Nobody refers to it: its record goes with it."""
     overruns: int = 0
     """Inline runs, one after another, that took much longer than the profile had said."""
     rests_until_ns: int = 0

@@ -16,6 +16,7 @@ PartsOf = Callable[[str], Mapping[tuple[int, str], str] | None]
 class LoadedParts:
     """The handle of parts of a network that are in memory as one build: the processor's of each, by number and kind."""
 
+    build_id: str
     builds: Mapping[tuple[int, str], str]
     """Their own."""
     handles: dict[tuple[int, str], Any] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class Loader:
 
     async def _load_parts(self, build_id: str, parts: Mapping[tuple[int, str], str]) -> LoadedParts:
         """One after the other, so that no more than one of them is at its peak."""
-        loaded = LoadedParts(parts)
+        loaded = LoadedParts(build_id, parts)
         try:
             for key, part in parts.items():
                 loaded.handles[key] = await self._processor.load(await self._source.open_build(part))
@@ -91,7 +92,8 @@ class Loader:
         """Drop the build; returns when its memory is back. Raises what the last one does that fails."""
         if isinstance(handle, LoadedParts):
             for part in handle.builds.values():
-                self._holders.pop(part, None)
+                if self._holders.get(part) == handle.build_id:  # else others have come with it meanwhile
+                    del self._holders[part]
         failure: Exception | None = None
         for each in handles_of(handle):
             try:

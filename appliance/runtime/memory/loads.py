@@ -68,7 +68,7 @@ class Loads:
 
     def start(self, build: LoadedBuild, *, is_promised: bool = False) -> asyncio.Future[None]:
         """Load or wake a build in a task of its own, which makes room first unless that has been promised."""
-        build.is_for_good = False
+        build.is_for_good = build.is_unwanted = False
         build.to(_S.LOADING)
         task = asyncio.create_task(self._load(build, is_promised), name=f"load {build.build_id}")
         task.add_done_callback(_consume)

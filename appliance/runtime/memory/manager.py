@@ -172,7 +172,7 @@ class MemoryManager:
         No-op when it is not in memory. A part leaves with all that came with it; it stays while these are loaded, for
         one of them may be what it is to make room for.
         """
-        build = self._ledger.get(self._loader.holder_of(build_id))
+        build = self._leaving_as(build_id)
         if build is None or (build.build_id != build_id and build.loading is not None):
             return
         if build.loading is not None:
@@ -186,9 +186,15 @@ class MemoryManager:
         """Let a build go for good, with its last pin at the latest: nobody refers to it any more. A part leaves with
         all that came with it.
         """
-        build = self._ledger.get(self._loader.holder_of(build_id))
+        build = self._leaving_as(build_id)
         if build is not None:
             self._unloads.remove(build)
+            self._ledger.forget(build)
+
+    def _leaving_as(self, build_id: str) -> LoadedBuild | None:
+        """What leaves where a build is to: a part that was loaded by itself leaves alone, whoever else has it, too."""
+        is_away = self._ledger.is_away(build_id)
+        return self._ledger.get(self._loader.holder_of(build_id) if is_away else build_id)
 
     async def close(self) -> None:
         """Unload everything, pinned or not, and load nothing more; for the end of the process."""
@@ -266,8 +272,10 @@ class MemoryManager:
         return [b.build_id for b in sorted(builds, key=lambda b: -b.last_used_ns)]
 
     def known_builds(self) -> list[str]:
-        """Builds that there is a record of, in memory or not, by id."""
-        return [b.build_id for b in self._ledger.all()]
+        """Builds that there is a record of, in memory or not, by id; of parts that came with others only the build that
+        all of them are.
+        """
+        return [b.build_id for b in self._ledger.all() if self._loader.holder_of(b.build_id) == b.build_id]
 
     @property
     def loads(self) -> int:

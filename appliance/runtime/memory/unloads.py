@@ -71,9 +71,9 @@ class Unloads:
 
     def remove(self, build: LoadedBuild) -> None:
         """Make a build absent, with its last pin where it has any, and where it is being loaded as soon as it has come;
-        it does not sleep.
+        it does not sleep, and its record goes with it.
         """
-        build.is_for_good = True
+        build.is_for_good = build.is_unwanted = True
         build.on_change(build.build_id)
         if build.state is _S.RESIDENT:
             self.let_go(build)
@@ -195,6 +195,8 @@ class Unloads:
         self._changes.announce()
         self._events.emit("variant unloaded", **{**facts, "used_bytes": self._ledger.used_bytes}, **failure)
         self.on_left(build.build_id)
+        if build.is_unwanted:
+            self._ledger.forget(build)
 
 
 def nothing(build_id: str) -> None:

@@ -2,11 +2,15 @@
 
 import pytest
 
-from appliance.clock import LoopClock
+from appliance.clock import NS_PER_S, LoopClock
 from appliance.domain.errors import LoadFailed
+from appliance.domain.hardware import PreparedForm
 from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.manager import MemoryManager
 from tests.fakes.clock import run_virtual
-from tests.fakes.processor import Cost, FakeProcessor
+from tests.fakes.memory import without_applications
+from tests.fakes.processor import Cost, FakeProcessor, Handle
+from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource
 
 
@@ -90,5 +94,56 @@ def test_parts_sleep_and_wake_together() -> None:
         await loader.wake("c.p@cpu+npu", loaded)
         assert processor.memory == dict.fromkeys(parts.values(), 10)
         await loader.unload(loaded)
+
+    run_virtual(story)
+
+
+class Copies(FakeProcessor):
+    """Like a real one it has a build several times, where it is asked to."""
+
+    async def load(self, form: PreparedForm) -> Handle:
+        self.memory.pop(form.build_id, None)
+        return await super().load(form)
+
+    def _drop(self, build_id: str) -> None:
+        self.memory.pop(build_id, None)
+
+
+def test_a_part_that_came_with_two_belongs_to_the_later() -> None:
+    """Also when the earlier one, which shares it, has left."""
+
+    async def story() -> None:
+        both = {"c.p1@cpu+npu": {(0, "cpu"): "c.0@cpu", (1, "npu"): "c.1@npu"}, "c.p2@cpu": {(0, "cpu"): "c.0@cpu"}}
+        loader = Loader(FakeSource(), Copies(LoopClock()), both.get)
+        earlier = await loader.load("c.p1@cpu+npu")
+        await loader.load("c.p2@cpu")
+        await loader.unload(earlier)
+        assert [loader.holder_of(build) for build in ("c.0@cpu", "c.1@npu")] == ["c.p2@cpu", "c.1@npu"]
+
+    run_virtual(story)
+
+
+def test_a_part_that_was_loaded_by_itself_leaves_by_itself() -> None:
+    """What others came with, this part among them, stays; no record is left of it."""
+
+    async def story() -> None:
+        clock, parts = LoopClock(), {(at, "cpu"): f"c.{at}@cpu" for at in range(2)}
+        loader = Loader(FakeSource(), Copies(clock), lambda build_id: parts if build_id == "c.p@cpu" else None)
+        arbiter = without_applications(100, Decisions())
+        memory = MemoryManager(
+            clock=clock, loader=loader, arbiter=arbiter, budget_bytes=100, wait_ms_max=1000, events=Events()
+        )
+        alone = await memory.pin("c.1@cpu", 10, 10, None)
+        memory.unpin(await memory.pin("c.p@cpu", 20, 20, None))
+        assert memory.known_builds() == ["c.p@cpu"], "who looks for builds of nobody would find a part of it"
+        memory.unpin(alone)
+        memory.dismiss("c.1@cpu")
+        await clock.sleep_until_ns(clock.now_ns() + NS_PER_S)
+        assert (memory.resident_set(), memory.build("c.1@cpu")) == (["c.p@cpu"], None)
+        memory.unpin(await memory.pin("c.1@cpu", 10, 10, None))
+        await memory.unload("c.1@cpu")
+        assert (memory.resident_set(), memory.used_bytes) == (["c.p@cpu"], 20)
+        await memory.unload("c.1@cpu")  # it came with the others only
+        assert (memory.resident_set(), memory.used_bytes) == ([], 0)
 
     run_virtual(story)
