@@ -594,3 +594,16 @@ async def test_a_part_does_not_leave_while_the_others_are_loaded() -> None:
         assert bench.clock.now_ns() == start_ns
         assert len((await asked).parts) == 3
     bench.assert_quiet()
+
+
+@story
+async def test_what_served_whole_is_brought_back() -> None:
+    """After a restart, in place of its parts."""
+    bench = bench_of()
+    whole = bench.catalogue.entry("t/app").servables["v"].builds[1]
+    await bench.availability.prefetch([whole])
+    assert bench.memory.resident_set() == [whole]
+    async with bench.working():
+        answer = await bench.infer(5)
+        assert (answer.outputs["y"].tolist(), answer.parts, answer.warm) == ([16.0], (), True)
+    bench.assert_quiet()
