@@ -83,6 +83,7 @@ class Machine:
             member.on_change = partial(self._changed, member, core, builds, telemetry)
             if member.device_memory is not None:
                 member.device_memory.unload = core.memory.unload
+                core.memory.before_parts(member.check_room)
         for cluster in self._clusters:
             cluster.on_lost = partial(self._group.forget_copy, cluster)
             cluster.copy_again = partial(self._group.copy_again, cluster)

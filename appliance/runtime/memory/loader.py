@@ -1,15 +1,19 @@
 """Brings a build from the store onto its processor and takes it off again. Knows no budget: that is `memory`'s."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.domain.errors import ApplianceError, LoadFailed
+from appliance.domain.hardware import PreparedForm
 from appliance.runtime.ports import Processor, VariantSource
 
 PartsOf = Callable[[str], Mapping[tuple[int, str], str] | None]
 """Gives the builds of parts that are in memory as one, by number and kind of processor; None: it is none of several."""
+
+Check = Callable[[Sequence[PreparedForm]], None]
+"""Asked before parts are loaded that are to be in memory together. Raises: LoadFailed where they cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Loader:
         self._parts_of = parts_of
         self._holders: dict[str, str] = {}
         """Build of a part that is in memory → the build that it came with."""
+        self.checks: list[Check] = []
 
     async def load(self, build_id: str) -> Any:
         """The processor's handle. Raises: LoadFailed, whatever went wrong below."""
@@ -47,10 +52,13 @@ class Loader:
     async def _load_parts(self, build_id: str, parts: Mapping[tuple[int, str], str]) -> LoadedParts:
         """One after the other, so that no more than one of them is at its peak."""
         loaded = LoadedParts(build_id, parts)
+        forms = {key: await self._source.open_build(part) for key, part in parts.items()}
+        for check in self.checks:
+            check(list(forms.values()))
         try:
-            for key, part in parts.items():
-                loaded.handles[key] = await self._processor.load(await self._source.open_build(part))
-                self._holders[part] = build_id  # at once: its processor may go while the others are loaded
+            for key, form in forms.items():
+                loaded.handles[key] = await self._processor.load(form)
+                self._holders[parts[key]] = build_id  # at once: its processor may go while the others are loaded
         except BaseException:
             with suppress(Exception):  # what went wrong first says why
                 await self.unload(loaded)

@@ -17,7 +17,7 @@ from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
-from appliance.runtime.memory.loader import Loader
+from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
 from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
@@ -165,6 +165,10 @@ class MemoryManager:
         is given needs; whether there was one.
         """
         self._loads.end_idle = end_idle
+
+    def before_parts(self, check: Check) -> None:
+        """Have it asked before parts are loaded that are to be in memory together."""
+        self._loader.checks.append(check)
 
     async def unload(self, build_id: str) -> None:
         """Make a build absent, sleepers too: no new pins, wait for the running ones, give its memory back.

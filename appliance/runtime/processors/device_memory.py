@@ -6,7 +6,7 @@ whoever was used longest ago leaves, with its last run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class DeviceMemory:
     async def load(self, form: PreparedForm, begin: Callable[[], Awaitable[Any]]) -> Any:
         """What `begin` loads, once there is room for it. Raises: LoadFailed, and what `begin` raises."""
         async with self._turn:
-            wanted = self._seen.get(form.build_id, int(ASSUMED * form.size_bytes))
+            wanted = self._wanted_bytes(form)
             await self._make_room(form.build_id, wanted)
             before = self._used_bytes()
             handle = await begin()
@@ -75,6 +75,18 @@ class DeviceMemory:
             self._held[id(handle)] = _Held(handle, form.build_id, taken)
             await self._have_leave(0, {form.build_id})  # it may have taken more than its file told
             return handle
+
+    def check(self, forms: Sequence[PreparedForm]) -> None:
+        """Raises: LoadFailed where builds that are to be here together would take more than all may, before anybody
+        leaves for them.
+        """
+        budget = self.budget_bytes
+        wanted = sum(self._wanted_bytes(form) for form in forms)
+        if budget is not None and wanted > budget:
+            raise _too_large(forms[0].build_id, wanted, budget)
+
+    def _wanted_bytes(self, form: PreparedForm) -> int:
+        return self._seen.get(form.build_id, int(ASSUMED * form.size_bytes))
 
     def used(self, handle: Any) -> None:
         """It runs now."""
@@ -91,8 +103,7 @@ class DeviceMemory:
         budget = self.budget_bytes
         fits = budget is None or (wanted <= budget and await self._have_leave(wanted, set()))
         if not fits:
-            told = f"{wanted} bytes of the device's memory, of which builds may take {budget}"
-            raise LoadFailed(build_id=build_id, reason=f"it needs {told}")
+            raise _too_large(build_id, wanted, budget)
 
     async def _have_leave(self, wanted: int, staying: set[str]) -> bool:
         """Have builds leave until there is room for so many bytes; whether there is."""
@@ -104,6 +115,11 @@ class DeviceMemory:
             staying.add(longest.build_id)  # asked once: where nobody knows it, it stays
             await self.unload(longest.build_id)
         return True
+
+
+def _too_large(build_id: str, wanted: int, budget: int | None) -> LoadFailed:
+    told = f"{wanted} bytes of the device's memory, of which builds may take {budget}"
+    return LoadFailed(build_id=build_id, reason=f"it needs {told}")
 
 
 async def _nobody(_: str) -> None:

@@ -99,6 +99,12 @@ class Member:
         """Of a device that has its own."""
         return getattr(self._inner, "device_memory", None)
 
+    def check_room(self, forms: Sequence[PreparedForm]) -> None:
+        """Raises: LoadFailed where those of its kind cannot be in its device's memory together."""
+        own = [form for form in forms if form.kind == self.described.kind]
+        if own and self.device_memory is not None:
+            self.device_memory.check(own)
+
     def serve(self) -> None:
         """From here on it takes runs."""
         self._to(_S.SERVING, "")

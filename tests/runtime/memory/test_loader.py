@@ -61,7 +61,8 @@ def test_parts_come_and_go_together() -> None:
     """A part that does not load takes those with it that were there; who is asked about a part finds the whole."""
 
     async def story() -> None:
-        source, processor = FakeSource(), FakeProcessor(LoopClock())
+        source, costs = FakeSource(), {"c.1@npu": Cost()}
+        processor = FakeProcessor(LoopClock(), costs)
         parts = {(0, "cpu"): "c.0@cpu", (1, "npu"): "c.1@npu"}
         loader = Loader(source, processor, lambda build_id: parts if build_id == "c.p@cpu+npu" else None)
         loaded = await loader.load("c.p@cpu+npu")
@@ -70,11 +71,15 @@ def test_parts_come_and_go_together() -> None:
         assert not loader.can_sleep(loaded)
         await loader.unload(loaded)
         assert (processor.memory, loader.holder_of("c.1@npu")) == ({}, "c.1@npu")
-        source.missing.add("c.1@npu")
+        costs["c.1@npu"].failures.append(LoadFailed(build_id="c.1@npu", reason="bad file"))
         with pytest.raises(LoadFailed):
             await loader.load("c.p@cpu+npu")
         assert processor.memory == {}
         assert processor.unloads == {"c.0@cpu": 2, "c.1@npu": 1}
+        source.missing.add("c.1@npu")
+        with pytest.raises(LoadFailed):
+            await loader.load("c.p@cpu+npu")
+        assert processor.loads["c.0@cpu"] == 2, "nothing is loaded where the file of one is missing"
 
     run_virtual(story)
 

@@ -5,8 +5,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from appliance.domain.catalogue import Latency
+from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm
+from appliance.runtime.memory.loader import Loader
 from appliance.runtime.processors.device_memory import DeviceMemory
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -71,3 +75,20 @@ async def test_all_are_answered() -> None:
         await asyncio.gather(*(bench.infer(1.0, f"t/{name}") for _ in range(5) for name in NAMES))
     assert memory.held_bytes <= 100
     assert len(bench.other.ran) == 18
+
+
+@story
+async def test_parts_that_do_not_fit_together_drive_nobody_out() -> None:
+    """Each of them would fit alone. Nothing of them is loaded, and what serves there stays."""
+    bench, memory = bench_with_a_card(budget=100, takes=40)
+    parts = {(at, "card"): f"c.{at}@card" for at in range(3)}
+    bench.source.sizes = dict.fromkeys(parts.values(), 30)
+    loader = Loader(bench.source, bench.group, {"c.p@card": parts}.get)
+    loader.checks.append(bench.member.check_room)
+    async with bench.working():
+        await bench.infer(1.0, "t/a")
+        with pytest.raises(LoadFailed, match="117 bytes of the device's memory, of which builds may take 100"):
+            await loader.load("c.p@card")
+        assert bench.memory.is_resident(bench.build("a", "t/a"))
+        assert (memory.held_bytes, set(bench.other.loads)) == (40, {bench.build("a", "t/a")})
+    bench.assert_quiet()
