@@ -185,9 +185,9 @@ class ProcessorGroup:
             copy = await processor.load(loaded.form)
         except ProcessorLost:  # it has one when it is back
             return
-        if loaded in self._copied:
+        if loaded in self._copied and processor not in loaded.copies:
             loaded.copies[processor] = copy
-        else:  # it was unloaded meanwhile
+        else:  # it was unloaded meanwhile, or copied by whoever came first: a load, and a processor that came back
             await processor.unload(copy)
 
     def forget_copy(self, processor: OnItsCores, build_id: str) -> None:
@@ -224,10 +224,17 @@ class ProcessorGroup:
         return handle.processor.run_inline(handle.handle, inputs, outputs)
 
     async def unload(self, handle: OnKind) -> None:
+        """Raises what the last copy does that fails; the others have gone nonetheless."""
         self._copied.discard(handle)
         await self._settled(handle)
+        failure: Exception | None = None
         for processor, own in handle.all:
-            await processor.unload(own)
+            try:
+                await processor.unload(own)
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def _settled(self, handle: OnKind) -> None:
         """A lost processor may still be at a run of it that nobody waits for."""

@@ -1,6 +1,12 @@
 """Which processors share cores, and which run at the same time."""
 
-from appliance.clock import LoopClock
+import asyncio
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_MS, LoopClock
+from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
@@ -38,3 +44,60 @@ async def test_one_group() -> None:
     clock = LoopClock()
     group = ProcessorGroup(FakeProcessor(clock), [Member(FakeProcessor(clock, kind="other"), clock)])
     assert [dict(one.kinds) for one in group.groups()] == [{"cpu": "", "other": ""}]
+
+
+class Several(FakeProcessor):
+    """It loads a build as often as it is asked to, and counts what has not left; each unload of it may fail."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        super().__init__(clock)
+        self.threads = 2
+        self.there: set[int] = set()
+        self.has_failed = False
+
+    async def load(self, form: PreparedForm) -> Any:
+        self.memory.pop(form.build_id, None)
+        handle = await super().load(form)
+        self.there.add(id(handle))
+        return handle
+
+    async def unload(self, handle: Any) -> None:
+        self.there.remove(id(handle))
+        if self.has_failed:
+            raise OSError("a context was lost")
+
+
+def with_copies() -> tuple[Several, list[Several], list[Cluster], ProcessorGroup]:
+    """Three processors of one kind, whose runs have several threads: each has its own copy of a build."""
+    clock = LoopClock()
+    first, *twins = (Several(clock) for _ in range(3))
+    clusters = [Cluster(twin, clock) for twin in twins]
+    return first, twins, clusters, ProcessorGroup(first, (), [OwnCores(one) for one in clusters], clock=clock)
+
+
+@story
+async def test_all_copies_leave_though_one_fails() -> None:
+    first, twins, _, group = with_copies()
+    build = await group.load(PreparedForm("b", "", 0, optimised=True))
+    assert [len(one.there) for one in (first, *twins)] == [1, 1, 1]
+    first.has_failed = True
+    with pytest.raises(OSError, match="a context was lost"):
+        await group.unload(build)
+    assert [len(one.there) for one in (first, *twins)] == [0, 0, 0]
+
+
+@story
+async def test_one_that_comes_back_during_a_load_has_one_copy() -> None:
+    """The load makes it and so does the return: the second of them leaves."""
+    first, twins, clusters, group = with_copies()
+    loading = asyncio.create_task(group.load(PreparedForm("b", "", 0, optimised=True)))
+    clock = LoopClock()
+    await clock.sleep_until_ns(
+        clock.now_ns() + 150 * NS_PER_MS
+    )  # the first one's is there, and that of the first cluster is being loaded
+    again = asyncio.create_task(group.copy_again(clusters[0]))
+    build = await loading
+    await again
+    assert [len(one.there) for one in (first, *twins)] == [1, 1, 1]
+    await group.unload(build)
+    assert [len(one.there) for one in (first, *twins)] == [0, 0, 0]
