@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from appliance.domain.errors import (
     ApplianceError,
@@ -17,7 +17,10 @@ from appliance.domain.errors import (
     TooLarge,
 )
 from appliance.domain.session import DropCause, FrameAck, FrameEnd, FrameHead
+from appliance.log import get as get_log
 from appliance.tasks.base import Media
+
+log = get_log("sessions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,11 @@ class FrameResult:
     variant: str = ""
     cause: DropCause | None = None
     error: ApplianceError | None = None
-    """Why there is no answer."""
+    """Why there is no answer; never raised itself, for what is raised keeps every local on its way."""
 
 
 Work = Callable[[FrameCall], Awaitable[bytes]]
+Raised = TypeVar("Raised", bound=ApplianceError)
 
 
 class FrameKeeper(Protocol):
@@ -165,11 +169,12 @@ class Frame:
     async def run(self, work: Work) -> FrameResult:
         """As `answer`, with another way to run it (the tensors of `/v2`). `work` raises what the engine raises."""
         frame = self.first or self
-        if frame.result is not None:
-            return frame.result
-        if frame._task is None:
-            frame._task = asyncio.create_task(frame._run(work), name="frame")
-        return await asyncio.shield(frame._task)
+        result = frame.result
+        if result is None:
+            if frame._task is None:
+                frame._task = asyncio.create_task(frame._run(work), name="frame")
+            result = await asyncio.shield(frame._task)
+        return result if result.error is None else replace(result, error=anew(result.error))
 
     def lost(self) -> None:
         """Its body will not come, or nobody asks for its run; nothing of a repeat, and of one that runs or is over."""
@@ -180,7 +185,7 @@ class Frame:
         """It is not run; returns the error to tell."""
         error = FrameDropped(frame=self.number, cause=cause.value)
         self.end(FrameResult(self.number, FrameEnd.DROPPED, self._keeper.now_ns(), cause=cause, error=error))
-        return error
+        return anew(error)
 
     def end(self, result: FrameResult) -> None:
         """Once."""
@@ -198,10 +203,10 @@ class Frame:
             result = FrameResult(self.number, end, now_ns, body, self.variant)
         except ApplianceError as error:
             end, cause = end_of(error)
-            result = FrameResult(self.number, end, self._keeper.now_ns(), None, self.variant, cause, error)
-        except Exception as error:  # our own mistake: the frame is accounted for, and the log says why
+            result = FrameResult(self.number, end, self._keeper.now_ns(), None, self.variant, cause, anew(error))
+        except Exception:  # our own mistake: the frame is accounted for, and the log says why
+            log.exception("a frame was not run", frame=self.number, variant=self.variant)
             failed = RunFailed(variant_id=self.variant, reason="something went wrong inside the box")
-            failed.__cause__ = error
             result = FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns(), None, self.variant, None, failed)
         finally:  # cancelled with the box
             if result is None:
@@ -209,6 +214,12 @@ class Frame:
             self.end(result)
             self._task = None
         return result
+
+
+def anew(error: Raised) -> Raised:
+    """The same error as one that was never raised: without a traceback, whose frames hold the picture and its
+    tensors."""
+    return type(error)(**error.facts())
 
 
 def end_of(error: ApplianceError) -> tuple[FrameEnd, DropCause | None]:

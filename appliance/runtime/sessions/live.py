@@ -27,7 +27,7 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
-from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
+from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
 from appliance.tasks.base import Media
@@ -357,7 +357,7 @@ class LiveSession:
         """Raises: FrameDropped again for one that was not run; FrameMismatch where its answer is kept no more."""
         if known.result is not None:
             if isinstance(known.result.error, FrameDropped):
-                raise known.result.error
+                raise anew(known.result.error)
             if known.result.end is FrameEnd.ANSWERED and known.result.body is None:
                 raise FrameMismatch(name=str(head.frame), reason="it was answered, and the answer is kept no more")
         return Frame(self, head, known.captured_ns, known.deadline_ns, first=known)

@@ -2,6 +2,8 @@
 
 import asyncio
 import datetime
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -159,6 +161,54 @@ async def test_answers_are_kept_for_two_seconds() -> None:
     with pytest.raises(FrameMismatch):
         stage.live.begin(stage.head(3))
     assert stage.live.counts.sent == 1
+
+
+class Mistake(Exception):
+    """Our own."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_ours", [False, True])
+async def test_a_frame_that_ended_in_an_error_keeps_nothing_of_its_run(is_ours: bool) -> None:
+    """Neither the picture nor what was raised: the error is known by its facts, and each repeat is told it anew."""
+    stage = Stage()
+    frame = stage.live.begin(stage.head(0))
+    kept: list[weakref.ref[Exception]] = []
+
+    async def work(call: FrameCall) -> bytes:
+        raised = Mistake() if is_ours else BadMedia(reason="no picture")
+        kept.append(weakref.ref(raised))
+        raise raised
+
+    first, again = await frame.run(work), await frame.run(work)
+    gc.collect()
+    assert [one() for one in kept] == [None]
+    assert first.error is not None
+    assert again.error is not None
+    assert first.error is not again.error
+    assert str(first.error) == str(again.error)
+    assert frame.result is not None
+    with pytest.raises(type(first.error)):
+        raise first.error
+    assert frame.result.error is not None
+    assert frame.result.error.__traceback__ is None
+    assert frame.result.error.__cause__ is None
+
+
+@pytest.mark.anyio
+async def test_a_frame_that_was_dropped_is_refused_with_an_error_of_its_own_each_time() -> None:
+    """What was raised once is raised never again: its traceback would grow with every repeat."""
+    stage = Stage()
+    errors = []
+    for _ in range(3):
+        with pytest.raises(FrameDropped) as caught:
+            stage.live.begin(stage.head(0, age_ms=500.0))
+        errors.append(caught.value)
+    assert len({id(one) for one in errors}) == 3
+    assert {one.facts() == errors[0].facts() for one in errors} == {True}
+    stored = stage.ended[0].error
+    assert stored is not None
+    assert stored.__traceback__ is None
 
 
 @pytest.mark.anyio
