@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from appliance.domain.states import SessionState
 
-FPS_MAX = 1000.0
+RATE_MIN, FPS_MAX = 0.01, 1000.0
+"""Frames per second: intervals between frames stay numbers that one can count with."""
 SLO_MS_MIN = 1.0
 
 

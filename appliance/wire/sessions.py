@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from appliance.domain.session import FPS_MAX, SLO_MS_MIN, Reference
+from appliance.domain.session import FPS_MAX, RATE_MIN, SLO_MS_MIN, Reference
 from appliance.domain.states import SessionState
 from appliance.wire.catalogue import SLO_MS_MAX
 from appliance.wire.fields import Flag, Real, Text
@@ -19,7 +19,7 @@ class LatencyPromiseShape(Order):
     kind: Literal["latency"]
     slo_ms: Real = Field(ge=SLO_MS_MIN, le=SLO_MS_MAX, examples=[150.0])
     """From the capture of a frame to its answer at the device."""
-    rate_rps: Real = Field(gt=0, le=FPS_MAX, examples=[15.0])
+    rate_rps: Real = Field(ge=RATE_MIN, le=FPS_MAX, examples=[15.0])
     """Frames that the device sends in a second."""
     accuracy_min: Real | None = Field(None, ge=0, le=1)
     """No variant below this serves it, 0..1; null: as the application has it."""
@@ -55,7 +55,7 @@ class SessionOrder(Order):
     application: Text = Field(max_length=63, examples=["gate"])
     name: Text = Field("", max_length=63, examples=["glasses-1"])
     """For people; need not be unique."""
-    fps: Real = Field(gt=0, le=FPS_MAX, examples=[30.0])
+    fps: Real = Field(ge=RATE_MIN, le=FPS_MAX, examples=[30.0])
     """Frames that the device captures in a second."""
     weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX)
     """Beside the tenant's other sessions: who has more is let in before them, and removed after them."""

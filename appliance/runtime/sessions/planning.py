@@ -5,13 +5,15 @@ meanwhile are left as they are. Event-loop thread only.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
 from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, PromiseKind, SessionPlan
 from appliance.domain.states import SessionState
+from appliance.log import get as get_log
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
@@ -42,6 +44,8 @@ HEADROOM = 0.92
 """Share of what is free that is sold to who comes: what was promised outlives estimates that move a little."""
 LINK_CHANGE = 0.2
 """Of a bandwidth since the last plan: the pool is planned anew (a fifth)."""
+
+log = get_log("sessions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,23 +271,36 @@ class Planning:
         """Plan all pools of latency anew (JF-17), and try those that wait."""
         self._mark_shares()
         for key in self._keys(PromiseKind.LATENCY):
-            async with self._admissions:
-                await self._adapt(self._pool(key))
-                await self._try_waiting(key)
+            with self._apart(key):
+                async with self._admissions:
+                    await self._adapt(self._pool(key))
+                    await self._try_waiting(key)
         self._wish_all()
 
     async def offload_all(self) -> None:
         """Plan all pools of accuracy anew (AR-07)."""
         for key in self._keys(PromiseKind.ACCURACY):
-            pool, others = self._pool(key), self._waiting(key)[:1]
-            now_ns = self._around.clock.now_ns()
-            is_tried = now_ns - pool.tried_ns >= TRY_NS and not self._admissions.locked()
-            if not others or not is_tried:
-                await self._offload_turn(pool, ())
-                continue
-            async with self._admissions:  # while no other promise is being made
-                pool.tried_ns = now_ns
-                await self._offload_turn(pool, others)
+            with self._apart(key):
+                await self._offload_pool(key)
+
+    async def _offload_pool(self, key: PoolKey) -> None:
+        pool, others = self._pool(key), self._waiting(key)[:1]
+        now_ns = self._around.clock.now_ns()
+        is_tried = now_ns - pool.tried_ns >= TRY_NS and not self._admissions.locked()
+        if not others or not is_tried:
+            await self._offload_turn(pool, ())
+            return
+        async with self._admissions:  # while no other promise is being made
+            pool.tried_ns = now_ns
+            await self._offload_turn(pool, others)
+
+    @contextmanager
+    def _apart(self, key: PoolKey) -> Iterator[None]:
+        """A pool whose planning fails keeps its old plan, and the pools behind it are planned all the same."""
+        try:
+            yield
+        except Exception:
+            log.exception("a pool was not planned", application=key.application_id, tenant=key.tenant)
 
     def has_changed(self, live: LiveSession) -> bool:
         """Whether its link is another one than its last plan went by."""

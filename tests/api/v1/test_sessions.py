@@ -111,6 +111,8 @@ async def test_who_may_see_a_session(stand: Stand) -> None:
     [
         ({"fps": 0}, "fps"),
         ({"fps": 1001}, "fps"),
+        ({"fps": 1e-307}, "fps"),
+        ({"promise": {"kind": "latency", "slo_ms": 100, "rate_rps": 1e-310}}, "rate_rps"),
         ({"promise": {"kind": "latency", "slo_ms": 0.5, "rate_rps": 10}}, "slo_ms"),
         ({"promise": {"kind": "latency", "slo_ms": 100, "rate_rps": -1}}, "rate_rps"),
         ({"promise": {"kind": "accuracy", "drop_max": 0}}, "drop_max"),
@@ -123,6 +125,16 @@ async def test_absurd_promises(stand: Stand, fields: dict[str, Any], key: str) -
     answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY) | fields)
     assert answer.status_code == 422
     assert key in answer.text
+
+
+async def test_an_absurd_promise_of_a_paused_session(stand: Stand) -> None:
+    """It is refused as at the beginning, though nobody asks the planner now."""
+    live = await joined(stand, LATENCY)
+    device, path = stand.client("device"), f"/v1/sessions/{live.id}"
+    assert (await device.patch(path, json={"paused": True})).status_code == 200
+    absurd = await device.patch(path, json={"promise": LATENCY | {"rate_rps": 1e-310}})
+    assert absurd.status_code == 422
+    assert (await device.patch(path, json={"paused": False})).json()["promise"]["rate_rps"] == 10
 
 
 async def test_a_promise_that_is_no_number(stand: Stand) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -305,3 +306,24 @@ async def test_joins_and_leaves_for_minutes() -> None:
         assert fleet.sessions.planning.ledger.planned == 0.0
     assert kept_share(fleet) >= 0.97
     fleet.bench.assert_quiet()
+
+
+@story
+async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
+    """A promise that no planner can count with: the plans of other tenants' devices go on."""
+    fleet = Fleet(workers=1)
+    odd, gate = fleet.add(ZOO, name="a", tenant="a"), fleet.add(ZOO, name="b", tenant="b")
+    async with fleet.working():
+        one = await fleet.join(odd, LatencyPromise(150.0, 5.0), mbps=20)
+        other = await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20)
+        fleet.stream(other, steady(20))
+        await fleet.pass_s(1)
+        await fleet.sessions.change(one, is_paused=True)
+        await fleet.sessions.change(one, promise=LatencyPromise(150.0, 1e-310))
+        with suppress(OverflowError, RuntimeWarning):  # of the counting itself
+            await fleet.sessions.change(one, is_paused=False)
+        await fleet.pass_s(1)
+        assert other.plan is not None
+        before = other.plan.number
+        await fleet.pass_s(2)
+        assert other.plan.number >= before + 2
