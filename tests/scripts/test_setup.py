@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.clock import NS_PER_MS, SystemClock
-
 ROOT = Path(__file__).parents[2]
 PARTS = ("appliance", "locks", "scripts", "pyproject.toml", "README.md", "LICENSE")
 NO_INDEX = {
@@ -54,16 +52,13 @@ def pretend_environment(checkout: Path, extra: str) -> None:
     (checkout / ".venv/setup-stamp").write_text(stamp)
 
 
-def test_fresh_environment_costs_little(checkout: Path) -> None:
-    """Every call of scripts/appliance pays this: silent, and under 50 ms (best of five; it takes about 15)."""
+def test_a_fresh_environment_is_left_alone(checkout: Path) -> None:
+    """Every call of scripts/appliance asks: nothing is said, made or begun (15 ms on an idle machine)."""
     pretend_environment(checkout, "cpu")
-    clock, took_ns = SystemClock(), []
-    for _ in range(5):
-        started_ns = clock.now_ns()
-        done = run(checkout / "scripts/setup", "--quiet")
-        took_ns.append(clock.now_ns() - started_ns)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert min(took_ns) < 50 * NS_PER_MS
+    before = sorted(path.relative_to(checkout) for path in checkout.rglob("*"))
+    done = run(checkout / "scripts/setup", "--quiet", env=NO_INDEX)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert sorted(path.relative_to(checkout) for path in checkout.rglob("*")) == before
 
 
 def test_dev_serves_a_request_for_cpu(checkout: Path) -> None:
