@@ -2,6 +2,7 @@
 are back; and looks whether the cores of those are there that have some of their own. The box does not wait for it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
@@ -45,6 +46,8 @@ class Keeper:
         self._passed = passed
         self._again_ns: dict[Member, int] = {}
         """When to probe it next."""
+        self._probed: set[Member] = set()
+        """Whose probe is under way."""
 
     def begin(self) -> None:
         """What has passed before on this very machine, with this very library, serves at once."""
@@ -53,23 +56,35 @@ class Keeper:
                 member.serve()
 
     async def run(self) -> None:
-        """Probe until cancelled."""
-        while self._members:
-            for member in self._members:
-                gone = sorted(set(member.described.cores).difference(self._cores())) if member.described.cores else []
-                if gone:
-                    member.lose(f"core {gone[0]} is offline")
-                    self._again_ns[member] = 0  # as soon as it is back
-                elif not member.is_serving:
-                    await self._look_at(member)
-            await self._clock.sleep_until_ns(self._clock.now_ns() + int(LOOK_S * NS_PER_S))
+        """Probe until cancelled, each in a task of its own: a probe may take minutes, and the cores are looked at
+        meanwhile.
+        """
+        async with asyncio.TaskGroup() as probes:
+            while self._members:
+                for member in self._members:
+                    cores = member.described.cores
+                    gone = sorted(set(cores).difference(self._cores())) if cores else []
+                    if gone:
+                        member.lose(f"core {gone[0]} is offline")
+                        self._again_ns[member] = 0  # as soon as it is back
+                    elif not member.is_serving and member not in self._probed and self._is_due(member):
+                        self._probed.add(member)
+                        probes.create_task(self._look_at(member), name=f"probe {member.described.name}")
+                await self._clock.sleep_until_ns(self._clock.now_ns() + int(LOOK_S * NS_PER_S))
 
-    async def _look_at(self, member: Member) -> None:
+    def _is_due(self, member: Member) -> bool:
         now_ns = self._clock.now_ns()
         if member.state is ProcessorState.LOST and member not in self._again_ns:
             self._again_ns[member] = now_ns + int(RETRY_AFTER_S * NS_PER_S)
-        if not member.is_clear or now_ns < self._again_ns.get(member, 0):
-            return
+        return member.is_clear and now_ns >= self._again_ns.get(member, 0)
+
+    async def _look_at(self, member: Member) -> None:
+        try:
+            await self._probe_it(member)
+        finally:
+            self._probed.discard(member)
+
+    async def _probe_it(self, member: Member) -> None:
         try:
             reason = await self._probe(member.described)
         except Exception as error:  # no folder, no memory for another process ...

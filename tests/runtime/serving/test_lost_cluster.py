@@ -24,9 +24,13 @@ class Machine:
     def __init__(self, *cores: int) -> None:
         self.cores = set(cores)
         self.probed: list[str] = []
+        self.stands = False
+        """Probes do not end."""
 
     async def __call__(self, processor: ProcessorDescription) -> str:
         self.probed.append(processor.name)
+        if self.stands:
+            await asyncio.Event().wait()
         return ""
 
     def has(self, fingerprint: str) -> bool:
@@ -154,3 +158,20 @@ async def test_copies_go_and_come_with_their_cluster() -> None:
             await asyncio.gather(bench.infer(), bench.infer())
             await bench.availability.unload(bench.catalogue.entry("t/app").application)
             assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
+
+
+@story
+async def test_cores_are_looked_at_while_a_probe_stands() -> None:
+    bench, machine = EngineBench(twins=[(1, 1.0, 1.0)] * 2), Machine(2, 3, 4, 5)
+    for cluster, twin, cores in zip(bench.clusters, bench.twins, ((2, 3), (4, 5)), strict=True):
+        twin.cores = cores
+        cluster.described = twin.describe()
+    machine.stands = True
+    with machine.keeping(bench):
+        bench.clusters[0].lose("it has gone")
+        await bench.pause(40_000)
+        assert machine.probed == ["twin-0"]
+        machine.cores.discard(4)
+        await bench.pause(6000)
+        assert (bench.clusters[1].state, bench.clusters[1].reason) == (ProcessorState.LOST, "core 4 is offline")
+        assert machine.probed == ["twin-0"], "once at a time"
