@@ -24,6 +24,8 @@ from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
 
 _S = ResidencyState
+_CLOSE_S = 5.0
+"""What unloads have at the end, of what the service manager leaves a box for its stop."""
 
 
 class MemoryManager:
@@ -201,14 +203,16 @@ class MemoryManager:
         return self._ledger.get(self._loader.holder_of(build_id) if is_away else build_id)
 
     async def close(self) -> None:
-        """Unload everything, pinned or not, and load nothing more; for the end of the process."""
+        """Unload everything, pinned or not, and load nothing more; for the end of the process, which does not wait
+        for ever for builds that a run stands at.
+        """
         await self._loads.close()
         for build in self._ledger.all():
             build.is_for_good = True
             build.on_change(build.build_id)
             if build.state in (_S.RESIDENT, _S.DRAINING, _S.ASLEEP):
                 self._unloads.begin(build)
-        await self._unloads.done()
+        await self._unloads.done(_CLOSE_S)
 
     def update_figures(self, build_id: str, resident_bytes: int, peak_bytes: int) -> None:
         """Take a newly measured size over; a resident build is recounted at once."""

@@ -4,6 +4,7 @@ else it is unloaded, in a task of its own.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -118,10 +119,16 @@ class Unloads:
         by_id = {s.build_id: s for s in sleepers}
         return [by_id[build_id] for build_id in self._arbiter.order_of_leaving([as_asleep(s) for s in sleepers])]
 
-    async def done(self) -> None:
-        """Wait until all who are leaving have left."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def done(self, within_s: float) -> None:
+        """Wait until all who are leaving have left, for so many seconds. Who has not by then stays where it is: perhaps
+        a run stands at it, which ends with the process only.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+        for task in self._tasks:
+            task.cancel()
 
     def _has_place(self, build: LoadedBuild, kept_bytes: int) -> bool:
         """Whether it may sleep: where the share is full others go for good, unless it would be the first to go."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from appliance.clock import NS_PER_S
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
@@ -175,3 +176,19 @@ async def test_cores_are_looked_at_while_a_probe_stands() -> None:
         await bench.pause(6000)
         assert (bench.clusters[1].state, bench.clusters[1].reason) == (ProcessorState.LOST, "core 4 is offline")
         assert machine.probed == ["twin-0"], "once at a time"
+
+
+@story
+async def test_the_end_does_not_wait_for_a_run_that_stands() -> None:
+    """The build that it is at is not unloaded under it."""
+    bench = on_two_clusters()
+    async with bench.working():
+        await bench.infer()
+        bench.twins[0].slowness = 30_000.0  # ten minutes
+        await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)
+        await bench.pause(11_000)
+        assert bench.clusters[0].state is ProcessorState.LOST
+        start_ns = bench.clock.now_ns()
+        await bench.memory.close()
+        assert (bench.clock.now_ns() - start_ns) / NS_PER_S == 5
+        assert set(bench.processor.memory) == {bench.build("v")}
