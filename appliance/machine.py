@@ -187,13 +187,13 @@ def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> Guarded
     return GuardedProcessor(group.first if is_alone else group, clock, options)
 
 
-def _rest_s(core: RuntimeParts, clock: Clock, handle: Any) -> float:
-    """For how long a run of a processor's handle may still take, seconds."""
+def _rest_s(core: RuntimeParts, clock: Clock, handle: Any, begun_ns: int) -> float:
+    """For how long a run of a processor's handle that began then may still take, seconds."""
 
     def is_of(held: Any) -> bool:
         return isinstance(held, OnKind) and held.has(handle)
 
-    return core.queue.rest_ns(is_of, clock.now_ns()) / NS_PER_S
+    return core.queue.rest_ns(is_of, begun_ns, clock.now_ns()) / NS_PER_S
 
 
 def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:

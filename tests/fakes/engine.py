@@ -309,9 +309,11 @@ class EngineBench:
         self.member.on_change = self._kinds_changed
         self._kinds_changed()
 
-    def _rest_s(self, handle: Any) -> float:
-        rest_ns = self.queue.rest_ns(lambda held: isinstance(held, OnKind) and held.has(handle), self.clock.now_ns())
-        return rest_ns / 1e9
+    def _rest_s(self, handle: Any, begun_ns: int) -> float:
+        def is_of(held: Any) -> bool:
+            return isinstance(held, OnKind) and held.has(handle)
+
+        return self.queue.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
 
     def _kinds_changed(self) -> None:
         self.catalogue.leave_out(frozenset() if self.member.is_serving else frozenset({self.member.described.kind}))

@@ -46,6 +46,7 @@ class _Call:
 
     answer: asyncio.Future[Any]
     handle: Any
+    begun_ns: int
     timer: asyncio.TimerHandle
 
 
@@ -72,9 +73,9 @@ class Member:
         """Told that it takes runs now, or none any more, before anything else follows from that."""
         self.on_lost: Callable[[str], None] = lambda build_id: None
         """Told of each build that has gone with it, by id."""
-        self.rest_s: Callable[[Any], float] = lambda handle: 0.0
-        """For how many seconds from now a run of a handle that is over its limit may still take, by what is expected of
-        it; 0: it should have ended."""
+        self.rest_s: Callable[[Any, int], float] = lambda handle, begun_ns: 0.0
+        """For how many seconds from now a run of a handle that began then, and is over its limit, may still take, by
+        what is expected of it; 0: it should have ended."""
 
     # -- its state -----------------------------------------------------------------------------------------------------
 
@@ -227,23 +228,24 @@ class Member:
         limit_s: float,
         handle: Any,
         unwanted: Callable[[Any], None],
-        rest_s: Callable[[Any], float] = lambda handle: 0.0,
+        rest_s: Callable[[Any, int], float] = lambda handle, begun_ns: 0.0,
     ) -> asyncio.Future[Any]:
         """The answer to a call, which comes in any case: when the limit has passed, and nothing more is expected by
         `rest_s`, the kind is lost. `unwanted` is given what comes of the call after its caller has gone.
         """
         loop = asyncio.get_running_loop()
+        begun_ns = self._clock.now_ns()
         under_way = asyncio.ensure_future(call)
         timer = loop.call_later(limit_s, self._overdue, under_way, what, limit_s, rest_s)
-        self._calls[under_way] = known = _Call(loop.create_future(), handle, timer)
+        self._calls[under_way] = known = _Call(loop.create_future(), handle, begun_ns, timer)
         under_way.add_done_callback(partial(self._ended, unwanted))
         return known.answer
 
     def _overdue(
-        self, under_way: asyncio.Future[Any], what: str, waited_s: float, rest_s: Callable[[Any], float]
+        self, under_way: asyncio.Future[Any], what: str, waited_s: float, rest_s: Callable[[Any, int], float]
     ) -> None:
         call = self._calls[under_way]
-        more_s = rest_s(call.handle)
+        more_s = rest_s(call.handle, call.begun_ns)
         if more_s <= 0:
             self.lose(f"{what} has not ended within {waited_s:.3g} s")
             return

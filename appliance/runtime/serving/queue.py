@@ -330,14 +330,15 @@ class Queue:
         )
         return [rest_ns for rest_ns in known if rest_ns > 0]
 
-    def rest_ns(self, is_of: Callable[[Any], bool], now_ns: int) -> int:
-        """How much longer a run may take that is one of those under way, by the handle of its build: until it has had
-        `_PATIENCE` times what was expected of it, all who share it and all beside it counted. 0: it has had that.
+    def rest_ns(self, is_of: Callable[[Any], bool], begun_ns: int, now_ns: int) -> int:
+        """How much longer a run may take that the processor began at `begun_ns`, and is one of those under way, by the
+        handle of its build: until it has had `_PATIENCE` times what was expected of it, all who share it and all beside
+        it counted. 0: it has had that. Jobs that began later are none of it, though they have the same build.
         """
         ends = (
             job.started_ns + _PATIENCE * job.holds_ns
             for job in self._running
-            if any(map(is_of, handles_of(job.build.handle)))
+            if job.started_ns <= begun_ns and any(map(is_of, handles_of(job.build.handle)))
         )
         return max([0, *(end_ns - now_ns for end_ns in ends)])
 

@@ -201,6 +201,24 @@ async def test_a_run_that_is_expected_to_take_long_does_not_stand() -> None:
 
 
 @story
+async def test_a_run_that_stands_while_others_of_its_build_go_on() -> None:
+    """What another worker began later says nothing about it: the kind is lost ten seconds beyond its deadline."""
+    bench = bench_on_both(there_ms=1000)
+    bench.member.serve()
+    async with bench.working():
+        bench.other.costs[bench.build("v")].run_ms = HOURS_MS
+        stands = asyncio.create_task(bench.infer(1, within_ms=5000))
+        await bench.pause(100)
+        bench.other.costs[bench.build("v")].run_ms = 1000
+        for x in range(20):
+            assert (await bench.infer(x)).outputs["y"].tolist() == [2.0 * x]
+        with pytest.raises(DeadlineExceeded):
+            await stands
+        assert bench.member.state is ProcessorState.LOST
+        assert "a run has not ended within 15 s" in bench.member.reason
+
+
+@story
 async def test_a_load_that_stands() -> None:
     """Requests that wait for it are answered by the first kind; what comes of it later is dropped."""
     bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
