@@ -6,6 +6,7 @@ head of the queue. With one group whoever is idle runs all parts, each on the ki
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +29,13 @@ from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Rest
 from appliance.runtime.serving.queue import Queue
 
-_PARTITIONS_MAX = 256
+_LEFT_MAX = 64
+"""Builds, and what may be left of them, of which partitions are kept: those that were asked for last. One of 16 parts
+takes about 150 KiB with what was searched over it."""
+_SIZES_MAX = 2
+"""Partitions of each of these: inputs of several sizes come, which take times of their own."""
+_MOVED = 0.1
+"""Share by which a time may be another one before a network is cut anew."""
 Lost = Collection[tuple[str, str]]
 """Processors, by group and kind."""
 
@@ -41,25 +48,47 @@ class Dispatching:
         self.queue = queue
         self.memory = memory
         self.groups = tuple(groups)
-        self._partitions: dict[tuple[object, ...], Partition] = {}
+        self._partitions: OrderedDict[tuple[str, tuple[int, ...]], list[Partition]] = OrderedDict()
+        """By build and what is left, the last used at the end, of both."""
 
     def partition(
         self, build_id: str, cut: Cut, takes_ns: Mapping[int, Mapping[int, int]], left: Sequence[int]
     ) -> Partition:
-        """What is left of a network, by names of groups. Times to two digits: they move a little with each run, and to
-        cut a network takes longer than to decide on it.
+        """What is left of a network, by names of groups. One that was made before stands until a time has moved by more
+        than `_MOVED`: all move a little with each run, and to cut a network takes longer than to decide on it.
         """
         takes_ms = {
-            self.groups[at].name: {number: float(f"{own[number] / NS_PER_MS:.2g}") for number in left if number in own}
+            self.groups[at].name: {number: float(f"{own[number] / NS_PER_MS:.3g}") for number in left if number in own}
             for at, own in takes_ns.items()
         }
-        key = build_id, tuple(left), tuple((name, tuple(own.items())) for name, own in takes_ms.items())
-        found = self._partitions.get(key)
+        known = self._partitions.setdefault((build_id, tuple(left)), [])
+        self._partitions.move_to_end((build_id, tuple(left)))
+        if len(self._partitions) > _LEFT_MAX:
+            self._partitions.popitem(last=False)
+        found = next((one for one in reversed(known) if _is_near(one, takes_ms)), None)
         if found is None:
-            if len(self._partitions) >= _PARTITIONS_MAX:
-                self._partitions.clear()
-            found = self._partitions[key] = partition_of(cut, takes_ms, left)
+            found = partition_of(cut, takes_ms, left)
+            if len(known) >= _SIZES_MAX:
+                del known[0]
+        else:
+            known.remove(found)
+        known.append(found)
         return found
+
+
+def _is_near(made: Partition, takes_ms: Mapping[str, Mapping[int, float]]) -> bool:
+    """Whether it is of the same parts on the same groups, in about the same times."""
+    if made.latency_ms.keys() != takes_ms.keys():
+        return False
+    for name, own in takes_ms.items():
+        before = made.latency_ms[name]
+        if len(before) != len(own):
+            return False
+        for number, now_ms in own.items():
+            then_ms = before.get(str(number))
+            if then_ms is None or abs(now_ms - then_ms) > _MOVED * then_ms:
+                return False
+    return True
 
 
 @dataclass(slots=True, eq=False)

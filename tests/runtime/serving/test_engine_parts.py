@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Late, Quota, Variant
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, Overloaded, RunFailed
 from appliance.domain.names import part_build_id
@@ -22,6 +23,7 @@ from appliance.domain.request import Tensors
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch.base import DispatchInput
 from appliance.runtime.decisions.document import dispatch_record
+from appliance.runtime.serving.dispatcher import Dispatching
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -419,6 +421,31 @@ async def test_what_is_learnt_of_parts_decides() -> None:
         answer = await bench.infer()
         assert [one.kind for one in answer.parts] == ["cpu", "cpu", "cpu"]
     bench.assert_quiet()
+
+
+@story
+async def test_a_network_is_cut_anew_when_its_times_have_moved() -> None:
+    """By more than a tenth, not by what each run adds; inputs of two sizes in turn are both known."""
+    bench = bench_of(apart=True)
+    groups = bench.group.groups()
+    shared = Dispatching(bench.clock, bench.queue, bench.memory, groups)
+    small = {0: {0: 4 * NS_PER_MS, 1: 1 * NS_PER_MS, 2: 6 * NS_PER_MS}, 1: {0: 2 * NS_PER_MS, 2: 3 * NS_PER_MS}}
+    large = {at: {number: 3 * took_ns for number, took_ns in own.items()} for at, own in small.items()}
+    cut = shared.partition("b", CUT, small, (0, 1, 2))
+    for step in range(20):
+        moved = {
+            at: {number: took_ns * (99 + (step + number) % 7) // 100 for number, took_ns in own.items()}
+            for at, own in small.items()
+        }
+        assert shared.partition("b", CUT, moved, (0, 1, 2)) is cut
+        assert shared.partition("b", CUT, large, (0, 1, 2)) is not cut
+    slower = {**small, 1: {**small[1], 2: 7 * NS_PER_MS // 2}}
+    anew = shared.partition("b", CUT, slower, (0, 1, 2))
+    assert anew is not cut
+    assert anew.latency_ms[groups[1].name] == {"0": 2.0, "2": 3.5}
+    lost = {0: small[0], 1: {0: 2 * NS_PER_MS}}
+    assert shared.partition("b", CUT, lost, (0, 1, 2)).latency_ms[groups[1].name] == {"0": 2.0}
+    assert shared.partition("c", CUT, small, (0, 1, 2)) is not cut
 
 
 @story
