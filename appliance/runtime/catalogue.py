@@ -226,6 +226,10 @@ class _Serving:
     parts: ServedParts | None
 
 
+_CutFor = tuple[Variant, tuple[Variant, ...], frozenset[str]]
+"""A variant, those that share its build, and the kinds of processors that take no runs."""
+
+
 class Catalogue:
     """Tenants, models and applications in memory."""
 
@@ -270,6 +274,8 @@ class Catalogue:
         self._entries: dict[str, Entry] = {}
         self.version = 0
         """Grows with every change."""
+        self._cuts: dict[str, tuple[_CutFor, ServedParts | None]] = {}
+        """Id of a variant → its parts as they were last made, and for what: that takes a search over each batch."""
         self._users: dict[str, list[str]] | None = None
         """build → ids of the applications that refer to it; None after a change, until somebody asks."""
         self._shared: dict[str, str] = {}
@@ -302,12 +308,14 @@ class Catalogue:
 
     def put_model(self, model: Model) -> None:
         self._models[model.id] = model
+        self._drop_cuts(model.id, {variant.id for variant in model.variants})
         for application in self._applications.values():
             if application.model_id == model.id:
                 self._refresh(application)
 
     def remove_model(self, model_id: str) -> None:
         self._models.pop(model_id, None)
+        self._drop_cuts(model_id, frozenset())
         for entry_id in [e.application.id for e in self._entries.values() if e.model.id == model_id]:
             del self._entries[entry_id]
         self._users = None
@@ -526,6 +534,12 @@ class Catalogue:
         found = self._tenants.get(tenant)
         return None if found is None else found.quota.isolation
 
+    def _drop_cuts(self, model_id: str, but: Collection[str]) -> None:
+        """Variants of a model have gone; not those of these ids."""
+        gone = [id_ for id_, ((one, *_), _) in self._cuts.items() if one.model_id == model_id and id_ not in but]
+        for variant_id in gone:
+            del self._cuts[variant_id]
+
     def _refresh(self, application: Application) -> None:
         self._users = None
         self.version += 1
@@ -614,7 +628,11 @@ class Catalogue:
         rungs = _rungs(variant, model)
         if whole.guarded_for is not None or len(self._kinds) == 1 or variant.profile is None:
             return whole
-        parts = self._parts(variant, rungs)
+        made_for = variant, tuple(sorted(rungs, key=lambda one: one.id)), self._away
+        known = self._cuts.get(variant.id)
+        if known is None or known[0] != made_for:
+            known = self._cuts[variant.id] = made_for, self._parts(variant, rungs)
+        parts = known[1]
         if parts is None or not self._is_better(parts, variant, rungs):
             return whole
         return _Serving(parts.kind, parts.build_id, None, parts)

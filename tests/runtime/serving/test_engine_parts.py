@@ -131,6 +131,30 @@ async def test_each_part_runs_where_it_is_quickest() -> None:
 
 
 @story
+async def test_parts_are_worked_out_once_for_all_who_use_them() -> None:
+    """Not by each application that is put, nor where the API asks; anew when a kind goes, or the model changes."""
+    bench = bench_of(apart=True)
+    first = bench.catalogue.entry("t/app")
+    parts = first.servables["v"].parts
+    assert parts is not None
+    bench.catalogue.put_application(replace(first.application, id="t/second", name="second"))
+    assert bench.catalogue.entry("t/second").servables["v"].parts is parts
+    assert bench.catalogue.kind_of(variant_of(bench), first.model) == parts.kind
+    bench.catalogue.put_application(first.application)
+    assert bench.catalogue.entry("t/app").servables["v"].parts is parts
+    bench.catalogue.leave_out(frozenset({OTHER}))
+    assert bench.catalogue.entry("t/app").servables["v"].parts is None
+    bench.catalogue.leave_out(frozenset())
+    again = bench.catalogue.entry("t/app").servables["v"].parts
+    assert again is not None
+    assert again.build_id == parts.build_id
+    is_cut(bench, replace(CUT, parts=(part({"cpu": 9.0, OTHER: 1.0}, ("x",), ("a",)), *CUT.parts[1:])))
+    changed = bench.catalogue.entry("t/app").servables["v"].parts
+    assert changed is not None
+    assert changed.profile.latencies != parts.profile.latencies
+
+
+@story
 async def test_the_whole_serves_where_it_is_quicker() -> None:
     """Or hardly slower: nothing of the parts is loaded."""
     bench = bench_of(whole_ms=6.5)
