@@ -54,9 +54,11 @@ class Batching:
         """
         batch = self._shared(first) if first.servable.together_max > 1 else None
         if batch is None:
-            if first.run_bytes:
-                self._memory.check(first.servable.build_id, first.servable.name, first.run_bytes)
-            batch = Batch([first], [first.items], first.run_bytes, first.request.drop_ns, _steps(first))
+            steps = _steps(first)
+            run_bytes = first.run_bytes if steps is None else first.servable.run_bytes_of(steps)
+            if run_bytes:
+                self._memory.check(first.servable.build_id, first.servable.name, run_bytes)
+            batch = Batch([first], [first.items], run_bytes, first.request.drop_ns, steps)
         self._memory.begin(batch.run_bytes)
         self.running += 1
         first.running = self.running

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Quota, Tenant, TensorSpec
+from appliance.domain.catalogue import Quota, RunBound, Tenant, TensorSpec
 from appliance.domain.errors import DeadlineExceeded, RunFailed
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
@@ -130,6 +130,27 @@ async def test_sizes_go_in_steps_where_new_ones_are_slow() -> None:
     bench = EngineBench(stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
+
+
+@story
+async def test_a_run_that_is_padded_by_itself_counts_with_what_it_takes_padded() -> None:
+    """As that is what it runs as: three columns as four."""
+    bench = EngineBench(budget=200_000_000, stepped=["cpu"])
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    model = bench.catalogue.entry("t/app").model
+    (variant,) = model.variants
+    assert variant.profile is not None
+    runs = tuple(RunBound({"x": (1, width)}, 10.0, width * 10_000_000) for width in (3, 4))
+    profile = replace(variant.profile, runs=runs)
+    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=profile),)))
+    async with bench.working():
+        await bench.infer(inputs=columns(3)[0], is_read=True)
+        asked = asyncio.create_task(bench.infer(inputs=columns(3)[0], is_read=True))
+        await bench.pause(1)
+        assert bench.memory.runs.running_bytes == 40_000_000
+        await asked
+        assert bench.memory.runs.running_bytes == 0
+    bench.assert_quiet()
 
 
 @story
