@@ -75,8 +75,11 @@ class Job:
     @property
     def likely_ns(self) -> int:
         """How long its run may hold a worker: by the profile, or because the build's runs did so of late. Of a guarded
-        build the profile says little: its time may depend on values.
+        build the profile says little: its time may depend on values. Of a network in parts what its runs took says
+        nothing: each time another share of it runs.
         """
+        if self.rest is not None and self.expected_ns is not None:
+            return self.expected_ns
         recent_ns = self.build.recent_run_ns
         if self.expected_ns is None or (self.servable.is_guarded and not recent_ns):
             return max(LONG_NS + 1, recent_ns)

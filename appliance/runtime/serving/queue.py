@@ -358,7 +358,8 @@ class Queue:
         """The run of a job that was taken is over: it is charged with what it took."""
         self._running.pop(job, None)
         took_ns = job.took_ns
-        _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
+        if job.rest is None:
+            _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
         error_ns = job.worth_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])

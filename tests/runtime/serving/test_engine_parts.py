@@ -473,6 +473,25 @@ async def test_a_network_is_cut_anew_when_its_times_have_moved() -> None:
 
 
 @story
+async def test_how_long_one_share_of_a_network_ran_says_nothing_about_the_next() -> None:
+    """All of it was slow once: what is expected of a request after that is what is known of its parts."""
+    bench = bench_of(apart=True)
+    async with bench.working():
+        await bench.infer()
+        bench.other.slowness = bench.processor.slowness = 200.0
+        await bench.infer()
+        build = bench.memory.build(bench.build("v"))
+        assert build is not None
+        assert build.recent_run_ns == 0
+        asked = asyncio.create_task(bench.infer())
+        await bench.pause(1)
+        (job,) = bench.queue.running()
+        assert job.likely_ns == job.expected_ns
+        await asked
+    bench.assert_quiet()
+
+
+@story
 async def test_what_was_estimated_does_not_drift() -> None:
     """That a part takes longer than was estimated says nothing about its processor; one that was measured does."""
     bench = bench_of(cut=False)
