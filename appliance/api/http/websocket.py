@@ -22,6 +22,9 @@ MESSAGE_S = 10.0
 """How long one message may take to come, and how long a caller may take nothing of what is sent."""
 SILENCE_S = 10.0
 """How long a caller may be silent before it is asked whether it is there, and then until it is taken to be gone."""
+FRAMES_MAX = 2500
+"""Frames (of messages, and such that control the connection) that may come between two calls of `look`: two of each
+picture of the fastest camera, and clocks. To parse one takes ten microseconds, however small it is."""
 CLOSING_S = 2.0
 """How long a caller may take to see that the connection is closed."""
 _READ_BYTES = 256 * 1024
@@ -36,6 +39,7 @@ class Broken(Enum):
     TOO_LARGE = auto()
     TOO_SLOW = auto()
     NOT_READ = auto()
+    TOO_MANY = auto()
 
 
 class Listener(Protocol):
@@ -93,8 +97,9 @@ class _Framing(ServerProtocol):
         self._on_frame(frame)
 
     def end(self, code: int, reason: str) -> None:
-        """Close it because we say so."""
+        """Close it because we say so; what has come with the present frame is not parsed any more."""
         super().fail(code, reason)
+        self.reader.discard()
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         """The parser's word on what has come."""
@@ -128,6 +133,8 @@ class WebSocket(asyncio.BufferedProtocol):
         self._received_bytes = self._whole_bytes = 0
         """What has come, and of that what belongs to whole frames."""
         self._messages = self._drains = 0
+        self.recent_frames = 0
+        """Since the last `look`."""
         self._watched: dict[str, tuple[object, float]] = {}
         transport.set_protocol(self)
         transport.pause_reading()
@@ -232,12 +239,17 @@ class WebSocket(asyncio.BufferedProtocol):
         """One frame, of which a message may have several."""
         assert self._listener is not None
         self._whole_bytes = self._received_bytes - len(self._framing.reader.buffer)
+        self.recent_frames += 1
+        if self.recent_frames > FRAMES_MAX and self._framing.state is OPEN:
+            self._break(Broken.TOO_MANY)
+            return
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
             self._is_text = frame.opcode is Opcode.TEXT
         elif frame.opcode is not Opcode.CONT:
             return
         if not frame.fin:
-            self._pieces.append(bytes(frame.data))
+            if frame.data:
+                self._pieces.append(bytes(frame.data))
             return
         message = bytes(frame.data) if not self._pieces else b"".join([*self._pieces, frame.data])
         self._pieces.clear()
@@ -275,6 +287,7 @@ class WebSocket(asyncio.BufferedProtocol):
             if self._has_lasted("closing", None, now_s, CLOSING_S):
                 self._transport.abort()
             return
+        self.recent_frames = 0
         is_amid = self._received_bytes != self._whole_bytes or bool(self._pieces) or self._listener.is_amid
         if is_amid and self._has_lasted("message", self._messages, now_s, MESSAGE_S):
             self._break(Broken.TOO_SLOW)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from appliance.api.http.limits import HeldBody, InFlight
-from appliance.api.http.websocket import MESSAGE_S, Broken, WebSocket
+from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, Broken, WebSocket
 from appliance.api.streams.offset import TIME_MS_MAX, ClockOffset
 from appliance.api.streams.words import end_of, notice_of, plain_problem_of, plan_of, problem_of, said
 from appliance.clock import NS_PER_MS, Clock
@@ -178,6 +178,9 @@ class Stream:
             self._say(ErrorMessage(problem=_too_large(limit_bytes), close=Close.TOO_LARGE))
         elif bound is Broken.TOO_SLOW:
             problem = plain_problem_of("request-timeout", f"a message was not whole after {MESSAGE_S:g} s")
+            self._say(ErrorMessage(problem=problem, close=Close.POLICY))
+        elif bound is Broken.TOO_MANY:
+            problem = plain_problem_of("invalid-request", f"more than {FRAMES_MAX} messages a second")
             self._say(ErrorMessage(problem=problem, close=Close.POLICY))
 
     def second(self) -> None:

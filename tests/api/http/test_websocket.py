@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from appliance.api.http.websocket import MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
+from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
 
 LIMIT = 1000
 WAIT_S = 10.0
@@ -324,6 +324,30 @@ def test_who_does_not_read_is_given_up() -> None:
                 sent += len(piece)
                 assert sent < 64 * WRITE_BYTES_MAX
             await flooded.closed.wait()
+
+    run(story)
+
+
+EMPTY_PING = b"\x89\x80\0\0\0\0"
+EMPTY_PIECE = b"\x00\x80\0\0\0\0"
+
+
+@pytest.mark.parametrize("tiny", [EMPTY_PING, EMPTY_PIECE])
+def test_tiny_frames_do_not_hold_the_loop(tiny: bytes) -> None:
+    """Of many that come at once only so many are parsed; then the connection is closed, and says why."""
+
+    async def story() -> None:
+        async with serving() as place, bare(place) as (reader, writer):
+            if tiny == EMPTY_PIECE:
+                writer.write(frame_head(1, fin=False) + b"x")
+            writer.write(tiny * (FRAMES_MAX - 1))
+            await until(lambda: place.sockets[0].recent_frames >= FRAMES_MAX - 1)
+            assert place.sockets[0].is_open
+            place.sockets[0].look(1.0)
+            writer.write(tiny * 20 * FRAMES_MAX)
+            assert b"TOO_MANY\x88\x02\x03\xf0" in await reader.read()
+            assert place.echoes[0].bounds == [Broken.TOO_MANY]
+            assert place.sockets[0].recent_frames == FRAMES_MAX + 1
 
     run(story)
 

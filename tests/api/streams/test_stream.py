@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from appliance.api.http.websocket import FRAMES_MAX
 from appliance.domain.session import FrameEnd, NoticeKind
 from appliance.wire.stream import HEAD_BYTES_MAX, Ack, PlanMessage, ResultMessage
 from tests.api.stand import copied
@@ -181,6 +182,16 @@ async def test_more_than_the_credit(box: Box) -> None:
         while not sums_up(shown := await box.shown(device.session)):
             pass
     assert (shown["sent"], shown["drops"]) == (3, {"credit": 1})
+
+
+async def test_a_flood_of_tiny_frames(box: Box) -> None:
+    """Ends the stream; the session stays."""
+    async with box.device() as device:
+        await device.next()
+        device.socket.transport.write(b"\x89\x80\0\0\0\0" * 10 * FRAMES_MAX)
+        error = await device.until("error")
+        assert (error.close, await device.ended()) == (1008, 1008)
+    assert (await box.shown(device.session))["state"] != "ended"
 
 
 async def test_reports_are_taken_within_reason(box: Box) -> None:
