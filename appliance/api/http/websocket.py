@@ -17,7 +17,8 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 WRITE_BYTES_MAX = 2 * 2**20
-"""Of what waits for the caller to read it; beyond it the connection is given up."""
+"""Of what waits for the caller to read it; beyond it the connection is given up when more is to be sent. One message
+may be larger than that."""
 MESSAGE_S = 10.0
 """How long one message may take to come, and how long a caller may take nothing of what is sent."""
 SILENCE_S = 10.0
@@ -213,13 +214,14 @@ class WebSocket(asyncio.BufferedProtocol):
         if not writes or self._transport.is_closing():
             return
         ends = not writes[-1]
+        if not ends and self._transport.get_write_buffer_size() > WRITE_BYTES_MAX:
+            self._transport.abort()
+            return
         self._transport.write(b"".join(writes))
         if ends and self._transport.can_write_eof():
             self._transport.write_eof()  # closed at once, the caller might lose the last messages to a reset
         elif ends:
             self._transport.close()
-        elif self._transport.get_write_buffer_size() > WRITE_BYTES_MAX:
-            self._transport.abort()
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 

@@ -332,6 +332,21 @@ EMPTY_PING = b"\x89\x80\0\0\0\0"
 EMPTY_PIECE = b"\x00\x80\0\0\0\0"
 
 
+def test_one_large_message_is_sent() -> None:
+    """However large it is: what counts is what waited before it."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url, compression=None, max_size=None) as client:
+            await client.send("hello")
+            assert await client.recv() == "hello"
+            large = bytes(8 * WRITE_BYTES_MAX)
+            place.sockets[0].send_binary(large)
+            assert place.sockets[0].is_open
+            assert await client.recv() == large
+
+    run(story)
+
+
 @pytest.mark.parametrize("tiny", [EMPTY_PING, EMPTY_PIECE])
 def test_tiny_frames_do_not_hold_the_loop(tiny: bytes) -> None:
     """Of many that come at once only so many are parsed; then the connection is closed, and says why."""
