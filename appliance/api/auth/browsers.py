@@ -80,7 +80,10 @@ class Browsers:
 
     def _is_own(self, host: str) -> bool:
         """Whether the name in `Host` is the box's. An address is: whoever asks there has looked up no name."""
-        name = urlsplit(f"//{host}").hostname if _is_sane(host) else None
+        try:
+            name = urlsplit(f"//{host}").hostname if _is_sane(host) else None
+        except ValueError:  # half an address, as in `[`
+            return False
         return name is not None and (name.rstrip(".") in self.names or _is_address(name))
 
 

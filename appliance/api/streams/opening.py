@@ -75,7 +75,13 @@ class Streams:
 def _check_origin(headers: Mapping[bytes, bytes]) -> None:
     """A page may only speak for who reads it where it is the box's own. Raises: Forbidden."""
     origin = headers.get(b"origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", b"").lower():
+    if origin is None:
+        return
+    try:
+        name = urlsplit(origin).netloc.lower()
+    except ValueError:  # half an address, as in `http://[`
+        name = None
+    if name != headers.get(b"host", b"").lower():
         raise Forbidden(action="open a stream from a page of another origin")
 
 

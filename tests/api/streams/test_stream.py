@@ -256,6 +256,7 @@ async def test_whose_stream_it_is(box: Box) -> None:
         ("admin", {}, 404),
         ("nobody", {}, 401),
         ("device", origin, 403),
+        ("device", {"Origin": "http://["}, 403),
     ]
     for who, headers, status in cases:
         with pytest.raises(InvalidStatus) as refused:

@@ -245,3 +245,10 @@ async def test_signing_in_again_ends_what_was_before(stand: Stand) -> None:
     assert (await page.get("/v1/sign-in")).json()["tenant"] == "museum"
     page.cookies.set("appliance", before, domain="localhost.local", path="/")
     assert (await page.get("/v1/sign-in")).json() is None
+
+
+@pytest.mark.parametrize("host", ["[", "[::1", "]", "[nothing]"])
+async def test_a_host_that_is_half_an_address(stand: Stand, host: str) -> None:
+    """Is none of the box's."""
+    answer = await browser(stand, Host=host).post("/v1/sign-in", json={"key": stand.keys["harbour"]})
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
