@@ -6,6 +6,7 @@
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
@@ -64,7 +65,7 @@ def answer_of(result: FrameResult) -> bytes:
     if result.body is not None:
         return result.body
     if result.error is not None:
-        raise result.error
+        raise replace(result.error)  # raised itself, the one that is kept would keep what the callers hold
     raise FrameDropped(frame=result.frame, cause=str(result.cause or result.end))
 
 

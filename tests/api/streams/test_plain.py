@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 from tritonclient import http as triton
 
+from appliance.api.streams.plain import answer_of
+from appliance.domain.errors import FrameDropped
+from appliance.domain.session import DropCause, FrameEnd
+from appliance.runtime.sessions.frame import FrameResult
 from tests.api.streams.conftest import LATENCY, Box
 
 pytestmark = pytest.mark.anyio
@@ -213,3 +217,14 @@ async def test_curl_takes_part(box: Box, tmp_path: Path) -> None:
     answer: dict[str, Any] = json.loads(body)
     assert answer["variant"] == "fp32"
     assert "session-plan: size=" in head.lower() or "session-plan: quality=" in head.lower()
+
+
+def test_an_error_that_is_kept_keeps_no_callers() -> None:
+    """What is raised says the same and is another one, so that the frame's own gets no traceback."""
+    kept = FrameDropped(frame=3, cause="late")
+    result = FrameResult(3, FrameEnd.DROPPED, 0, cause=DropCause.LATE, error=kept)
+    for _ in range(2):
+        with pytest.raises(FrameDropped) as raised:
+            answer_of(result)
+        assert raised.value.facts() == kept.facts()
+        assert kept.__traceback__ is None
