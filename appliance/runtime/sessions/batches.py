@@ -42,9 +42,14 @@ class _Gate:
         self.timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
+        self.forget()
+        self.is_open.set()
+
+    def forget(self) -> None:
+        """Nobody waits: it begins at no time by itself."""
         if self.timer is not None:
             self.timer.cancel()
-        self.is_open.set()
+            self.timer = None
 
 
 @dataclass(slots=True)
@@ -65,6 +70,8 @@ class Batches:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._gates: dict[Member, _Gate] = {}
+        self._came: dict[Member, _Gate] = {}
+        """Where those wait, or run, that came and have not ended: also at batches that are planned no more."""
         self._begun: list[_Gate] = []
         """Batches that have begun and not ended, in that order."""
         self.free_ns = 0
@@ -72,12 +79,14 @@ class Batches:
         self.counts = BatchCounts()
 
     def plan(self, batches: Iterable[PlannedBatch]) -> None:
-        """What is expected from now on. Who waits at a batch of the plan before goes when that one said."""
+        """What is expected from now on. Who waits at a batch of the plan before goes when that one said; nobody waits
+        for them elsewhere."""
         gates: dict[Member, _Gate] = {}
         for batch in batches:
             known = self._gates.get(next(iter(batch.members))) if batch.members else None
             gate = known if known is not None and known.batch.members == batch.members else _Gate(batch)
             gates.update(dict.fromkeys(batch.members, gate))
+            gate.missing = {member for member in gate.missing if self._came.get(member, gate) is gate}
         self._gates = gates
 
     async def wait(self, member: Member) -> int:
@@ -87,6 +96,7 @@ class Batches:
             return 0
         gate.missing.discard(member)
         gate.under_way.add(member)
+        self._came[member] = gate
         now_ns = self._clock.now_ns()
         end_ns = gate.batch.start_ns + gate.batch.grace_ns
         if not gate.missing or now_ns >= end_ns:
@@ -99,19 +109,22 @@ class Batches:
 
     def ended(self, member: Member) -> None:
         """It has its answer, or will have none: nobody waits for it."""
-        gate = self._gates.get(member)
-        if gate is None or member not in gate.under_way | gate.missing:
-            gate = next((one for one in self._begun if member in one.under_way), None)
-            if gate is None:
-                return
+        came, planned = self._came.pop(member, None), self._gates.get(member)
+        for gate in (came, planned if planned is not came else None):
+            if gate is not None:
+                self._left(gate, member)
+
+    def _left(self, gate: _Gate, member: Member) -> None:
         gate.missing.discard(member)
         gate.under_way.discard(member)
-        if not gate.is_open.is_set():
-            if not gate.missing and gate.under_way:
-                self._begin(gate)
-        elif not gate.under_way and gate in self._begun:
-            self._begun.remove(gate)
-            self.free_ns = self._clock.now_ns() + sum(one.batch.run_ns for one in self._begun)
+        if gate.is_open.is_set():
+            if not gate.under_way and gate in self._begun:
+                self._begun.remove(gate)
+                self.free_ns = self._clock.now_ns() + sum(one.batch.run_ns for one in self._begun)
+        elif not gate.under_way:
+            gate.forget()
+        elif not gate.missing:
+            self._begin(gate)
 
     def _begin(self, gate: _Gate) -> None:
         now_ns = self._clock.now_ns()

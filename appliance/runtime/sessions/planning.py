@@ -284,14 +284,14 @@ class Planning:
                 await self._offload_pool(key)
 
     async def _offload_pool(self, key: PoolKey) -> None:
-        pool, others = self._pool(key), self._waiting(key)[:1]
-        now_ns = self._around.clock.now_ns()
-        is_tried = now_ns - pool.tried_ns >= TRY_NS and not self._admissions.locked()
-        if not others or not is_tried:
-            await self._offload_turn(pool, ())
-            return
-        async with self._admissions:  # while no other promise is being made
-            pool.tried_ns = now_ns
+        is_free = not self._admissions.locked()  # while another promise is being made, nobody is tried
+        async with self._admissions:
+            pool, others = self._pool(key), self._waiting(key)[:1]
+            now_ns = self._around.clock.now_ns()
+            if others and is_free and now_ns - pool.tried_ns >= TRY_NS:
+                pool.tried_ns = now_ns
+            else:
+                others = []
             await self._offload_turn(pool, others)
 
     @contextmanager

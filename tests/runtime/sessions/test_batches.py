@@ -77,6 +77,53 @@ async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
 
 
 @story
+async def test_a_batch_that_is_planned_no_more_ends_with_its_frames() -> None:
+    """A device left, and the next plan has the other's frame in a batch of its own while it waits at the old one:
+    when it has ended, the box is free."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b")])
+    waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
+    await bench.pause(20)
+    batches.plan([planned(bench, 30, "a")])
+    assert round((await waiting)[0], 3) == 54
+    batches.ended(("a", 7))
+    assert batches.free_ns == bench.clock.now_ns()
+    batches.plan([planned(bench, 10, "c")])
+    await gone_after_ms(bench, batches, "c", 5)
+    batches.ended(("c", 7))
+    assert batches.free_ns == bench.clock.now_ns()
+
+
+@story
+async def test_a_frame_that_ends_while_it_waits_leaves_no_batch_behind() -> None:
+    """Its deadline came, at a batch that is planned no more: that begins without anybody at no time."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b")])
+    waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
+    await bench.pause(20)
+    batches.plan([])
+    waiting.cancel()
+    batches.ended(("a", 7))
+    await bench.pause(60)
+    assert (batches.free_ns, batches.counts.short) == (0, 0)
+
+
+@story
+async def test_nobody_waits_for_a_frame_that_waits_elsewhere() -> None:
+    """A new plan puts who waits at the old batch with another one, who need not wait until the grace is over."""
+    bench = EngineBench()
+    batches = Batches(bench.clock)
+    batches.plan([planned(bench, 50, "a", "b")])
+    waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
+    await bench.pause(20)
+    batches.plan([planned(bench, 60, "a", "c")])
+    assert (await gone_after_ms(bench, batches, "c", 5))[0] == 5
+    assert round((await waiting)[0], 3) == 54
+
+
+@story
 async def test_what_is_planned_together_runs_together() -> None:
     """One run, though the worker was idle when the first of them was put; requests that nobody planned go beside."""
     bench = EngineBench()
