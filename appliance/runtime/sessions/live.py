@@ -23,6 +23,7 @@ from appliance.domain.session import (
     Notice,
     NoticeKind,
     Promise,
+    Reference,
     Session,
     SessionPlan,
 )
@@ -136,7 +137,8 @@ class LiveSession:
         # What the device is like, as far as it says so.
         self.downlink_ms: float | None = None
         self.drop_rate = DROP_RATE_PRIOR
-        self.drop_base = 0.0
+        self.drop_base = self.reference_stride = 0.0
+        """The latter is the mean age in frames of what a dedicated box would show, by the last plan."""
         # What frames have shown.
         self.bytes_per_pixel: float | None = None
         self.body_bytes: float | None = None
@@ -280,7 +282,8 @@ class LiveSession:
         """Close windows that are over, and forget results that nobody may ask for again."""
         promise = self.promise
         if isinstance(promise, AccuracyPromise):
-            self.accuracy_windows.roll(now_ns, self.session.fps, self.drop_of, promise.drop_max)
+            drop_of = self.drop_of if promise.reference is Reference.FRESH else self.drop_beside_dedicated
+            self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
         else:
             self.latency_windows.roll(now_ns)
         self._forget(now_ns)
@@ -289,6 +292,10 @@ class LiveSession:
         """What the device shows loses so much at a mean age of so many frames, against a fresh result of the same
         variant."""
         return self.drop_base + self.drop_rate * stride
+
+    def drop_beside_dedicated(self, stride: float) -> float:
+        """The same against a box that serves nobody else; no less than 0."""
+        return max(0.0, self.drop_rate * (stride - self.reference_stride))
 
     def report(self, report: DeviceReport) -> None:
         """Believe what the device says of itself, within reason."""

@@ -102,6 +102,14 @@ def problem_of(
     )
 
 
+def dedicated_stride(live: LiveSession, best: Rung, fps: float, decode_ms: float) -> float:
+    """Mean age in frames of what a box would show that serves nobody else, over the same link."""
+    up_ms = decode_ms + live.head_delay_ms
+    up_ms += live.link.transfer_ms(best.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    one = best.usual_ms.get(1) or best.usual_ms[min(best.usual_ms)]
+    return reference_stride(up_ms + live.down_ms, one, fps)
+
+
 def plans_of(
     plan: OffloadPlan,
     members: Mapping[str, LiveSession],

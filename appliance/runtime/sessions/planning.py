@@ -455,6 +455,9 @@ class Planning:
             tuple(one for one in plan.clients if one.name in members), plan.admitted, plan.removed, plan.batches, ""
         )
         best = _best(zoo).name
+        decode_ms = self._around.decode_ms(key.application_id)
+        for live in members.values():
+            live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts))
         pool.run_ms_max = max((rung.worst_ms[min(rung.worst_ms)] for rung in zoo.rungs), default=0.0)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from appliance.domain.errors import PromiseNotPossible
-from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, NoticeKind, Promise
+from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, NoticeKind, Promise, Reference
 from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
@@ -306,6 +306,21 @@ async def test_joins_and_leaves_for_minutes() -> None:
         assert fleet.sessions.planning.ledger.planned == 0.0
     assert kept_share(fleet) >= 0.97
     fleet.bench.assert_quiet()
+
+
+@story
+async def test_a_promise_against_a_dedicated_box_is_judged_against_one() -> None:
+    """On a link whose way alone loses more than is allowed against fresh results."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    async with fleet.working():
+        promise = AccuracyPromise(0.05, Reference.DEDICATED)
+        live = await fleet.join(gate, promise, mbps=20, rtt_ms=200.0)
+        fleet.stream(live, steady(20), rtt_ms=200.0, drop_rate=0.02)
+        await fleet.pass_s(6)
+        assert live.windows >= 3
+        assert live.kept == live.windows
+        assert live.drop_of(live.reference_stride) > promise.drop_max
 
 
 @story
