@@ -183,11 +183,11 @@ class Sessions:
                 if not order.wait:
                     raise await self._not_possible(live, found)
                 live.reason = _reason(found)
-            if self._store is not None:
-                await self._store.put(session)
+            await self._keep(live)
         except BaseException:
             self._take(live)
-            live.become(SessionState.ENDED, "it could not begin")
+            if live.state is not SessionState.ENDED:  # its device may have left meanwhile
+                live.become(SessionState.ENDED, "it could not begin")
             raise
         facts = {"session": live.id, "application": session.application_id, "state": live.state.value}
         self._events.emit("session began", tenant=session.tenant, name=session.name, **facts)
@@ -223,6 +223,7 @@ class Sessions:
         self._check_alive(live)
         if promise is not None and promise != live.promise:
             await self._change_promise(live, promise)
+            self._check_alive(live)
         if is_paused is not None and is_paused != live.session.is_paused:
             live.promised(replace(live.session, is_paused=is_paused))
             if is_paused and live.state is not SessionState.SUSPENDED:
@@ -232,8 +233,7 @@ class Sessions:
                 live.become(SessionState.WAITING)
                 await self._try(live)
         self._changed.set()
-        if self._store is not None:
-            await self._store.put(live.session)
+        await self._keep(live)
         return live
 
     async def end(self, live: LiveSession, reason: str = "left") -> None:
@@ -248,6 +248,17 @@ class Sessions:
         if self._store is not None:
             with suppress(Unavailable):  # a full disk; it ends again after a restart, for nobody will be heard of it
                 await self._store.remove(live.id)
+
+    async def _keep(self, live: LiveSession) -> None:
+        """Store it as it is now; of one that ends meanwhile nothing stays. Raises: UnknownSession where it has."""
+        self._check_alive(live)
+        if self._store is None:
+            return
+        await self._store.put(live.session)
+        if live.state is SessionState.ENDED:
+            with suppress(Unavailable):
+                await self._store.remove(live.id)
+            raise UnknownSession(name=live.id)
 
     async def _change_promise(self, live: LiveSession, promise: Promise) -> None:
         before, state = live.session, live.state

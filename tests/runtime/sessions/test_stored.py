@@ -1,0 +1,63 @@
+"""What is stored of sessions, and when it goes."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.errors import UnknownSession
+from appliance.domain.session import LatencyPromise, Session
+from appliance.domain.states import SessionState
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+
+PROMISE = LatencyPromise(150.0, 5.0)
+
+
+class Rows:
+    """Port `SessionStore`: a table that takes its time to write."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Session] = {}
+        self.writing = asyncio.Event()
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+
+    async def put(self, session: Session) -> None:
+        self.writing.set()
+        await self.may_write.wait()
+        self.by_id[session.id] = session
+
+    async def remove(self, id: str) -> None:
+        self.by_id.pop(id, None)
+
+
+@story
+async def test_a_session_that_ends_while_it_is_stored_leaves_no_row() -> None:
+    """Its device leaves before it is told that it was let in, or while its promise changes."""
+    fleet, rows = Fleet(), Rows()
+    gate = fleet.add({640: Cost(run_ms=10)})
+    async with fleet.working():
+        fleet.sessions.kept_in(rows)
+        rows.may_write.clear()
+        joining = asyncio.create_task(fleet.join(gate, PROMISE))
+        await rows.writing.wait()
+        (live,) = fleet.sessions.live.values()
+        await fleet.sessions.end(live)
+        rows.may_write.set()
+        with pytest.raises(UnknownSession):
+            await joining
+        assert rows.by_id == {}
+
+        live = await fleet.join(gate, PROMISE)
+        assert list(rows.by_id) == [live.id]
+        rows.may_write.clear()
+        rows.writing.clear()
+        changing = asyncio.create_task(fleet.sessions.change(live, is_paused=True))
+        await rows.writing.wait()
+        await fleet.sessions.end(live)
+        rows.may_write.set()
+        with pytest.raises(UnknownSession):
+            await changing
+        assert rows.by_id == {}
+        assert live.state is SessionState.ENDED
