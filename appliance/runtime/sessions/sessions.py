@@ -140,6 +140,8 @@ class Sessions:
         self._new_id = new_id
         self._limits = limits
         self._store: SessionStore | None = None
+        self._not_restored: list[str] = []
+        """Stored, and not taken back: to be removed."""
         self.live: dict[str, LiveSession] = {}
         """Those that have not ended, by id."""
         self._ended: dict[str, LiveSession] = {}
@@ -370,6 +372,7 @@ class Sessions:
     def kept_in(self, store: SessionStore) -> None:
         """From now on sessions are stored."""
         self._store = store
+        self._some.set()
 
     def restore(self, sessions: Iterable[Session]) -> None:
         """Take back what a restart has left: after the catalogue is filled, before anything is asked."""
@@ -378,6 +381,7 @@ class Sessions:
                 application = self._catalogue.entry(session.application_id).application
             except ApplianceError:
                 log.warning("a session is not taken back: its application has gone", session=session.id)
+                self._not_restored.append(session.id)
                 continue
             live = self._live(session, application, None, SessionState.SUSPENDED)
             live.reason = "paused" if session.is_paused else "the box was started again"
@@ -403,13 +407,15 @@ class Sessions:
 
     async def _serve(self) -> None:
         while True:
-            if not self.live and not self._ended and self.planning.is_over:
+            is_swept = self._store is None or not self._not_restored
+            if not self.live and not self._ended and self.planning.is_over and is_swept:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()
             self._changed.clear()
             await self._look_after(start_ns)
             try:
+                await self._sweep()
                 await self.planning.adapt_all()
             except Exception:  # the old plans stay
                 log.exception("sessions were not planned")
@@ -418,6 +424,13 @@ class Sessions:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left_s)):
                     await self._changed.wait()
+
+    async def _sweep(self) -> None:
+        """Rows of sessions that were not taken back go, once the store is there."""
+        while self._store is not None and self._not_restored:
+            with suppress(Unavailable):
+                await self._store.remove(self._not_restored[-1])
+            self._not_restored.pop()
 
     async def _offload(self) -> None:
         while True:

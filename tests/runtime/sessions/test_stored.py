@@ -1,6 +1,7 @@
 """What is stored of sessions, and when it goes."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -61,3 +62,22 @@ async def test_a_session_that_ends_while_it_is_stored_leaves_no_row() -> None:
             await changing
         assert rows.by_id == {}
         assert live.state is SessionState.ENDED
+
+
+@story
+async def test_rows_that_are_not_taken_back_go() -> None:
+    """Their application has gone while the box was off; the others stay."""
+    fleet, rows = Fleet(), Rows()
+    gate = fleet.add({640: Cost(run_ms=10)})
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE)
+        await fleet.sessions.end(live)
+    again, kept = Fleet(), live.session
+    again.add({640: Cost(run_ms=10)})
+    gone = replace(kept, id="gone", application_id="t/gone")
+    rows.by_id = {one.id: one for one in (kept, gone)}
+    again.sessions.restore([kept, gone])
+    async with again.working():
+        again.sessions.kept_in(rows)
+        await again.pass_s(1)
+        assert list(rows.by_id) == [kept.id]
