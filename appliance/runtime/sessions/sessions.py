@@ -413,9 +413,9 @@ class Sessions:
                 await self._some.wait()
             start_ns = self._clock.now_ns()
             self._changed.clear()
-            await self._look_after(start_ns)
             try:
                 await self._sweep()
+                await self._look_after(start_ns)
                 await self.planning.adapt_all()
             except Exception:  # the old plans stay
                 log.exception("sessions were not planned")

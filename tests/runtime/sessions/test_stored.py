@@ -23,6 +23,7 @@ class Rows:
         self.writing = asyncio.Event()
         self.may_write = asyncio.Event()
         self.may_write.set()
+        self.is_broken = False
 
     async def put(self, session: Session) -> None:
         self.writing.set()
@@ -30,6 +31,8 @@ class Rows:
         self.by_id[session.id] = session
 
     async def remove(self, id: str) -> None:
+        if self.is_broken:
+            raise OSError("the disk is gone")
         self.by_id.pop(id, None)
 
 
@@ -81,3 +84,21 @@ async def test_rows_that_are_not_taken_back_go() -> None:
         again.sessions.kept_in(rows)
         await again.pass_s(1)
         assert list(rows.by_id) == [kept.id]
+
+
+@story
+async def test_a_store_that_fails_does_not_end_the_planning() -> None:
+    """A session of which nothing is heard ends, and its row cannot be removed: the loops go on."""
+    fleet, rows = Fleet(), Rows()
+    gate = fleet.add({640: Cost(run_ms=10)})
+    async with fleet.working():
+        fleet.sessions.kept_in(rows)
+        live = await fleet.join(gate, PROMISE)
+        rows.is_broken = True
+        await fleet.pass_s(65)
+        assert live.state is SessionState.ENDED
+        other = await fleet.join(gate, PROMISE)
+        assert other.plan is not None
+        before = other.plan.number
+        await fleet.pass_s(2)
+        assert other.plan.number > before
