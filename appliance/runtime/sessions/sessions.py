@@ -49,6 +49,7 @@ from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.offers import offers
 from appliance.runtime.sessions.planning import Planning, Verdict
+from appliance.runtime.sessions.pools import holds
 from appliance.tasks.base import Media
 
 SERVE_NS = 500 * NS_PER_MS
@@ -63,6 +64,8 @@ RESTORED_HOLD_NS = 10 * NS_PER_S
 """The same after a restart of the box: devices take a moment to notice."""
 SILENT_NS = 10 * NS_PER_S
 """A session that only posts has no link when nothing has come for so long."""
+PAUSED_NS = 24 * 3600 * NS_PER_S
+"""A paused session of which nothing was heard for so long ends."""
 ENDED_NS = 60 * NS_PER_S
 """So long an ended session shows its final counts."""
 PLANNED_PRIORITY = 101
@@ -228,6 +231,7 @@ class Sessions:
             self._check_alive(live)
         if is_paused is not None and is_paused != live.session.is_paused:
             live.promised(replace(live.session, is_paused=is_paused))
+            live.last_heard_ns = self._clock.now_ns()
             if is_paused and live.state is not SessionState.SUSPENDED:
                 live.become(SessionState.SUSPENDED, "paused")
                 live.plan, live.load = None, 0.0
@@ -395,8 +399,13 @@ class Sessions:
             tasks.create_task(self._offload(), name="offload sessions")
 
     def active_weights(self) -> dict[str, float]:
-        """Processor weights of the tenants that have sessions."""
-        tenants = {live.session.tenant for live in self.live.values() if live.state is not SessionState.ENDED}
+        """Processor weights of the tenants that have sessions which wait, or which capacity is kept for."""
+        now_ns = self._clock.now_ns()
+        tenants = {
+            live.session.tenant
+            for live in self.live.values()
+            if live.state is SessionState.WAITING or holds(live, now_ns)
+        }
         return {tenant: self._catalogue.processor_weight(tenant) for tenant in tenants}
 
     def decode_ms(self, application_id: str) -> float:
@@ -458,7 +467,7 @@ class Sessions:
                 self._suspend(live)
             if live.state is SessionState.SUSPENDED and now_ns >= live.holds_until_ns:
                 live.load = 0.0
-            if live.streams == 0 and silent_ns > self._limits.idle_ns and not live.session.is_paused:
+            if live.streams == 0 and silent_ns > (PAUSED_NS if live.session.is_paused else self._limits.idle_ns):
                 await self.end(live, "nothing was heard of it")
         self._ended = {id: live for id, live in self._ended.items() if now_ns - (live.ended_ns or now_ns) <= ENDED_NS}
 

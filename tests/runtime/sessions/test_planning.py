@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from appliance.clock import NS_PER_S
 from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, NoticeKind, Promise, Reference
 from appliance.domain.states import SessionState
@@ -342,3 +343,23 @@ async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
         before = other.plan.number
         await fleet.pass_s(2)
         assert other.plan.number >= before + 2
+
+
+@story
+async def test_a_paused_session_weighs_nothing_and_ends_after_a_day() -> None:
+    """Its tenant's share is others' meanwhile; who goes on in time is not taken for silent."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO, tenant="a")
+    async with fleet.working():
+        one, other = [await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20) for _ in range(2)]
+        assert list(fleet.sessions.active_weights()) == ["a"]
+        for live in (one, other):
+            await fleet.sessions.change(live, is_paused=True)
+        assert fleet.sessions.active_weights() == {}
+        one.last_heard_ns -= 23 * 3600 * NS_PER_S
+        other.last_heard_ns -= 24 * 3600 * NS_PER_S
+        await fleet.pass_s(1)
+        assert [live.state for live in (one, other)] == [SessionState.SUSPENDED, SessionState.ENDED]
+        await fleet.sessions.change(one, is_paused=False)
+        await fleet.pass_s(1)
+        assert one.state is SessionState.SERVED
