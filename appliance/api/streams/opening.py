@@ -58,6 +58,7 @@ class Streams:
             frame_bytes_max=box.frame_bytes_max,
             accept=headers.get(b"accept", b"").decode("latin-1"),
             is_welcome=is_welcome,
+            present=lambda: self._open.get(live.session.id),
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):
             return

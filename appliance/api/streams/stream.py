@@ -80,8 +80,10 @@ class Stream:
         frame_bytes_max: int,
         accept: str,
         is_welcome: Callable[[], bool],
+        present: Callable[[], "Stream | None"],
     ) -> None:
-        """`accept`: as of `Media`. `is_welcome`: whether the key that opened it is still good."""
+        """`accept`: as of `Media`. `is_welcome`: whether the key that opened it is still good. `present`: the
+        stream that the session has now."""
         self._clock = clock
         self._sessions = sessions
         self._live = live
@@ -90,10 +92,13 @@ class Stream:
         self._frame_bytes_max = frame_bytes_max
         self._accept = accept
         self._is_welcome = is_welcome
+        self._present = present
         self._offset = ClockOffset()
         self._awaited: _Awaited | None = None
         self._complete: list[_Complete] = []
         self._answering: set[asyncio.Task[None]] = set()
+        self._own: set[int] = set()
+        """Frames whose ends this stream says itself: under way on it, or said when it began."""
         self._holding: list[HeldBody] = []
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
@@ -105,6 +110,7 @@ class Stream:
             try:
                 if seen is not None:
                     for result in self._sessions.results_since(self._live, seen):
+                        self._own.add(result.frame)
                         self._say_end(result)
                 await self._socket.closed.wait()
             finally:
@@ -167,6 +173,7 @@ class Stream:
                 self._refuse(error, one.frame.head.frame)
                 continue
             self._say(Ack(frame=ack.frame, bytes=len(one.body), took_ms=round(ack.transfer_ms, 3)))
+            self._own.add(ack.frame)
             task = asyncio.create_task(self._answer(one), name="frame")
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
@@ -284,7 +291,17 @@ class Stream:
             result = await complete.frame.answer(Media(complete.body, "", self._accept), request_id)
         finally:
             complete.held.release()
-        self._say_end(result)
+            self._own.discard(complete.frame.number)
+        present = self._present()
+        if present is None or present is self:
+            self._say_end(result)
+        else:
+            present.ended_elsewhere(result)
+
+    def ended_elsewhere(self, result: FrameResult) -> None:
+        """Of a frame that came on an earlier connection; nothing where this stream says it anyway."""
+        if result.frame not in self._own:
+            self._say_end(result)
 
     def _withdraw(self) -> None:
         """Another message came in place of a picture."""

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import ssl
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,34 @@ async def test_results_come_again(box: Box) -> None:
         await device.answered(4, box.pictures[4])
         frames = [message.frame for message in device.heard if isinstance(message, ResultMessage)]
         assert frames == [4]
+
+
+async def test_a_frame_under_way_ends_on_the_newer_connection(box: Box) -> None:
+    """Once, whether it ends before the newer connection is there or after."""
+    session = await box.join()
+    large = _black_png(3000)  # takes longer to decode than a connection to open
+    async with box.device(session) as older:
+        assert (await older.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
+        await older.send(1, large)
+        await older.until("ack", frame=1)
+        async with box.device(session, query="?seen=0") as newer:
+            await newer.until("result", frame=1)
+            await newer.answered(2, box.pictures[1])
+            frames = [message.frame for message in newer.heard if isinstance(message, ResultMessage)]
+            assert frames == [1, 2]
+
+
+def _black_png(side: int) -> bytes:
+    """A square of grey levels, all 0."""
+    chunks = [
+        (b"IHDR", struct.pack("!IIBBBBB", side, side, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(bytes(side * (side + 1)))),
+        (b"IEND", b""),
+    ]
+    packed = [
+        struct.pack("!I", len(data)) + name + data + struct.pack("!I", zlib.crc32(name + data)) for name, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 async def test_a_session_that_ends_ends_its_stream(box: Box) -> None:
