@@ -99,7 +99,7 @@ async def box(furnished: Path, tmp_path: Path) -> AsyncIterator[Stand]:
 def openvino_of(appliance: Appliance) -> Member:
     """The kind that may be lost."""
     statuses = cast(partial[Any], appliance.running().processor_statuses)
-    group: ProcessorGroup = statuses.args[0]
+    group: ProcessorGroup = cast(Any, statuses.func).__self__._group
     (member,) = group._others
     assert isinstance(member, Member)
     return member
