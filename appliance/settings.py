@@ -296,7 +296,7 @@ class SessionSettings(Section):
     credit: int = Field(2, ge=1, le=16)
     """Frames of a session that may be on their way without acknowledgement; one more is refused."""
     idle_s: float = Field(60.0, gt=0)
-    """A session of which nothing was heard for so long ends; one that is paused does not."""
+    """A session of which nothing was heard for so long ends; one that is paused, after 24 hours."""
 
 
 class SensorSettings(Section):

@@ -80,7 +80,7 @@ def test_twelve_connections_keep_nobody_waiting(crowd: Crowd, parameters: dict[s
         stop.set()
         counts = [future.result() for future in floods]
     assert after["quiet"] - before["quiet"] == 10
-    assert after["greedy"] - before["greedy"] <= 30
+    assert after["greedy"] - before["greedy"] <= 60  # twelve times as many would be 120; looking takes turns, too
     assert sum(counts) > 0
 
 
