@@ -61,4 +61,4 @@ def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
             assert [one.kind for one in client.processors()] == ["cpu"]
             again = _asked(server, variant.name)
     for one, other in zip(answered, again, strict=True):
-        assert np.allclose(one["data"], other["data"], atol=1e-4)
+        assert np.allclose(one["data"], other["data"], atol=1e-2)  # it may compute in bf16, within that
