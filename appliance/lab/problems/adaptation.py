@@ -18,6 +18,7 @@ from appliance.lab.problems.base import (
 )
 from appliance.policies.adaptation import DEFAULT
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
+from appliance.runtime.decisions.sessions import adaptation_answer_json
 
 WORKERS_MAX = 256
 NETWORKS_MAX = 256
@@ -61,7 +62,7 @@ def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
             known(name, names, f"previous[{index}]")
     problem = _input(written)
     policy = ADAPTATION[written.policy]()
-    return Question(lambda: policy.plan(problem), _answer)
+    return Question(lambda: policy.plan(problem), adaptation_answer_json)
 
 
 def _input(written: _Problem) -> AdaptationInput:
@@ -77,16 +78,3 @@ def _input(written: _Problem) -> AdaptationInput:
         prefetch_per_worker=written.prefetch_per_worker,
         time_limit_s=written.time_limit_s,
     )
-
-
-def _answer(plan: AdaptationPlan) -> dict[str, object]:
-    return {
-        "workers": [
-            {"worker": w.worker, "model": w.network, "batch": w.batch, "clients": list(w.clients)} for w in plan.workers
-        ],
-        "unmapped": list(plan.unmapped),
-        "objective": plan.objective,
-        "prefetch": list(plan.prefetch),
-        "reason": plan.reason,
-        **plan.facts,
-    }

@@ -17,6 +17,7 @@ from appliance.lab.problems.base import (
 )
 from appliance.policies.offload import DEFAULT, OFFLOAD_POLICIES
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan, Variant
+from appliance.runtime.decisions.sessions import offload_answer_json
 
 CLIENTS_MAX = 4096
 FRAMES_MAX = 20_000
@@ -95,7 +96,7 @@ def read(document: Mapping[str, Any]) -> Question[OffloadPlan]:
             _check_client(f"{key}[{index}]", client)
     problem = _input(written)
     policy = OFFLOAD_POLICIES[written.policy]()
-    return Question(lambda: policy.plan(problem), _answer)
+    return Question(lambda: policy.plan(problem), offload_answer_json)
 
 
 def _refuse_absurd(written: _Problem) -> None:
@@ -161,26 +162,3 @@ def _clients(written: Sequence[_Client]) -> tuple[Client, ...]:
         )
         for c in written
     )
-
-
-def _answer(plan: OffloadPlan) -> dict[str, object]:
-    return {
-        "clients": [
-            {
-                "name": c.name,
-                "interval": c.interval,
-                "batch": c.batch,
-                "variant": c.variant,
-                "frames": list(c.frames),
-                "expected_drop": c.expected_drop,
-            }
-            for c in plan.clients
-        ],
-        "admitted": list(plan.admitted),
-        "removed": list(plan.removed),
-        "batches": [
-            {"start_ms": b.start_ms, "variant": b.variant, "requests": [list(request) for request in b.requests]}
-            for b in plan.batches
-        ],
-        "reason": plan.reason,
-    }
