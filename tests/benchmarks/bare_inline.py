@@ -27,6 +27,7 @@ from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from tests.benchmarks import _subjects as subjects
+from tests.benchmarks._steal import undisturbed
 
 PAIRS, REQUESTS, SECONDS, ROUNDS = 30, 10, 1.5, 5
 INLINE_MS = "50"
@@ -65,7 +66,7 @@ def _compare(name: str) -> None:
             asked = list(zip(lines, (*requests, requests[0]), strict=True))
             for line, request in asked:
                 _turn(line, request)
-            rows = [[_turn(line, request) for line, request in asked] for _ in range(PAIRS)]
+            rows = undisturbed(lambda: [_turn(line, request) for line, request in asked], PAIRS)
         for place, words in enumerate(("P50", "quickest of a turn")):
             turns = [[times[place] for times in row] for row in rows]
             ours, off, bare = (statistics.median(row[i] for row in turns) for i in range(3))
@@ -74,13 +75,15 @@ def _compare(name: str) -> None:
             print(f"  {words}: box {ours:.2f} ms, never inline {off:.2f}, bare {bare:.2f}")
             print(f"    added {added:+.2f} ms (asked ≤ 0.30), never inline {added_off:+.2f}", flush=True)
         for connections in (2, 4):
-            ratios = []
-            for _ in range(ROUNDS):
+
+            def pair(connections: int = connections) -> float:
                 counts = [
                     subjects.drive(one.port, [request], connections, SECONDS)["count"]
                     for one, request in zip((box, before), requests, strict=True)
                 ]
-                ratios.append(counts[0] / counts[1])
+                return float(counts[0] / counts[1])
+
+            ratios = undisturbed(pair, ROUNDS, 60)
             print(f"  {connections} connections: requests/s against never inline {statistics.median(ratios):.2f}")
 
 

@@ -12,14 +12,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import httpx
 
 from appliance.cli.replay_inputs import Feed, Sizes
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
+from tests.benchmarks._steal import undisturbed
 
 BUSY, OTHERS = "faces", ("read-text", "who", "what", "page-side")
 WARM_UP_S = 0.3
@@ -37,19 +40,40 @@ def main() -> None:
         with subjects.box(state) as box, box.http() as http:
             print(zoo.machine())
             busy, others = _request(http, BUSY, box.key), Others(http)
-            phases: dict[str, list[float]] = {"alone": [], "cold starts": [], "no cold starts": []}
-            starts = 0
-            for _ in range(options.rounds):
-                _drive(box, busy, options.seconds, phases["alone"])
-                with others.asked(cold=True) as count:
-                    elapsed_s = _drive(box, busy, options.seconds, phases["cold starts"])
-                starts += count[0]
-                with others.asked(cold=False, rate_rps=count[0] / elapsed_s):
-                    _drive(box, busy, options.seconds, phases["no cold starts"])
-    _show(phases, starts / (options.rounds * options.seconds))
+            rounds = undisturbed(lambda: _round(box, busy, others, options.seconds), options.rounds, 300)
+    _show(rounds, options.seconds)
 
 
-def _show(phases: dict[str, list[float]], starts_per_s: float) -> None:
+class _Round(NamedTuple):
+    """Times of requests to the busy application, ms, by what happened beside them."""
+
+    alone: list[float]
+    cold: list[float]
+    warm: list[float]
+    starts: int
+
+
+def _round(box: subjects.LiveBox, busy: bytes, others: "Others", seconds: float) -> _Round:
+    found = _Round([], [], [], 0)
+    _drive(box, busy, seconds, found.alone)
+    with others.asked(cold=True) as count:
+        elapsed_s = _drive(box, busy, seconds, found.cold)
+    starts = count[0]
+    with others.asked(cold=False, rate_rps=starts / elapsed_s):
+        _drive(box, busy, seconds, found.warm)
+    return found._replace(starts=starts)
+
+
+def _show(rounds: list[_Round], seconds: float) -> None:
+    phases = {
+        name: [time_ms for one in rounds for time_ms in times(one)]
+        for name, times in (
+            ("alone", attrgetter("alone")),
+            ("cold starts", attrgetter("cold")),
+            ("no cold starts", attrgetter("warm")),
+        )
+    }
+    starts_per_s = sum(one.starts for one in rounds) / (len(rounds) * seconds)
     for name, times in phases.items():
         p50, p90, p99 = (zoo.percentile(times, p) for p in (50, 90, 99))
         print(f"{name:15} {len(times):6} requests  P50 {p50:6.1f}  P90 {p90:6.1f}  P99 {p99:6.1f} ms")

@@ -2,7 +2,8 @@
 
 Asked: ShuffleNet at least 0.92, ResNet-50 0.98, 600 kB of binary tensors over TCP at 4 and 8 connections, the client on
 the same cores. Raw is the best of one session on all cores, and a thread a core with a session each or one for all.
-Rounds alternate; the median of their ratios counts, and the processor time that the box takes for a request.
+Rounds alternate, those that lost processor time to others are left out; the median of their ratios counts, and the
+processor time that the box takes for a request.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
+from tests.benchmarks._steal import undisturbed
 
 CORES = os.cpu_count() or 1
 Ways = dict[str, list[Callable[[], Any]]]
@@ -34,7 +36,7 @@ def main() -> None:
     """Print a line for each network and number of connections."""
     parser = argparse.ArgumentParser(prog="scripts/bench raw_share", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--network", action="append", choices=["shufflenet", "resnet50"])
     options = parser.parse_args()
     print(zoo.machine())
@@ -58,16 +60,16 @@ def _compare(name: str, rounds: int, seconds: float) -> None:
         best = max(raw_of, key=lambda way: raw_of[way])
         print(f"{name}: raw " + ", ".join(f"{way} {rate:.1f}/s" for way, rate in raw_of.items()))
         for connections in (4, 8):
-            shares, times_ms = [], []
-            for _ in range(rounds):
+
+            def pair(connections: int = connections) -> tuple[float, float]:
                 raw = _rate(ways[best], seconds)
                 before_s = subjects.cpu_s(box.process.pid)
                 driven = subjects.drive(box.port, [request], connections, seconds)
                 assert driven["errors"] == 0, driven
-                shares.append(driven["count"] / driven["seconds"] / raw)
-                times_ms.append(
-                    (subjects.cpu_s(box.process.pid) - before_s) * 1e3 / driven["count"] - CORES * 1e3 / raw
-                )
+                used_ms = (subjects.cpu_s(box.process.pid) - before_s) * 1e3 / driven["count"]
+                return driven["count"] / driven["seconds"] / raw, used_ms - CORES * 1e3 / raw
+
+            shares, times_ms = zip(*undisturbed(pair, rounds), strict=True)
             print(
                 f"  {connections} connections: {statistics.median(shares):.3f} of raw, "
                 f"{min(shares):.3f} to {max(shares):.3f}; the box adds {statistics.median(times_ms):.2f} ms of "

@@ -29,8 +29,9 @@ from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from tests.benchmarks import _subjects as subjects
+from tests.benchmarks._steal import undisturbed
 
-TURNS, REQUESTS, SECONDS, ROUNDS = 40, 10, 2.0, 5
+TURNS, REQUESTS, SECONDS, ROUNDS = 40, 10, 1.0, 5
 INLINE_MS = "50"
 """So that a run alone is inline, however long a busy machine has made its profile."""
 CORES = 2
@@ -97,7 +98,7 @@ class _Way(NamedTuple):
 
 def _alone(run: _Way, ways: list[_Way], picture: bytes) -> None:
     """Each way beside a turn of the run, which also lets 50 ms pass: only who asks alone is computed inline."""
-    rows = [[(_turn(run, picture), _turn(way, picture)) for way in ways] for _ in range(TURNS)]
+    rows = undisturbed(lambda: [(_turn(run, picture), _turn(way, picture)) for way in ways], TURNS)
     for place, words in enumerate(("P50", "quickest of a turn")):
         own = statistics.median(pair[0][place] for row in rows for pair in row)
         print(f"alone, {words}: session.run {own:.2f} ms")
@@ -117,11 +118,13 @@ class _Rate(NamedTuple):
 def _saturated(box: subjects.LiveBox, path: Path, shared: bytes, body: bytes, run: Any) -> None:
     asked: list[tuple[bytes, Path | None]] = [(shared, None), (shared, path), (body, None)]
     for connections in (4, 8):
-        rounds = []
-        for _ in range(ROUNDS):
+
+        def turn(connections: int = connections) -> tuple[tuple[_Rate, _Rate], list[_Rate]]:
             before = _raw(run)
             found = [_driven(box, request, connections, where) for request, where in asked]
-            rounds.append(((before, _raw(run)), found))
+            return (before, _raw(run)), found
+
+        rounds = undisturbed(turn, ROUNDS)
         raw = statistics.median(one.per_s for pair, _ in rounds for one in pair)
         print(f"{connections} connections; raw {raw:.0f} runs/s on {CORES} threads")
         for index, name in enumerate(WAYS):
