@@ -1,9 +1,11 @@
 """What the box says of a session, in the messages of a stream."""
 
 import json
+from typing import Any
 
 from appliance.api.http.problems import plain_problem, problem_response
 from appliance.clock import NS_PER_MS
+from appliance.domain.accuracy import share
 from appliance.domain.session import DropCause, Notice, SessionPlan
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -17,23 +19,27 @@ def said(message: Message) -> bytes:
     return write_message(message).encode()
 
 
-def plan_of(plan: SessionPlan, live: LiveSession, now_ns: int) -> PlanMessage:
-    """A plan for the device that follows it, with times from now on."""
+def plan_fields(plan: SessionPlan, live: LiveSession, now_ns: int) -> dict[str, Any]:
+    """What a device is told of a plan, by field, with times from now on."""
     following, wait_ms = live.next_due(now_ns)
-    return PlanMessage(
-        number=plan.number,
-        variant=plan.variant,
-        size=plan.size,
-        quality=plan.quality,
-        frames=plan.frames,
-        next=following,
-        wait_ms=round(wait_ms, 3),
-        interval=plan.interval,
-        valid_ms=round(max(0, plan.valid_until_ns - now_ns) / NS_PER_MS, 3),
-        accuracy=_share(plan.accuracy),
-        expected_drop=plan.expected_drop,
-        credit=live.credit,
-    )
+    return {
+        "number": plan.number,
+        "variant": plan.variant,
+        "size": plan.size,
+        "quality": plan.quality,
+        "interval": plan.interval,
+        "frames": plan.frames,
+        "next": following,
+        "wait_ms": round(wait_ms, 3),
+        "valid_ms": round(max(0, plan.valid_until_ns - now_ns) / NS_PER_MS, 3),
+        "accuracy": None if plan.accuracy is None else share(plan.accuracy),
+        "expected_drop": plan.expected_drop,
+    }
+
+
+def plan_of(plan: SessionPlan, live: LiveSession, now_ns: int) -> PlanMessage:
+    """A plan for the device that follows it."""
+    return PlanMessage(**plan_fields(plan, live, now_ns), credit=live.credit)
 
 
 def notice_of(notice: Notice) -> NoticeMessage:
@@ -43,7 +49,7 @@ def notice_of(notice: Notice) -> NoticeMessage:
         kind=notice.kind,
         state=notice.state,
         variant=None if plan is None else plan.variant,
-        accuracy=None if plan is None else _share(plan.accuracy),
+        accuracy=None if plan is None or plan.accuracy is None else share(plan.accuracy),
         reason=notice.reason,
     )
 
@@ -72,10 +78,6 @@ def problem_of(error: Exception) -> dict[str, object]:
 def plain_problem_of(slug: str, detail: str) -> dict[str, object]:
     """That of what the domain does not know."""
     return _read(plain_problem(slug, detail, "")[1])
-
-
-def _share(points: float | None) -> float | None:
-    return None if points is None else points / 100
 
 
 def _read(document: bytes) -> dict[str, object]:

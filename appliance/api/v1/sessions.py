@@ -9,9 +9,9 @@ from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.streams.sessions import own_key, session_of
+from appliance.api.streams.words import plan_fields
 from appliance.api.v1.deps import Caller, Cursor, Limit, TheBox
 from appliance.api.v1.pages import page_of_all
-from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import points, share
 from appliance.domain.errors import (
     IllegalState,
@@ -21,7 +21,7 @@ from appliance.domain.errors import (
     UnknownApplication,
     UnknownSession,
 )
-from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise, SessionPlan
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.sessions import JoinOrder
 from appliance.wire.sessions import (
@@ -91,7 +91,7 @@ async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> Sessi
     box.sessions.heard(live)
     if live.plan is None:
         raise IllegalState(name=session, state=live.state.value)
-    return plan_shape(live, live.plan, box.clock.now_ns())
+    return SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns()))
 
 
 @router.patch(
@@ -127,24 +127,6 @@ def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShap
     return LatencyPromiseShape(kind="latency", slo_ms=promise.slo_ms, rate_rps=promise.rate_rps, accuracy_min=floor)
 
 
-def plan_shape(live: LiveSession, plan: SessionPlan, now_ns: int) -> SessionPlanShape:
-    """A plan, with times from now on."""
-    number, wait_ms = live.next_due(now_ns)
-    return SessionPlanShape(
-        number=plan.number,
-        variant=plan.variant,
-        size=plan.size,
-        quality=plan.quality,
-        interval=plan.interval,
-        frames=plan.frames,
-        next=number,
-        wait_ms=round(wait_ms, 3),
-        valid_ms=round(max(0.0, (plan.valid_until_ns - now_ns) / NS_PER_MS), 3),
-        accuracy=None if plan.accuracy is None else share(plan.accuracy),
-        expected_drop=plan.expected_drop,
-    )
-
-
 def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
     session, counts = live.session, live.counts
@@ -160,7 +142,7 @@ def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
         reason=live.reason,
         beyond_share=live.beyond_share,
         promise=promise_shape(live.promise),
-        plan=None if live.plan is None else plan_shape(live, live.plan, box.clock.now_ns()),
+        plan=None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns())),
         captured=counts.captured,
         sent=counts.sent,
         skipped=counts.skipped,

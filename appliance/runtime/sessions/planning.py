@@ -339,14 +339,8 @@ class Planning:
     async def _adapt(self, pool: Pool) -> None:
         key, now_ns = pool.key, self._around.clock.now_ns()
         members = self._held(key)
-        if not members:
-            self._close(pool)
-            return
-        zoo = self._zoo(key)
-        if not zoo.rungs:
-            for live in members:
-                self._remove(live, *_why(zoo))
-            self._close(pool)
+        zoo = self._zoo_for(pool, members)
+        if zoo is None:
             return
         weights = self._around.weights()
         problem = self._adaptation(key, members, zoo, self.ledger.for_plan(key, key.tenant, weights))
@@ -413,14 +407,8 @@ class Planning:
     async def _offload_turn(self, pool: Pool, others: Sequence[LiveSession]) -> None:
         key, now_ns = pool.key, self._around.clock.now_ns()
         members = self._held(key)
-        if not members and not others:
-            self._close(pool)
-            return
-        zoo = self._zoo(key)
-        if not zoo.rungs:
-            for live in members:
-                self._remove(live, *_why(zoo))
-            self._close(pool)
+        zoo = self._zoo_for(pool, members, others)
+        if zoo is None:
             return
         problem = self._offload(key, members, others, zoo, 0.0, HEADROOM if others else 1.0)
         known = {client.name for client in problem.clients}
@@ -539,6 +527,17 @@ class Planning:
             return _Zoo([], False)
         rungs, is_short = zoo_of(entry, key.floor, self._around.workers, now_ns, self._around.fits_memory, without)
         return _Zoo(rungs, is_short)
+
+    def _zoo_for(self, pool: Pool, members: Sequence[LiveSession], others: Sequence[LiveSession] = ()) -> _Zoo | None:
+        """None where nobody is to be planned for, or nothing can serve them: the pool is closed."""
+        if members or others:
+            zoo = self._zoo(pool.key)
+            if zoo.rungs:
+                return zoo
+            for live in members:
+                self._remove(live, *_why(zoo))
+        self._close(pool)
+        return None
 
     def _least(self, key: PoolKey, live: LiveSession) -> float:
         """Share of all workers that a promise takes at least."""

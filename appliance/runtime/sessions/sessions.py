@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.accuracy import share
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     ApplianceError,
@@ -589,7 +590,7 @@ class Sessions:
 def document_of(promise: Promise) -> dict[str, object]:
     """A promise as it is posted."""
     if isinstance(promise, LatencyPromise):
-        floor = {} if promise.accuracy_min is None else {"accuracy_min": promise.accuracy_min / 100.0}
+        floor = {} if promise.accuracy_min is None else {"accuracy_min": share(promise.accuracy_min)}
         return {"kind": promise.kind.value, "slo_ms": promise.slo_ms, "rate_rps": promise.rate_rps, **floor}
     assert isinstance(promise, AccuracyPromise)
     return {"kind": promise.kind.value, "drop_max": promise.drop_max, "reference": promise.reference.value}
