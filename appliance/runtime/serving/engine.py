@@ -43,10 +43,12 @@ from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
+from appliance.runtime.serving.gaps import Gaps
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
+from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
@@ -123,9 +125,12 @@ class Engine:
             for _ in range(group.workers)
         ]
         self._dispatching = Dispatching(clock, queue, memory, groups)
+        self.reservations = Reservations(clock, queue, len(groups))
         self._scheduler = None
         if len(groups) > 1:
-            self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions)
+            self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions, self.reservations)
+        else:
+            Gaps(clock, queue, self.reservations)
         self._processor = processor
         self._inline_ns_max = inline_ns_max
         self._alone_ns_max = alone_ns_max

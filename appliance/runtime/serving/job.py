@@ -65,6 +65,10 @@ class Job:
     """Of a nanosecond there, against one where it runs quickest: a tenant is not charged for slow cores."""
     waiting_ns: int = 0
     """What it adds to the backlog while it waits."""
+    held_ns: int | None = None
+    """Since when starts that are reserved keep it waiting; None: they do not ..."""
+    gap_ns: int | None = None
+    """... and how long its run may take before the next of them; None: as long as it likes."""
     rest: Rest | None = None
     """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
     run. None: it runs whole.

@@ -112,7 +112,8 @@ class Queue:
         self._idle: deque[tuple[Callable[[Job], None], int]] = deque()
         """What an idle worker begins with, and its group of processors."""
         self.assign: Callable[[], None] | None = None
-        """Hands jobs out where there are several groups of processors; None: whoever is idle takes the next in line."""
+        """Hands jobs out where there are several groups of processors, or starts are reserved; None: whoever is idle
+        takes the next in line."""
         self._is_handing_out = False
         self._running: dict[Job, None] = {}
         """The first job of each run under way."""
@@ -171,9 +172,9 @@ class Queue:
             self._line.put(tenant, tie=self._sequence)
         self._waiting[request.tenant, request.application_id] += 1
         if request.batch:  # those that it is planned with are put in this very turn of the loop
-            asyncio.get_running_loop().call_soon(self._hand_out)
+            asyncio.get_running_loop().call_soon(self.hand_out)
         else:
-            self._hand_out()
+            self.hand_out()
 
     def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.
@@ -209,6 +210,12 @@ class Queue:
         flow = self._tenants.get(tenant)
         return flow is not None and self._line.start_of(first) < self._line.start_of(flow)
 
+    def lead_ns(self, tenant: str, other: str) -> float:
+        """How much more processor time a tenant has had than another one, by weight 1."""
+        flows = self._tenants.get(tenant), self._tenants.get(other)
+        starts = [self._line.now if flow is None else self._line.start_of(flow) for flow in flows]
+        return starts[0] - starts[1]
+
     def ran(self, tenant: str, application_id: str, took_ns: int, weights: tuple[float, float]) -> None:
         """Charge a run that took no worker."""
         flow = self._tenant(tenant)
@@ -220,12 +227,26 @@ class Queue:
     def offer(self, begin: Callable[[Job], None], group: int = 0) -> None:
         """A worker is free: it begins with the next job, now or when one comes."""
         self._idle.append((begin, group))
-        self._hand_out()
+        self.hand_out()
 
     def withdraw(self, begin: Callable[[Job], None], group: int = 0) -> None:
         """The worker is no longer there."""
         if (begin, group) in self._idle:
             self._idle.remove((begin, group))
+
+    def hand_out(self) -> None:
+        """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
+        if self.assign is not None:
+            self.assign()
+            return
+        if self._is_handing_out:
+            return
+        self._is_handing_out = True
+        try:
+            while self._idle and (job := self.take()) is not None:
+                self._idle.popleft()[0](job)
+        finally:
+            self._is_handing_out = False
 
     def take(self) -> Job | None:
         """The next job that can still be in time and whose caller still waits; None when there is none that may run
@@ -307,10 +328,12 @@ class Queue:
     def shared_ns_max(self, job: Job) -> int | None:
         """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it.
 
-        As with long runs, the last free worker is not kept from a tenant that was active and has had less.
+        As with long runs, the last free worker is not kept from a tenant that was active and has had less; nor from a
+        start that is reserved.
         """
         may_wait = not self._idle and self._may_go_before(job.request.tenant, self._line.now)
-        return LONG_NS if may_wait else None
+        bounds = (LONG_NS if may_wait else None, job.gap_ns)
+        return min((bound for bound in bounds if bound is not None), default=None)
 
     def join(self, mate: Job, charged_ns: int) -> None:
         """Take a waiting job into the run of another, charged with its part of that."""
@@ -415,20 +438,6 @@ class Queue:
         return self._clock.now_ns() + (job.expected_ns or 0) > deadline_ns
 
     # -- inside --------------------------------------------------------------------------------------------------------
-
-    def _hand_out(self) -> None:
-        """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
-        if self.assign is not None:
-            self.assign()
-            return
-        if self._is_handing_out:
-            return
-        self._is_handing_out = True
-        try:
-            while self._idle and (job := self.take()) is not None:
-                self._idle.popleft()[0](job)
-        finally:
-            self._is_handing_out = False
 
     def _next(self) -> Job | None:
         """The head of the first tenant in line that may run now. Those passed over keep their places."""

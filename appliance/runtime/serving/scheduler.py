@@ -3,7 +3,8 @@
 
 Fair shares stand before it: it sees the requests of the tenant whose turn it is, and those of others only to fill a
 processor that would idle. A request that is better off with a processor that is busy waits for it, and its place there
-is taken when others are weighed. Of a network in parts the first run is decided, and the rest when that is over. With
+is taken when others are weighed. Starts that planners have reserved are kept: until then a processor begins only with
+what ends before. Of a network in parts the first run is decided, and the rest when that is over. With
 one group there is no scheduler: turns and deadlines say all.
 """
 
@@ -19,6 +20,7 @@ from appliance.runtime.ports import DecisionSink, RunGroup
 from appliance.runtime.served_parts import TRANSFER_MS
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.reservations import Reservations
 
 LOOKED_AT = 32
 """Of a tenant's waiting requests so many are weighed, the most urgent of each application: it is asked on the event
@@ -40,6 +42,7 @@ class Scheduler:
         policy: DispatchPolicy,
         name: str,
         decisions: DecisionSink,
+        reservations: Reservations,
     ) -> None:
         """`name` of the policy, in the decisions that are recorded. From here on the queue hands out nothing itself."""
         self._clock = clock
@@ -49,12 +52,13 @@ class Scheduler:
         self._policy = policy
         self._name = name
         self._decisions = decisions
+        self._reservations = reservations
         self._partitions: dict[tuple[tuple[str, float], ...], Partition] = {}
         """By what a run takes on each group: nothing else of a network is asked."""
         self._is_assigning = False
         self._again: asyncio.TimerHandle | None = None
         self._recorded_ns: int | None = None
-        queue.assign = self.assign
+        queue.assign = reservations.on_change = self.assign
 
     def assign(self) -> None:
         """Give idle workers what is better off there than where it would have to wait; one that cannot begin with it
@@ -66,6 +70,8 @@ class Scheduler:
         try:
             while (found := self._next()) is not None:
                 self._queue.give(*found)
+                if self._reservations:
+                    self._reservations.begun(found[0])
         finally:
             self._is_assigning = False
 
@@ -103,7 +109,8 @@ class Scheduler:
         """Of some jobs one that begins now, by the policy; those before it take their places in `free`."""
         # By their places here, which tell a tenant nothing of others' requests, and order those that are alike.
         jobs = {f"{at:02}": job for at, job in enumerate(able, 1)}
-        asked = {name: self._asked(name, job, free, now_ns) for name, job in jobs.items()}
+        open_to = self._open_to(jobs, free)
+        asked = {name: self._asked(name, jobs[name], at, now_ns) for name, at in open_to.items() if at}
         while asked:
             problem = DispatchInput(
                 0.0,
@@ -117,7 +124,7 @@ class Scheduler:
             job, group = jobs[plan.decision.job], self._index[plan.decision.processor]
             start_ns, took_ns = free[group][0], _holds_ns(job, group, plan.decision.ops)
             if not start_ns and group in idle:
-                if _is_in_time(job, group, 0, now_ns):
+                if _is_in_time(job, group, 0, now_ns) and not self._is_held(job, group, took_ns, free):
                     self._record(problem, plan, jobs, now_ns)
                     _decide(job, plan.decision.ops)
                     job.runs_on(group)
@@ -126,6 +133,28 @@ class Scheduler:
                 heapq.heapreplace(free[group], start_ns + took_ns)
             del asked[plan.decision.job]
         return None
+
+    def _open_to(self, jobs: Mapping[str, Job], free: Mapping[int, list[int]]) -> Mapping[str, Collection[int]]:
+        """The groups that each of a tenant's jobs may be weighed for: of those with an idle worker the ones where it
+        ends before a start that is reserved. Of one in parts it is not known yet what will run next.
+        """
+        if not self._reservations:
+            return dict.fromkeys(jobs, free)
+        tenant = next(iter(jobs.values())).request.tenant
+        gaps_ns = {at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if not own[0]}
+
+        def is_open(job: Job, at: int) -> bool:
+            if job.rest is not None or at not in gaps_ns:
+                return True
+            return job.is_able(at) and not self._reservations.is_held(job, _takes_ns(job, at), gaps_ns[at])
+
+        return {name: [at for at in free if is_open(job, at)] for name, job in jobs.items()}
+
+    def _is_held(self, job: Job, group: int, takes_ns: int, free: Mapping[int, list[int]]) -> bool:
+        """Whether an idle worker of a group is kept for a start that is reserved."""
+        if not self._reservations:
+            return False
+        return self._reservations.is_held(job, takes_ns, self._reservations.gap_ns(job.request.tenant, group, free))
 
     def _asked(self, name: str, job: Job, free: Collection[int], now_ns: int) -> DispatchJob:
         """As the policy sees it."""

@@ -1,17 +1,22 @@
 """Frames that are planned to run together wait for one another: until all are in, or the batch's start and a grace
-period have passed (AR-18, AR-19). Then they go into the queue at once, and share the next run of their build.
+period have passed (AR-18, AR-19). Then they go into the queue at once, and share the next run of their build. The start
+is reserved: a worker is free for it.
 
 A frame that belongs to no batch, and one whose batch has begun, waits for nobody.
 """
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.runtime.serving.reservations import Reservation, Reservations
 
 _NUMBERS = count(1)
+_AFTER_NS = NS_PER_MS
+"""A start is reserved for so long after its grace: that the batch begins comes first."""
 
 Member = tuple[str, int]
 """Session and frame, as the device numbers it."""
@@ -26,6 +31,13 @@ class PlannedBatch:
     """What it is expected to take."""
     grace_ns: int
     members: frozenset[Member]
+    takes_ns: Mapping[int, int] = field(default_factory=dict, compare=False)
+    """The same by group of processors, where there are several."""
+
+    @property
+    def end_ns(self) -> int:
+        """Until when frames that are missing are waited for."""
+        return self.start_ns + self.grace_ns
 
 
 class _Gate:
@@ -61,14 +73,17 @@ class BatchCounts:
     short: int = 0
     """Somebody was not."""
     late: int = 0
-    """Began after the start and its grace, full or not."""
+    """Ran, or were complete, only after the start and its grace."""
 
 
 class Batches:
     """The gates of one pool. Event-loop thread only."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tenant: str, reservations: Reservations) -> None:
+        """`tenant`: whose sessions these are."""
         self._clock = clock
+        self._tenant = tenant
+        self._reservations = reservations
         self._gates: dict[Member, _Gate] = {}
         self._came: dict[Member, _Gate] = {}
         """Where those wait, or run, that came and have not ended: also at batches that are planned no more."""
@@ -87,6 +102,11 @@ class Batches:
             gate = known if known is not None and known.batch.members == batch.members else _Gate(batch)
             gates.update(dict.fromkeys(batch.members, gate))
             gate.missing = {member for member in gate.missing if self._came.get(member, gate) is gate}
+        before, now = set(self._gates.values()), set(gates.values())
+        for gate in sorted(now - before, key=lambda one: one.batch.start_ns):
+            self._reserve(gate)
+        # Of those that are planned no more, the ones where frames wait begin all the same.
+        self._reservations.drop(gate.number for gate in before - now if not gate.under_way)
         self._gates = gates
 
     async def wait(self, member: Member) -> int:
@@ -97,9 +117,8 @@ class Batches:
         gate.missing.discard(member)
         gate.under_way.add(member)
         self._came[member] = gate
-        now_ns = self._clock.now_ns()
-        end_ns = gate.batch.start_ns + gate.batch.grace_ns
-        if not gate.missing or now_ns >= end_ns:
+        end_ns = gate.batch.end_ns
+        if not gate.missing or self._clock.now_ns() >= end_ns:
             self._begin(gate)
             return gate.number
         if gate.timer is None:
@@ -120,15 +139,21 @@ class Batches:
         if gate.is_open.is_set():
             if not gate.under_way and gate in self._begun:
                 self._begun.remove(gate)
+                self._reservations.drop([gate.number])
                 self.free_ns = self._clock.now_ns() + sum(one.batch.run_ns for one in self._begun)
         elif not gate.under_way:
             gate.forget()
+            if not gate.missing:
+                self._reservations.drop([gate.number])
         elif not gate.missing:
             self._begin(gate)
 
     def _begin(self, gate: _Gate) -> None:
         now_ns = self._clock.now_ns()
-        self.counts.late += now_ns - gate.batch.start_ns - gate.batch.grace_ns > NS_PER_MS
+        self._reservations.ready(gate.number)
+        if now_ns - gate.batch.end_ns > NS_PER_MS:
+            self._reservations.drop([gate.number])  # which counts it no more
+            self.counts.late += 1
         if gate.missing:
             self.counts.short += 1
         else:
@@ -136,3 +161,22 @@ class Batches:
         self._begun.append(gate)
         self.free_ns = max(self.free_ns, now_ns) + gate.batch.run_ns
         gate.open()
+
+    def _reserve(self, gate: _Gate) -> None:
+        batch = gate.batch
+        if gate.missing or gate.under_way:
+            self._reservations.put(
+                gate.number,
+                Reservation(
+                    self._tenant,
+                    batch.start_ns,
+                    batch.end_ns + _AFTER_NS,
+                    batch.run_ns,
+                    batch.takes_ns,
+                    partial(self._ran, gate),
+                ),
+            )
+
+    def _ran(self, gate: _Gate, now_ns: int) -> None:
+        """Its run begins, or has not for as long as a worker was kept for it."""
+        self.counts.late += now_ns - gate.batch.end_ns > NS_PER_MS

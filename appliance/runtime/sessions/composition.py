@@ -72,6 +72,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             wish=ports.residency.wish,
             weights=weights,
             decode_ms=sessions.decode_ms,
+            reservations=ports.engine.reservations,
         )
         return Planning(around, ports.deciding, ledger, sessions.live)
 

@@ -132,6 +132,7 @@ def gates_of(
     best: str,
     scale: Scale,
     shifts: Mapping[str, Shift],
+    now_ns: int,
 ) -> list[PlannedBatch]:
     """Which frames wait for one another, of the sessions whose numbers are known."""
     found = []
@@ -139,11 +140,13 @@ def gates_of(
         members = frozenset((name, frame + shifts[name].frames) for name, frame in batch.requests if name in shifts)
         if not members:
             continue
-        usual = rungs[batch.variant or best].usual_ms
+        rung = rungs[batch.variant or best]
+        usual = rung.usual_ms
         size = max((one for one in usual if one <= len(batch.requests)), default=min(usual))
         start_ns = scale.epoch_ns + int(batch.start_ms * NS_PER_MS)
         run_ns = int(usual[size] * NS_PER_MS)
-        found.append(PlannedBatch(start_ns, run_ns, int(GRACE * run_ns), members))
+        takes_ns = rung.takes_ns(size, now_ns)
+        found.append(PlannedBatch(start_ns, run_ns, int(GRACE * run_ns), members, takes_ns))
     return found
 
 

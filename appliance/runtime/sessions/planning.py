@@ -22,6 +22,7 @@ from appliance.policies.residency.base import Wish
 from appliance.runtime.catalogue import Catalogue, Servable
 from appliance.runtime.decisions.sessions import adaptation, offload
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.sessions import adapting, offloading
 from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.deciding import Deciding
@@ -80,6 +81,8 @@ class Around:
     """Of the tenants that want some of the processors now."""
     decode_ms: Callable[[str], float]
     """What decoding a frame of an application takes."""
+    reservations: Reservations
+    """Where the starts of planned batches are kept."""
 
 
 @dataclass(slots=True)
@@ -447,7 +450,7 @@ class Planning:
         for live in members.values():
             live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
         pool.batches = plan.batches
-        pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts))
+        pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
         pool.run_ms_max = max((rung.worst_ms[min(rung.worst_ms)] for rung in zoo.rungs), default=0.0)
         load = offloading.loads_of(there, members, zoo.by_name, best) / self._around.workers
         self.ledger.put(key, Load(key.tenant, load, load))
@@ -564,6 +567,7 @@ class Planning:
     def _close(self, pool: Pool) -> None:
         """Nobody of it is served any more."""
         self.ledger.remove(pool.key)
+        pool.gates.plan(())
         if not any(key_of(live, live.lane) == pool.key for live in self._sessions.values()):
             gone, own = self._gone, pool.gates.counts
             self._gone = BatchCounts(gone.full + own.full, gone.short + own.short, gone.late + own.late)
@@ -587,9 +591,9 @@ class Planning:
     def _pool(self, key: PoolKey) -> Pool:
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = Pool(
-                key, max(0, self._around.clock.now_ns() - BEFORE_NS), Batches(self._around.clock)
-            )
+            clock = self._around.clock
+            gates = Batches(clock, key.tenant, self._around.reservations)
+            pool = self._pools[key] = Pool(key, max(0, clock.now_ns() - BEFORE_NS), gates)
         return pool
 
     # -- what becomes of it elsewhere ----------------------------------------------------------------------------------

@@ -36,6 +36,14 @@ class Rung:
         """Points."""
         return self.servable.accuracy
 
+    def takes_ns(self, batch: int, now_ns: int) -> dict[int, int]:
+        """What a run takes on each group of processors that it is measured for; empty where there is one group."""
+        return {
+            place: times.usual.expected_ns(batch, 1, now_ns)
+            for place, times in self.servable.places.items()
+            if times is not None
+        }
+
     def frame_bytes(self, bytes_per_pixel: float | None, body_bytes: float | None) -> float:
         """What a frame for it takes, by what frames of the session have taken."""
         if self.size is None:

@@ -28,7 +28,7 @@ async def gone_after_ms(bench: EngineBench, batches: Batches, name: str, come_ms
 async def test_a_batch_begins_at_once_when_all_are_in() -> None:
     """Before its planned start, too (AR-19)."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
     went = await asyncio.gather(*(gone_after_ms(bench, batches, name, ms) for name, ms in (("a", 5), ("b", 20))))
     assert [ms for ms, _ in went] == [20, 20]
@@ -40,7 +40,7 @@ async def test_a_batch_begins_at_once_when_all_are_in() -> None:
 async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -> None:
     """Late by 5 % of the run: in its batch; by 20 %: not (AR-18)."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b"), planned(bench, 100, "c", "d")])
     comes = (("a", 40), ("b", 52), ("c", 90), ("d", 108))
     went = await asyncio.gather(*(gone_after_ms(bench, batches, name, ms) for name, ms in comes))
@@ -52,7 +52,7 @@ async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -
 async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
     """It was lost or dropped; and who is in no batch waits for nobody."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
     waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
     await bench.pause(15)
@@ -65,7 +65,7 @@ async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
 async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
     """The tail of the old plan is the head of the new one (AR-17); a batch that is gone from it begins as it said."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     kept, gone = planned(bench, 50, "a", "b"), planned(bench, 60, "c", "d")
     batches.plan([kept, gone])
     went = [asyncio.create_task(gone_after_ms(bench, batches, name, 10)) for name in ("a", "c")]
@@ -81,7 +81,7 @@ async def test_a_batch_that_is_planned_no_more_ends_with_its_frames() -> None:
     """A device left, and the next plan has the other's frame in a batch of its own while it waits at the old one:
     when it has ended, the box is free."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
     waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
     await bench.pause(20)
@@ -99,7 +99,7 @@ async def test_a_batch_that_is_planned_no_more_ends_with_its_frames() -> None:
 async def test_a_frame_that_ends_while_it_waits_leaves_no_batch_behind() -> None:
     """Its deadline came, at a batch that is planned no more: that begins without anybody at no time."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
     waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
     await bench.pause(20)
@@ -114,7 +114,7 @@ async def test_a_frame_that_ends_while_it_waits_leaves_no_batch_behind() -> None
 async def test_nobody_waits_for_a_frame_that_waits_elsewhere() -> None:
     """A new plan puts who waits at the old batch with another one, who need not wait until the grace is over."""
     bench = EngineBench()
-    batches = Batches(bench.clock)
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
     waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
     await bench.pause(20)

@@ -1,0 +1,61 @@
+"""What fits before starts that are reserved."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.dispatch.reserved import ReservedStart, gap_ns
+
+
+def starts(*of: tuple[int, int]) -> list[ReservedStart]:
+    """(start, run) on the first processor."""
+    return [ReservedStart(at, {0: takes}) for at, takes in of]
+
+
+def test_one_worker_is_free_at_the_next_start() -> None:
+    assert gap_ns(starts((50, 10), (70, 10)), {0: [0]}, 0) == 50
+    assert gap_ns(starts((0, 10)), {0: [0]}, 0) == 0
+    assert gap_ns([], {0: [0]}, 0) is None
+
+
+def test_of_several_one_is_kept_free_for_each() -> None:
+    """Another one that is free by then will do; one that is not will not."""
+    assert gap_ns(starts((50, 10)), {0: [0, 0]}, 0) is None
+    assert gap_ns(starts((50, 10)), {0: [0, 40]}, 0) is None
+    assert gap_ns(starts((50, 10)), {0: [0, 60]}, 0) == 50
+    assert gap_ns(starts((50, 10), (55, 10)), {0: [0, 40]}, 0) == 55
+    assert gap_ns(starts((50, 5), (55, 10)), {0: [0, 40]}, 0) is None
+
+
+def test_a_start_is_where_it_ends_first() -> None:
+    """A slow processor is not kept for what would run on a quick one, and what does not run there keeps nobody."""
+    both = [ReservedStart(50, {0: 10, 1: 30})]
+    assert gap_ns(both, {0: [0], 1: [0]}, 0) == 50
+    assert gap_ns(both, {0: [0], 1: [0]}, 1) is None
+    assert gap_ns(both, {0: [90], 1: [0]}, 1) == 50
+    assert gap_ns([ReservedStart(50, {1: 30})], {0: [0], 1: [0]}, 0) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=6),
+    st.lists(st.integers(0, 60), max_size=3),
+)
+def test_what_ends_in_the_gap_makes_nothing_later(of: list[tuple[int, int]], busy: list[int]) -> None:
+    """By a plain simulation of the workers of one processor; what is longer makes something later."""
+
+    def ends(takes: int) -> list[int]:
+        free, found = [takes, *busy], []
+        for at, run in sorted(of):
+            fitting = [one for one in free if one <= at]
+            worker = max(fitting) if fitting else min(free)
+            free.remove(worker)
+            free.append(max(worker, at) + run)
+            found.append(free[-1])
+        return found
+
+    gap = gap_ns(starts(*sorted(of)), {0: [0, *busy]}, 0)
+    anyway = ends(0)
+    if gap is None:
+        assert ends(10_000) == anyway
+    else:
+        assert ends(gap) == anyway
+        assert ends(10_000) > anyway

@@ -1,0 +1,248 @@
+"""Starts of planned batches are reserved: a worker is free for each, and gaps are filled by what ends before."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_MS
+from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.runtime.sessions.sessions import PLANNED_PRIORITY
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+RUN_MS, GRACE_MS = 30, 3
+FLOOD = "u/flood"
+
+
+class Plan:
+    """One tenant's planned batches of two frames each, on a bench of one application."""
+
+    def __init__(self, **facts: Any) -> None:
+        self.bench = EngineBench(**facts)
+        self.bench.add({"v": Cost(run_ms=20, load_ms=0, run_ms_by_batch={2: RUN_MS})})
+        self.batches = Batches(self.bench.clock, "t", self.bench.engine.reservations)
+        self.began_ns = 0
+
+    async def warm(self, *others: str) -> None:
+        """Everything is in memory; the plan's time begins."""
+        await self.bench.infer()
+        for name in others:
+            await self.bench.infer(application=name, tenant=name.partition("/")[0])
+        self.began_ns = self.bench.clock.now_ns()
+
+    def now_ms(self) -> float:
+        return ms(self.bench.clock.now_ns() - self.began_ns)
+
+    def put(self, *starts_ms: float, takes_ms: float = RUN_MS) -> None:
+        """From now on these batches are planned; frames are numbered by their starts."""
+        self.batches.plan(
+            PlannedBatch(
+                self.began_ns + int(at * NS_PER_MS),
+                int(takes_ms * NS_PER_MS),
+                int(GRACE_MS * NS_PER_MS),
+                frozenset((name, int(at)) for name in "ab"),
+                {0: int(takes_ms * NS_PER_MS), 1: int(3 * takes_ms * NS_PER_MS)} if self.bench.twins else {},
+            )
+            for at in starts_ms
+        )
+
+    async def until_ms(self, at_ms: float) -> None:
+        await self.bench.clock.sleep_until_ns(self.began_ns + int(at_ms * NS_PER_MS))
+
+    async def frame(self, name: str, start_ms: float, come_ms: float) -> float:
+        """A frame of a batch, which comes then; returns when its run began."""
+        await self.until_ms(come_ms)
+        number = await self.batches.wait((name, int(start_ms)))
+        result = await self.bench.infer(batch=number, is_planned=True, priority=PLANNED_PRIORITY)
+        self.batches.ended((name, int(start_ms)))
+        return self.now_ms() - ms(result.compute_ns)
+
+    @contextmanager
+    def flood(self, application: str = FLOOD, callers: int = 5) -> Iterator[list[float]]:
+        """Callers that ask again as soon as they are answered; when each answer came."""
+        answers: list[float] = []
+
+        async def call() -> None:
+            while True:
+                await self.bench.infer(application=application, tenant=application.partition("/")[0])
+                answers.append(self.now_ms())
+
+        tasks = [asyncio.create_task(call()) for _ in range(callers)]
+        try:
+            yield answers
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+@story
+async def test_starts_are_kept_under_a_flood() -> None:
+    """Another tenant asks without end, in runs that fit no whole number of times: batches begin within their grace, a
+    tenth of their run, and no gap loses more than it is too short for."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        starts = [50.0 + 100.0 * at for at in range(20)]
+        with plan.flood() as answers:
+            plan.put(*starts)
+            frames = [plan.frame(name, at, at + late) for at in starts for name, late in (("a", -20), ("b", 1))]
+            began = await asyncio.gather(*frames)
+            assert all(at <= start <= at + GRACE_MS for at, start in zip(sorted(2 * starts), began, strict=True))
+            assert plan.batches.counts.full == 20
+            assert plan.batches.counts.late == 0
+            ends_ms = max(began) + RUN_MS
+            in_gaps = [at for at in answers if 80 <= at <= ends_ms - RUN_MS]
+            assert len(in_gaps) == 19 * (70 // 8)
+
+
+@story
+async def test_without_the_reservation_the_same_starts_are_late() -> None:
+    """What the one before shows is the reservation's doing: runs of the flood are in the way."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        starts = [50.0 + 100.0 * at for at in range(20)]
+        with plan.flood():
+            plan.put(*starts)
+            plan.bench.engine.reservations.drop(range(10**6))
+            frames = [plan.frame(name, at, at + late) for at in starts for name, late in (("a", -20), ("b", 1))]
+            began = await asyncio.gather(*frames)
+        assert sum(start > at + GRACE_MS for at, start in zip(sorted(2 * starts), began, strict=True)) > 10
+
+
+@story
+async def test_nothing_is_different_where_no_start_is_reserved() -> None:
+    """The queue hands out by itself, also after the last one is over."""
+    plan = Plan()
+    async with plan.bench.working():
+        await plan.warm()
+        assert plan.bench.queue.assign is None
+        plan.put(20)
+        assert plan.bench.queue.assign is not None
+        await asyncio.gather(plan.frame("a", 20, 5), plan.frame("b", 20, 10))
+        assert plan.bench.queue.assign is None
+    plan.bench.assert_quiet()
+
+
+@story
+async def test_a_batch_that_is_in_begins_at_once() -> None:
+    """Before its start; a run under way is all that it waits for, and others in line come after."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        plan.put(90)
+        with plan.flood():
+            began = await asyncio.gather(plan.frame("a", 90, 12), plan.frame("b", 90, 20))
+        assert list(began) == [24, 24]
+    assert plan.batches.counts.late == 0
+
+
+@story
+async def test_frames_that_never_come_keep_nobody_for_long() -> None:
+    """The start and its grace are over: the worker goes on with what waited. A pool that ends gives its starts back."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        plan.put(5, 100)
+        waits = asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u"))
+        await waits
+        assert plan.now_ms() == pytest.approx(5 + GRACE_MS + 1 + 8, abs=0.1)
+        waits = asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u"))
+        await plan.until_ms(96)
+        await waits
+        waits = asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u"))
+        await plan.until_ms(98)
+        plan.batches.plan(())
+        await waits
+        assert plan.now_ms() == 106
+        assert plan.bench.queue.assign is None
+
+
+@story
+async def test_what_is_too_long_for_every_gap_waits_for_some_seconds() -> None:
+    """The tenant's own: its planned batches go first, but nothing waits for ever. Shorter ones pass it meanwhile."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=45, load_ms=0)}, name="long")
+    plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="short")
+    async with plan.bench.working():
+        await plan.warm("t/long", "t/short")
+        long_one = asyncio.create_task(plan.bench.infer(application="t/long"))
+        plan.put(*range(0, 8000, 60))
+        for at in range(0, 4800, 60):
+            short = asyncio.create_task(plan.bench.infer(application="t/short"))
+            began = await asyncio.gather(*(plan.frame(name, at, at - 1) for name in "ab"))
+            await short
+            assert max(began) <= at + GRACE_MS, at
+        assert not long_one.done()
+        await plan.until_ms(5200)
+        assert long_one.done()
+
+
+@story
+async def test_a_tenant_starts_no_more_than_its_share() -> None:
+    """It has planned nine tenths of the time; another tenant of equal weight asks for as much as it can get, in runs
+    that no gap is long enough for, and has about half."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=20, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        with plan.flood() as answers:
+            for start in count(0, 33):
+                if plan.now_ms() > 4000:
+                    break
+                at = max(start, plan.now_ms())
+                plan.put(at)
+                await asyncio.gather(*(plan.frame(name, at, at) for name in "ab"))
+            assert 20 * len(answers) / plan.now_ms() == pytest.approx(0.5, abs=0.1)
+
+
+@story
+async def test_rows_that_share_a_run_end_before_the_start() -> None:
+    """A run of one row fits, and of eight it would not: as many join as end before."""
+    plan = Plan()
+    gains = {2: 11.0, 4: 13.0, 8: 22.0}
+    plan.bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch=gains)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        plan.put(15, 80)
+        waiting = [asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u")) for _ in range(9)]
+        await settle()
+        began = await asyncio.gather(plan.frame("a", 15, 14), plan.frame("b", 15, 15))
+        assert max(began) <= 15 + GRACE_MS
+        await asyncio.gather(*waiting)
+    rows = [len(inputs["x"]) for inputs in plan.bench.processor.ran][2:]
+    assert rows[0] == 1
+    assert sum(rows) == 11
+
+
+@story
+async def test_several_processors_keep_the_one_that_is_best() -> None:
+    """The start is on the quick core: what fits no gap there goes to the slow one, or waits; and who is planned by no
+    batch (a frame with a promise of latency) is kept from nothing."""
+    plan = Plan(twins=[(1, 3.0, 1 / 3)])
+    plan.bench.add({"v": Cost(run_ms=25, load_ms=0)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        starts = [20.0 + 60.0 * at for at in range(10)]
+        with plan.flood(callers=3):
+            plan.put(*starts)
+            await settle()
+            frames = [plan.frame(name, at, at - 1) for at in starts for name in "ab"]
+            began = await asyncio.gather(*frames)
+        assert all(start <= at + GRACE_MS for at, start in zip(sorted(2 * starts), began, strict=True))
+        await plan.until_ms(2000)
+        plan.put(2010)
+        now = plan.bench.processor.running
+        promised = asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u", is_planned=True))
+        await settle()
+        assert plan.bench.processor.running == now + 1
+        await promised
