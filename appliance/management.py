@@ -73,7 +73,8 @@ class Management:
         store = Store(folder, serving.clock, ChangeFeed(), on_removed=self._forget, keys_per_tenant_max=keys_max)
         store.feed.subscribe(Follower(core, serving))
         processors = list(serving.processors)
-        measure = ChildMeasure(processors, _child_limits(settings.imports), folder.path / "scratch")
+        limits, scratch = _child_limits(settings.imports), folder.path / "scratch"
+        measure = ChildMeasure(processors, limits, scratch, paused=core.engine.paused)
         options = _import_options(settings.imports, confinement)
         importer = Importer(store, builds, measure, processors, serving.telemetry, options)
         serving.sessions.kept_in(store.sessions)

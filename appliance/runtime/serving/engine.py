@@ -8,8 +8,8 @@ answer.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
@@ -263,6 +263,17 @@ class Engine:
         """Processors have come or gone: who waits may have another one now."""
         if self._scheduler is not None:
             self._scheduler.assign()
+
+    @asynccontextmanager
+    async def paused(self, processor: str) -> AsyncIterator[None]:
+        """Nothing runs on a processor until the end, so that it can be measured, as long as another one runs all that
+        it does; else nothing is different: a box with one group of processors does not stop serving.
+        """
+        if self._scheduler is None:
+            yield
+            return
+        async with self._scheduler.paused(processor):
+            yield
 
     async def drain(self, seconds: float) -> None:
         """Refuse new requests and wait for the running ones, at most so long; what then still waits is told that the

@@ -10,7 +10,8 @@ one group there is no scheduler: turns and deadlines say all.
 
 import asyncio
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, DispatchPolicy, Processor
@@ -29,6 +30,8 @@ SAMPLED_NS = NS_PER_S
 """One decision in so long is recorded."""
 _PARTITIONS_MAX = 256
 _AGAIN_NS_MIN = NS_PER_MS
+_QUIET_S = 10.0
+"""A run that goes on for longer is not waited for: what is measured beside it is taken as it is."""
 
 
 class Scheduler:
@@ -57,8 +60,34 @@ class Scheduler:
         """By what a run takes on each group: nothing else of a network is asked."""
         self._is_assigning = False
         self._again: asyncio.TimerHandle | None = None
+        self._pauses = asyncio.Lock()
+        self._paused: int | None = None
+        self._is_quiet = asyncio.Event()
+        """Nothing runs on the one that is paused."""
         self._recorded_ns: int | None = None
         queue.assign = reservations.on_change = self.assign
+
+    @asynccontextmanager
+    async def paused(self, processor: str) -> AsyncIterator[None]:
+        """Nothing runs on a processor until the end, so that it can be measured: what is under way there is waited for,
+        and nothing else begins (BA-19). One at a time, and only as long as another one runs all that it does.
+        """
+        async with self._pauses:
+            at = self._index.get(processor)
+            if at is None or not self._is_spared(at):
+                yield
+                return
+            self._paused = at
+            self._is_quiet.clear()
+            self.assign()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_QUIET_S):
+                        await self._is_quiet.wait()
+                yield
+            finally:
+                self._paused = None
+                self.assign()
 
     def assign(self) -> None:
         """Give idle workers what is better off there than where it would have to wait; one that cannot begin with it
@@ -67,6 +96,8 @@ class Scheduler:
         if self._is_assigning:
             return
         self._is_assigning = True
+        if self._paused is not None and self._queue.idle()[self._paused] == self._groups[self._paused].workers:
+            self._is_quiet.set()
         try:
             while (found := self._next()) is not None:
                 self._queue.give(*found)
@@ -80,7 +111,7 @@ class Scheduler:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        idle = {at: count for at, count in self._queue.idle().items() if self._groups[at].is_serving()}
+        idle = {at: count for at, count in self._queue.idle().items() if self._is_serving(at)}
         if not idle or not len(self._queue):
             return None
         now_ns = self._clock.now_ns()
@@ -102,6 +133,18 @@ class Scheduler:
         if waits:
             self._look_again(free)
         return None
+
+    def _is_serving(self, at: int) -> bool:
+        """Whether a group takes runs now."""
+        return self._groups[at].is_serving() and not (at == self._paused and self._is_spared(at))
+
+    def _is_spared(self, at: int) -> bool:
+        """Whether another group runs all that it does now."""
+        own = self._groups[at].kinds.keys()
+        return any(
+            number != at and group.is_serving() and own <= group.kinds.keys()
+            for number, group in enumerate(self._groups)
+        )
 
     def _of(
         self, able: Sequence[Job], free: Mapping[int, list[int]], idle: Collection[int], now_ns: int
@@ -184,7 +227,7 @@ class Scheduler:
         A run that goes on for longer than was expected is expected to do so for as long again: nobody knows better,
         and who waits for it is not to wait for ever.
         """
-        free = {at: [0] * idle.get(at, 0) for at, group in enumerate(self._groups) if group.is_serving()}
+        free = {at: [0] * idle.get(at, 0) for at, group in enumerate(self._groups) if self._is_serving(at)}
         for job in self._queue.running():
             if job.group in free:
                 free[job.group].append(max(1, abs(job.started_ns + job.holds_ns - now_ns)))

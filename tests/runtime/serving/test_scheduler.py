@@ -347,3 +347,47 @@ def test_any_policy(policy: str) -> None:
             assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(20)]
 
     body()
+
+
+@story
+async def test_a_processor_that_is_measured_is_left_alone_while_the_other_serves() -> None:
+    """What runs there is waited for, and nothing begins until the end; then it is used again at once (BA-19)."""
+    bench = bench_of((1, 1.0, 1.0))
+    async with bench.working():
+        await bench.infer()
+        under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
+        await settle()
+        start_ns, before = bench.clock.now_ns(), ran(bench)
+        async with bench.engine.paused("fake"):
+            assert ms(bench.clock.now_ns() - start_ns) == 10
+            await asyncio.gather(*under_way)
+            assert ran(bench) == [before[0], before[1] + 2]
+            await asyncio.gather(*(bench.infer() for _ in range(3)))
+            assert ran(bench)[0] == before[0]
+            waiting = [asyncio.create_task(bench.infer()) for _ in range(2)]
+            await settle()
+        await settle()
+        assert ran(bench)[0] == before[0] + 1
+        await asyncio.gather(*waiting)
+    bench.assert_quiet()
+
+
+@story
+async def test_nothing_is_left_alone_where_it_would_keep_requests_from_being_served() -> None:
+    """With one group of processors; on a device that alone runs its kind; and when the other processor goes."""
+    alone = EngineBench()
+    alone.add({"v": Cost(run_ms=10, load_ms=0)})
+    async with alone.working(), alone.engine.paused("fake"):
+        await alone.infer()
+    bench = bench_of((1, 1.0, 1.0))
+    async with bench.working():
+        await bench.infer()
+        async with bench.engine.paused("another"):
+            await asyncio.gather(bench.infer(), bench.infer())
+        before = ran(bench)
+        async with bench.engine.paused("fake"):
+            waiting = [asyncio.create_task(bench.infer()) for _ in range(2)]
+            await settle()
+            bench.clusters[0].lose("its cores are gone")
+            await asyncio.gather(*waiting)
+            assert ran(bench)[0] > before[0]

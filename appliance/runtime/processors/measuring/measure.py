@@ -12,9 +12,9 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,13 @@ class ChildMeasure:
         limits: ChildLimits,
         scratch: Path,
         program: str = "appliance.runtime.processors.measuring.measure",
+        paused: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """`program`: module of the child; another one in tests."""
+        """`program`: module of the child; another one in tests. `paused`: nothing else runs on a processor, by its
+        name, while a build is timed there.
+        """
         self._program = program
+        self._paused = paused
         self._processors = {p.name: p for p in processors}
         self._limits = limits
         self._scratch = scratch
@@ -121,7 +125,7 @@ class ChildMeasure:
                 "growth": asdict(growth),
                 "scratch": folder,
             }
-            answer = await self._child(order, form.build_id)
+            answer = await self._child(order, form.build_id, timed_on=processor)
         latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
         runs = tuple(_run_bound(row) for row in answer.pop("runs"))
         hazards = tuple(answer.pop("hazards"))
@@ -178,9 +182,9 @@ class ChildMeasure:
             answer = await self._child(order, forms[0][0].build_id)
         return tuple(Trial(**one) for one in answer["trials"])
 
-    async def _child(self, order: Mapping[str, Any], build_id: str) -> dict[str, Any]:
+    async def _child(self, order: Mapping[str, Any], build_id: str, *, timed_on: str | None = None) -> dict[str, Any]:
         lines: list[bytes] = []
-        async with self._turn:
+        async with self._turn, nullcontext() if timed_on is None else self._paused(timed_on):
             try:
                 ended = await run_child(
                     self._program,

@@ -4,6 +4,8 @@ ours.
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +176,28 @@ async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
         await measure.profile(form_of(net), "cpu", [images(1)])
     assert children() == []
     assert os.listdir(tmp_path) == []  # nor are its inputs left
+
+
+@pytest.mark.anyio
+async def test_a_processor_is_left_alone_only_while_a_build_is_timed_there(tmp_path: Path, net: Path) -> None:
+    """And is used again however that ends."""
+    told = []
+
+    @asynccontextmanager
+    async def paused(processor: str) -> AsyncIterator[None]:
+        told.append(f"{processor} is left alone")
+        try:
+            yield
+        finally:
+            told.append(f"{processor} is used")
+
+    measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path, paused=paused)
+    (tmp_path / "form").mkdir()
+    await measure.prepare(str(net), str(tmp_path / "form"), "cpu")
+    assert told == []
+    with pytest.raises(LoadFailed):
+        await measure.profile(form_of(net), "cpu", [images(1)])
+    assert told == ["cpu is left alone", "cpu is used"]
 
 
 @pytest.mark.anyio
