@@ -1,9 +1,10 @@
-"""A box of a scenario's parts: what `runtime.assembly` makes for the running box, on an emulated processor."""
+"""A box of a scenario's parts: what `runtime.assembly` makes for the running box, on emulated processors."""
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import TypeVar
 
 import numpy as np
@@ -25,21 +26,23 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.domain.names import application_id, build_id, model_id, variant_id
+from appliance.domain.names import application_id, build_id, model_id, part_build_id, variant_id
 from appliance.domain.request import Tensors
 from appliance.lab.faults import Machine
 from appliance.lab.forecasts import Given
+from appliance.lab.groups import Cores, EmulatedGroups
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock
+from appliance.lab.networks import INPUT, OUTPUT, Table, cut_of, kind_of, part_ms, parts_of, times_of
 from appliance.lab.policies import Stopwatch
-from appliance.lab.processors import BuildCost, EmulatedProcessor
+from appliance.lab.processors import BuildCost, EmulatedMemory, EmulatedProcessor
 from appliance.lab.scenario import (
     BoxProcessor,
     ModelShape,
     Scenario,
     TenantShape,
+    UnitGraph,
     VariantShape,
-    latency_of,
     megabytes,
     p99_of,
     served_of,
@@ -47,6 +50,8 @@ from appliance.lab.scenario import (
 from appliance.lab.workload import draw, predictions
 from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
+from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
+from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Fit, Forecaster
 from appliance.policies.forecast.ewma import Ewma
@@ -62,11 +67,10 @@ from appliance.runtime.telemetry import Telemetry
 
 T = TypeVar("T")
 
-INPUT = "x"
 TENSORS: Tensors = {INPUT: np.zeros(1, np.float32)}
 """What every request carries."""
 _INPUTS = (TensorSpec(INPUT, "FP32", (-1,)),)
-_OUTPUTS = (TensorSpec("y", "FP32", (-1,)),)
+_OUTPUTS = (TensorSpec(OUTPUT, "FP32", (-1,)),)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,11 @@ class LabBox:
 
     core: RuntimeParts
     clock: VirtualClock
-    processor: EmulatedProcessor
+    processors: tuple[EmulatedProcessor, ...]
+    memory: EmulatedMemory
+    """Of all of them."""
+    on_change: Callable[[], None]
+    """Called when a processor has come or gone."""
     machine: Machine
     journal: Journal
     stopwatch: Stopwatch
@@ -94,15 +102,17 @@ def compose(scenario: Scenario) -> LabBox:
     clock, stopwatch = VirtualClock(), Stopwatch()
     telemetry = Telemetry(clock)
     journal = Journal(clock, telemetry)
-    description = _description(scenario.processor)
-    costs = _costs(scenario, description.kind)
-    loads = scenario.box.loads_parallel_max
-    processor = EmulatedProcessor(clock, description, costs, scenario.memory_bytes, loads, scenario.seed)
+    memory = EmulatedMemory(scenario.memory_bytes)
     machine = Machine(scenario.memory_bytes)
     given = _given(scenario)
+    box = EmulatedGroups(_cores(scenario, clock, memory))
+    is_alone = len(box.processors) == 1
     ports = RuntimePorts(
         clock=clock,
-        processor=processor,
+        processor=box.processors[0] if is_alone else box,
+        groups=() if is_alone else box.groups(),
+        kinds=() if is_alone else box.kinds,
+        fingerprints={} if is_alone else dict.fromkeys(box.kinds, ""),
         builds=_Builds(),
         telemetry=telemetry,
         events=journal,
@@ -120,16 +130,57 @@ def compose(scenario: Scenario) -> LabBox:
     )
     core = assemble(ports, _policies(scenario, stopwatch), _config(scenario))
     _fill(core.catalogue, scenario)
-    return LabBox(core, clock, processor, machine, journal, stopwatch, telemetry)
+
+    def follow() -> None:
+        if not is_alone:
+            box.follow(core)
+
+    return LabBox(core, clock, box.processors, memory, follow, machine, journal, stopwatch, telemetry)
+
+
+def _cores(scenario: Scenario, clock: VirtualClock, memory: EmulatedMemory) -> list[Cores]:
+    """The processors, those that share cores together."""
+    sizes = {group.name: group.cores for group in scenario.box.groups}
+    together: dict[str, list[BoxProcessor]] = {}
+    for shape in scenario.box.processors:
+        together.setdefault(f"alone/{shape.name}" if shape.group is None else f"group/{shape.group}", []).append(shape)
+    found = []
+    for shapes in together.values():
+        is_shared = len(scenario.box.processors) > 1 and shapes[0].group is not None
+        widest = max(shape.concurrency for shape in shapes)
+        workers = sizes.get(shapes[0].group or "", widest) if is_shared else widest
+        made = [
+            EmulatedProcessor(
+                clock,
+                _description(shape, workers),
+                _costs(scenario, shape),
+                memory,
+                scenario.box.loads_parallel_max,
+                scenario.seed,
+            )
+            for shape in shapes
+        ]
+        found.append(Cores(tuple(made), workers, _speed(scenario, shapes[0])))
+    return found
+
+
+def _speed(scenario: Scenario, shape: BoxProcessor) -> float:
+    """Of a processor beside the first one of its kind, over all networks: what a machine says of its cores."""
+    first = next(one for one in scenario.box.processors if kind_of(one) == kind_of(shape))
+    pairs = [(times_of(v, first), times_of(v, shape)) for model in scenario.models for v in model.variants]
+    ratios = [own[1, 1] / there[1, 1] for own, there in pairs if own and there and (1, 1) in own and (1, 1) in there]
+    return geometric_mean(ratios) if ratios else 1.0
 
 
 def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
-    eviction = scenario.policies.get("eviction", DEFAULT)
+    eviction, dispatch = scenario.policies.get("eviction", DEFAULT), scenario.policies.get("dispatch", DEFAULT_DISPATCH)
     return Policies(
         selection=SELECTION_POLICIES[scenario.policies.get("selection", DEFAULT_SELECTION)](),
         batching=BATCHING_POLICIES[scenario.policies.get("batching", DEFAULT_BATCHING)](),
         eviction=stopwatch.timed("eviction", EVICTION_POLICIES[eviction]()),
         eviction_name=eviction,
+        dispatch=stopwatch.timed("dispatch", DISPATCH_POLICIES[dispatch]()),
+        dispatch_name=dispatch,
     )
 
 
@@ -208,7 +259,7 @@ def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
         catalogue.put_tenant(Tenant(name, quotas.get(name, Quota())))
     for model in scenario.models:
         if model.name in owners:
-            catalogue.put_model(_model(model, owners[model.name], scenario.processor))
+            catalogue.put_model(_model(model, owners[model.name], scenario.box.processors))
     for shape in scenario.applications:
         catalogue.put_application(
             Application(
@@ -225,32 +276,40 @@ def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
         )
 
 
-def _description(shape: BoxProcessor) -> ProcessorDescription:
+def _description(shape: BoxProcessor, workers: int) -> ProcessorDescription:
     domain = "host" if shape.memory_mb is None else shape.name
-    return ProcessorDescription(shape.name, shape.kind or shape.name, shape.concurrency, 1, domain, "emulated")
+    return ProcessorDescription(shape.name, kind_of(shape), workers, 1, domain, "emulated")
 
 
-def _model(shape: ModelShape, owner: str, processor: BoxProcessor) -> Model:
+def _model(shape: ModelShape, owner: str, processors: Sequence[BoxProcessor]) -> Model:
     model = model_id(owner, shape.name)
-    variants = tuple(_variant(model, shape, variant, processor) for variant in shape.variants)
+    variants = tuple(_variant(model, shape, variant, processors) for variant in shape.variants)
     return Model(model, owner, shape.name, TaskSpec(), variants)
 
 
-def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProcessor) -> Variant:
-    latencies = latency_of(shape, processor)
-    assert latencies is not None, "checked when it was read"
+def _profile(shape: VariantShape, processor: BoxProcessor, latencies: Table) -> Profile:
+    """As measured on a processor."""
     p99_ms = p99_of(shape, processor)
-    profile = Profile(
+    return Profile(
         processor.name,
         megabytes(shape.size_mb),
         megabytes(shape.peak_mb or shape.size_mb),
         shape.load_ms,
         shape.load_ms,
         _latencies(latencies, p99_ms),
+        kind=kind_of(processor),
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
         wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
         shared_rows_max=shape.together_max or max(batch for batch, _ in latencies),
     )
+
+
+def _variant(model: str, of: ModelShape, shape: VariantShape, processors: Sequence[BoxProcessor]) -> Variant:
+    first = {kind_of(one): one for one in reversed(processors)}
+    kinds = dict.fromkeys(kind_of(one) for one in processors)
+    found = {kind: times_of(shape, first[kind]) for kind in kinds}
+    profiles = [_profile(shape, first[kind], table) for kind, table in found.items() if table is not None]
+    profile = profiles[0]
     return Variant(
         variant_id(model, shape.name),
         model,
@@ -264,6 +323,8 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processor: BoxProc
         width=input_px(shape),
         accuracy=Accuracy(shape.accuracy, "as given", "as given", 1, loss_points=shape.loss),
         profile=profile,
+        other_profiles=tuple(profiles[1:]),
+        cut=cut_of(shape, processors),
     )
 
 
@@ -290,46 +351,71 @@ def _content(model: str, variant: str) -> str:
     return hashlib.sha256(f"{model}:{variant}".encode()).hexdigest()
 
 
-def resident_builds(scenario: Scenario) -> list[str]:
+def resident_builds(scenario: Scenario, catalogue: Catalogue) -> list[str]:
     """Builds that are in memory when the scenario starts."""
-    return _builds(scenario, lambda variant: variant.resident)
+    return _builds(scenario, catalogue, lambda variant: variant.resident)
 
 
-def sleeping_builds(scenario: Scenario) -> list[str]:
+def sleeping_builds(scenario: Scenario, catalogue: Catalogue) -> list[str]:
     """Builds that are asleep when the scenario starts."""
-    return _builds(scenario, lambda variant: variant.asleep)
+    return _builds(scenario, catalogue, lambda variant: variant.asleep)
 
 
-def _builds(scenario: Scenario, is_one: Callable[[VariantShape], bool]) -> list[str]:
-    kind = scenario.processor.kind or scenario.processor.name
-    return [build_id(_content(m.name, v.name), kind) for m in scenario.models for v in m.variants if is_one(v)]
+def _builds(scenario: Scenario, catalogue: Catalogue, is_one: Callable[[VariantShape], bool]) -> list[str]:
+    """As they serve, of the models that somebody may ask."""
+    users = {shape.model: application_id(shape.tenant, shape.name) for shape in reversed(scenario.applications)}
+    entries = {model: catalogue.entry(user) for model, user in users.items()}
+    return [
+        entries[m.name].servables[v.name].build_id
+        for m in scenario.models
+        if m.name in entries
+        for v in m.variants
+        if is_one(v)
+    ]
 
 
 def build_names(scenario: Scenario) -> dict[str, tuple[str, str]]:
     """build id → (model, variant), for people."""
-    kind = scenario.processor.kind or scenario.processor.name
+    kind = kind_of(scenario.processor)
     return {build_id(_content(m.name, v.name), kind): (m.name, v.name) for m in scenario.models for v in m.variants}
 
 
-def _costs(scenario: Scenario, kind: str) -> dict[str, BuildCost]:
-    """build id → what it costs on the scenario's processor."""
+def _costs(scenario: Scenario, processor: BoxProcessor) -> dict[str, BuildCost]:
+    """build id → what it costs on a processor: networks that it runs whole, and parts of those that are cut."""
     costs: dict[str, BuildCost] = {}
+    kind = kind_of(processor)
     for model in scenario.models:
         users = tuple(a.name for a in scenario.applications if a.model == model.name)
         for shape in model.variants:
-            latencies = latency_of(shape, scenario.processor)
-            assert latencies is not None, "checked when it was read"
-            build = build_id(_content(model.name, shape.name), kind)
-            costs[build] = BuildCost(
-                users,
-                megabytes(shape.size_mb),
-                megabytes(shape.peak_mb or shape.size_mb),
-                round(shape.load_ms * NS_PER_MS),
-                round(shape.unloads_in_ms * NS_PER_MS),
-                {key: round(ms * NS_PER_MS) for key, ms in latencies.items()},
-                tuple(round(ms * NS_PER_MS) for ms in served_of(shape, scenario.processor)),
-                asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
-                sleep_ns=round(shape.wakes_in_ms * NS_PER_MS),
-                wake_ns=round(shape.wakes_in_ms * NS_PER_MS),
-            )
+            content = _content(model.name, shape.name)
+            latencies = times_of(shape, processor)
+            if latencies is not None:
+                served = served_of(shape, processor)
+                costs[build_id(content, kind)] = _cost(shape, users, latencies, served)
+            cut = cut_of(shape, scenario.box.processors)
+            if cut is None or not isinstance(shape.units, UnitGraph):
+                continue
+            for number, part in enumerate(parts_of(shape.units, scenario.box.processors)):
+                if kind in part[0].processors:
+                    share = cut.parts[number].size_bytes / megabytes(shape.size_mb)
+                    table = {(1, 1): part_ms(shape.units, part, processor)}
+                    costs[part_build_id(content, number, kind)] = _cost(shape, users, table, share=share)
     return costs
+
+
+def _cost(
+    shape: VariantShape, users: tuple[str, ...], latencies: Table, served: Sequence[float] = (), share: float = 1.0
+) -> BuildCost:
+    """Of a share of a variant's weights."""
+    return BuildCost(
+        users,
+        megabytes(shape.size_mb * share),
+        megabytes((shape.peak_mb or shape.size_mb) * share),
+        round(shape.load_ms * share * NS_PER_MS),
+        round(shape.unloads_in_ms * share * NS_PER_MS),
+        {key: round(ms * NS_PER_MS) for key, ms in latencies.items()},
+        tuple(round(ms * NS_PER_MS) for ms in served),
+        asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb * share),
+        sleep_ns=round(shape.wakes_in_ms * share * NS_PER_MS),
+        wake_ns=round(shape.wakes_in_ms * share * NS_PER_MS),
+    )

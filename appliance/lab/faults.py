@@ -88,10 +88,18 @@ class Machine:
 class Weather:
     """Lets faults happen to the parts of a box."""
 
-    def __init__(self, clock: VirtualClock, processor: EmulatedProcessor, machine: Machine) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        processors: Sequence[EmulatedProcessor],
+        machine: Machine,
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change`: told when a processor has come or gone."""
         self._clock = clock
-        self._processor = processor
+        self._processors = tuple(processors)
         self._machine = machine
+        self._on_change = on_change
 
     async def inflict(self, fault: Fault) -> None:
         """Wait for the fault's time, let it happen, and end it."""
@@ -104,14 +112,15 @@ class Weather:
 
     def _begin(self, fault: Fault) -> Callable[[], None]:
         """Switch the fault on; the way to switch it off again."""
+        meant = [one for one in self._processors if fault.target in (None, one.describe().name)]
         match fault.kind:
             case "processor-lost":
-                self._processor.lose()
-                return self._processor.restore
+                return self._lose(meant)
             case "slow-down":
-                return _listed(self._processor.ailments.slow_factors, fault.factor)
+                return _all([_listed(one.ailments.slow_factors, fault.factor) for one in meant])
             case "load-fails":
-                return _listed(self._processor.ailments.failing_applications, fault.application or fault.target)
+                name = fault.application or fault.target
+                return _all([_listed(one.ailments.failing_applications, name) for one in self._processors])
             case "memory-taken":
                 assert fault.mb is not None, "checked when it was read"
                 return _listed(self._machine.taken, round(fault.mb * 1e6))
@@ -121,6 +130,26 @@ class Weather:
                 assert fault.kind == CLOCK_STEP and fault.ms is not None, "checked when it was read"
                 self._clock.step_ns += round(fault.ms * NS_PER_MS)
                 return lambda: None
+
+    def _lose(self, processors: Sequence[EmulatedProcessor]) -> Callable[[], None]:
+        for one in processors:
+            one.lose()
+        self._on_change()
+
+        def restore() -> None:
+            for one in processors:
+                one.restore()
+            self._on_change()
+
+        return restore
+
+
+def _all(each: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def undo() -> None:
+        for one in each:
+            one()
+
+    return undo
 
 
 def _listed(values: list[T], value: T | None) -> Callable[[], None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from appliance.domain.errors import LoadFailed, ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.names import kind_of
 from appliance.domain.request import Tensors
 from appliance.lab.loop import VirtualClock, wake
 
@@ -68,13 +69,46 @@ class Ailments:
 
 @dataclass(eq=False, slots=True)
 class Handle:
-    """A build in this processor's memory."""
+    """A build in memory."""
 
     build_id: str
     cost: BuildCost
     is_live: bool = True
     is_asleep: bool = False
+    is_lost: bool = False
+    """It went with its processors."""
     running: int = 0
+
+
+class EmulatedMemory:
+    """What the builds of one processor, or of several, take of a memory that has an end."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._held: dict[str, int] = {}
+        self.present: dict[str, Handle | None] = {}
+        """Builds that were asked for and not given back yet; None: it is being loaded, or waits for that without
+        memory."""
+        self.used_bytes = 0
+        self.peak_bytes = 0
+
+    def hold(self, build_id: str, size: int) -> None:
+        """A build takes so much from now on."""
+        self.used_bytes += size - self._held.pop(build_id, 0)
+        if size:
+            self._held[build_id] = size
+        if self.used_bytes > self._size_bytes:
+            raise Broken(f"{self.used_bytes} bytes in use where there are {self._size_bytes}")
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+
+    def lose(self, kind: str) -> list[str]:
+        """What is there for a kind of processor is gone; returns that. What is on its way there fails by itself."""
+        gone = [(build_id, handle) for build_id, handle in self.present.items() if kind_of(build_id) == kind and handle]
+        for build_id, handle in gone:
+            handle.is_lost = True
+            del self.present[build_id]
+            self.hold(build_id, 0)
+        return [build_id for build_id, _handle in gone]
 
 
 class EmulatedProcessor:
@@ -90,28 +124,25 @@ class EmulatedProcessor:
         clock: VirtualClock,
         description: ProcessorDescription,
         costs: Mapping[str, BuildCost],
-        memory_bytes: int,
+        memory: EmulatedMemory | int,
         loads_parallel_max: int,
         seed: int = 0,
     ) -> None:
-        """`seed` of what is drawn from run times that were seen."""
+        """`costs` by build. `memory`: shared with other processors, or so many bytes of its own. `seed` of what is
+        drawn from run times that were seen.
+        """
         self._clock = clock
         self._description = description
         self._costs = costs
-        self._memory_bytes = memory_bytes
+        self.memory = EmulatedMemory(memory) if isinstance(memory, int) else memory
         self._loads = asyncio.Semaphore(loads_parallel_max)
         self._unloads = asyncio.Semaphore(1)
-        self._present: set[str] = set()
-        """Builds that were asked for and not given back yet: those that wait for their load are without memory."""
-        self._held: dict[str, int] = {}
         self._draws = {build_id: Random(f"{seed}/runs/{build_id}") for build_id, c in costs.items() if c.served_ns}
         """One for each build: how often others run changes nothing."""
         self._spending: dict[asyncio.Future[None], None] = {}
         """In the order of starting."""
         self.ailments = Ailments()
         self.running = 0
-        self.used_bytes = 0
-        self.peak_bytes = 0
         self.busy_ns = 0
         """Sum over the workers."""
         self.batches = 0
@@ -122,33 +153,35 @@ class EmulatedProcessor:
 
     async def load(self, form: PreparedForm) -> Handle:
         build_id = form.build_id
-        if build_id in self._present:
+        if build_id in self.memory.present:
             raise Broken(f"{build_id} is loaded twice")
-        self._present.add(build_id)
+        self.memory.present[build_id] = None
         try:
             async with self._loads:
-                return await self._load(build_id, self._costs[build_id])
+                handle = await self._load(build_id, self._costs[build_id])
         except BaseException:
-            self._present.discard(build_id)
+            del self.memory.present[build_id]
             raise
+        self.memory.present[build_id] = handle
+        return handle
 
     async def _load(self, build_id: str, cost: BuildCost) -> Handle:
-        self._hold(build_id, cost.peak_bytes)
+        self.memory.hold(build_id, cost.peak_bytes)
         try:
             await self._spend(cost.load_ns)
             if any(a in self.ailments.failing_applications for a in cost.applications):
                 raise LoadFailed(build_id=build_id, reason="a fault of the scenario")
         except BaseException:
-            self._hold(build_id, 0)
+            self.memory.hold(build_id, 0)
             raise
-        self._hold(build_id, cost.resident_bytes)
+        self.memory.hold(build_id, cost.resident_bytes)
         return Handle(build_id, cost)
 
     async def run(
         self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> dict[str, Any]:
         await self._run(handle, next((int(tensor.shape[0]) for tensor in inputs.values()), 1))
-        return {}
+        return dict.fromkeys(outputs or (), next(iter(inputs.values()), None))
 
     async def run_rows(
         self,
@@ -163,6 +196,7 @@ class EmulatedProcessor:
         return [{} for _ in requests]
 
     async def _run(self, handle: Handle, batch: int) -> None:
+        self._check_there(handle)
         if not handle.is_live or handle.is_asleep:
             raise Broken(f"{handle.build_id} runs but is {'asleep' if handle.is_asleep else 'not loaded'}")
         if self.running >= self._description.workers:
@@ -183,18 +217,21 @@ class EmulatedProcessor:
         raise Broken("virtual time passes only for those who wait")
 
     def _run_ns(self, handle: Handle, batch: int) -> int:
-        if batch == 1 and handle.cost.served_ns:
-            return self._draws[handle.build_id].choice(handle.cost.served_ns)
-        return handle.cost.run_ns_of(batch, self.running)
+        if batch == 1 and handle.build_id in self._draws:
+            return self._draws[handle.build_id].choice(self._costs[handle.build_id].served_ns)
+        return self._costs[handle.build_id].run_ns_of(batch, self.running)
 
     async def unload(self, handle: Handle) -> None:
+        if handle.is_lost:
+            return
         if not handle.is_live or handle.running:
             raise Broken(f"{handle.build_id} is unloaded {'while it runs' if handle.running else 'twice'}")
         handle.is_live = False
         async with self._unloads:
             await self._clock.sleep_until_ns(self._clock.now_ns() + handle.cost.unload_ns)
-        self._hold(handle.build_id, 0)
-        self._present.discard(handle.build_id)
+        if not handle.is_lost:
+            self.memory.hold(handle.build_id, 0)
+            del self.memory.present[handle.build_id]
 
     def can_sleep(self, handle: Handle) -> bool:
         return handle.cost.asleep_bytes is not None
@@ -207,18 +244,19 @@ class EmulatedProcessor:
             async with self._unloads:
                 takes_none = 0 in self.ailments.slow_factors
                 await self._clock.sleep_until_ns(self._clock.now_ns() + (0 if takes_none else handle.cost.sleep_ns))
-            self._hold(handle.build_id, handle.cost.asleep_bytes)
+            self.memory.hold(handle.build_id, 0 if handle.is_lost else handle.cost.asleep_bytes)
         return handle.cost.asleep_bytes
 
     async def wake(self, handle: Handle) -> None:
+        self._check_there(handle)
         if not handle.is_live:
             raise Broken(f"{handle.build_id} is woken but not loaded")
         if handle.is_asleep:
-            self._hold(handle.build_id, handle.cost.resident_bytes)
+            self.memory.hold(handle.build_id, handle.cost.resident_bytes)
             try:
                 await self._spend(handle.cost.wake_ns)
             except BaseException:
-                self._hold(handle.build_id, handle.cost.asleep_bytes or 0)
+                self.memory.hold(handle.build_id, 0 if handle.is_lost else handle.cost.asleep_bytes or 0)
                 raise
             handle.is_asleep = False
 
@@ -238,6 +276,11 @@ class EmulatedProcessor:
         """Undo one `lose`. What was in memory is still there."""
         self.ailments.losses -= 1
 
+    def _check_there(self, handle: Handle) -> None:
+        """Raises: ProcessorLost, where it was lost with that."""
+        if handle.is_lost:
+            raise ProcessorLost(processor=self._description.name)
+
     async def _spend(self, ns: int) -> None:
         """Let `ns` pass, more when the processor is slowed down. Raises: ProcessorLost at the moment of the loss."""
         if self.ailments.losses:
@@ -250,11 +293,3 @@ class EmulatedProcessor:
             del self._spending[alarm]
         if self.ailments.losses:
             raise ProcessorLost(processor=self._description.name)
-
-    def _hold(self, build_id: str, size: int) -> None:
-        self.used_bytes += size - self._held.pop(build_id, 0)
-        if size:
-            self._held[build_id] = size
-        if self.used_bytes > self._memory_bytes:
-            raise Broken(f"{self.used_bytes} bytes in use where there are {self._memory_bytes}")
-        self.peak_bytes = max(self.peak_bytes, self.used_bytes)

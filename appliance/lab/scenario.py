@@ -74,6 +74,8 @@ class Box(Shape):
     groups: Annotated[list[ProcessorGroupShape], Field(max_length=64)] = Field([])
     transfer_ms: NotNegative = 0.0
     """To go on with a request on another processor."""
+    engine: bool = False
+    """Several processors, or networks in units, are the engine's; else an emulated device's, which knows no memory."""
     queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 1024
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
     queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
@@ -234,11 +236,30 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     devices = [name for entry in scenario.sessions for name in (entry.name, *entry.names())]
     check_faults(scenario.faults, names, [p.name for p in scenario.box.processors], devices)
     check_policies(scenario.policies)
-    if scenario.needs_dispatch:
+    if scenario.needs_dispatch and not scenario.box.engine:
         if scenario.sessions:
             raise Malformed("sessions", "is not built yet with several processors")
         _check_faults_of_several(scenario.faults)
+    elif scenario.needs_dispatch:
+        _check_engine(scenario)
     return scenario
+
+
+def _check_engine(scenario: Scenario) -> None:
+    """The engine's first kind of processor runs every network, and processors of a kind are not on the same cores."""
+    first = scenario.processor
+    for i, model in enumerate(scenario.models):
+        for j, variant in enumerate(model.variants):
+            key = f"models[{i}].variants[{j}]"
+            if isinstance(variant.units, UnitGraph):
+                if not all({first.name, first.kind or first.name} & set(op.processors) for op in variant.units.ops):
+                    raise Malformed(f"{key}.units", f"has operators that {first.name!r}, the first processor, lacks")
+                if scenario.sessions:
+                    raise Malformed(f"{key}.units", "is not built yet with sessions")
+            elif latency_of(variant, first) is None:
+                raise Malformed(f"{key}.latency_ms", f"has nothing for {first.name!r}, the first processor")
+    shared = [(p.group, p.kind or p.name) for p in scenario.box.processors if p.group is not None]
+    refuse_duplicates((f"{group}: {kind}" for group, kind in shared), "box.processors[].kind, in a group")
 
 
 def _check_faults_of_several(faults: Sequence[Fault]) -> None:

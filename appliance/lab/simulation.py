@@ -18,7 +18,7 @@ from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.problems.base import Malformed
-from appliance.lab.processors import Broken
+from appliance.lab.processors import Broken, EmulatedProcessor
 from appliance.lab.scenario import Scenario
 from appliance.lab.sessions.crowd import Crowd
 from appliance.lab.workload import Arrival, draw, nanoseconds
@@ -40,7 +40,7 @@ def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
     is at fault.
     """
     arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
-    if scenario.needs_dispatch:
+    if scenario.needs_dispatch and not scenario.box.engine:
         if keep_journal:
             raise Malformed("--report", "is not built yet with several processors")
         return run_virtual(partial(_dispatched, scenario, arrivals))
@@ -76,7 +76,7 @@ class _Simulation:
         box = self._box
         await self._put_to_sleep()
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.core.engine.workers]
-        weather = Weather(box.clock, box.processor, box.machine)
+        weather = Weather(box.clock, box.processors, box.machine, box.on_change)
         loops = [
             box.core.residency.run(),
             box.core.forecasting.run(),
@@ -108,7 +108,7 @@ class _Simulation:
         """Have asleep what is at the start, one by one and in no time; before the loop, which would wake it."""
         core = self._box.core
         with self._in_no_time():
-            for sleeper in sleeping_builds(self._scenario):
+            for sleeper in sleeping_builds(self._scenario, core.catalogue):
                 await core.availability.prefetch([sleeper])
                 build = core.memory.build(sleeper)
                 if build is not None and core.memory.is_resident(sleeper):
@@ -117,17 +117,20 @@ class _Simulation:
 
     async def _fill_memory(self) -> None:
         """Bring what is in memory at the start, in no time; it does not count as loaded."""
+        core = self._box.core
         with self._in_no_time():
-            await self._box.core.availability.prefetch(resident_builds(self._scenario))
-        self._loads_before = self._box.core.memory.loads
+            await core.availability.prefetch(resident_builds(self._scenario, core.catalogue))
+        self._loads_before = core.memory.loads
 
     @contextmanager
     def _in_no_time(self) -> Iterator[None]:
         """While the box is made as it is at the start."""
-        slow_factors = self._box.processor.ailments.slow_factors
-        slow_factors.append(0)
+        factors = [one.ailments.slow_factors for one in self._box.processors]
+        for each in factors:
+            each.append(0)
         yield
-        slow_factors.remove(0)
+        for each in factors:
+            each.remove(0)
 
     async def _send_all(self) -> None:
         """Every request at its time, and wait for all answers and for the end of the scenario's duration."""
@@ -201,15 +204,13 @@ class _Simulation:
 
     def _outcome(self, end_ns: int) -> Outcome:
         box = self._box
-        description = box.processor.describe()
-        share = box.processor.busy_ns / (end_ns * description.workers) if end_ns else 0.0
         return Outcome(
             end_ns=end_ns,
             applications=tuple(shape.name for shape in self._scenario.applications),
             answers=(*self._answers, *(() if self._crowd is None else self._crowd.answers)),
-            processors={description.name: ProcessorUse(share, box.processor.batches, box.processor.items)},
+            processors={one.describe().name: _use(one, end_ns) for one in box.processors},
             memory_bytes=self._scenario.memory_bytes,
-            memory_peak_bytes=box.processor.peak_bytes,
+            memory_peak_bytes=box.memory.peak_bytes,
             loads=box.core.memory.loads - self._loads_before,
             replacements=box.core.memory.replacements,
             evictions=box.core.memory.evictions,
@@ -217,3 +218,8 @@ class _Simulation:
             decisions=box.stopwatch.rows(),
             sessions=None if self._crowd is None else self._crowd.figures(),
         )
+
+
+def _use(processor: EmulatedProcessor, end_ns: int) -> ProcessorUse:
+    share = processor.busy_ns / (end_ns * processor.describe().workers) if end_ns else 0.0
+    return ProcessorUse(share, processor.batches, processor.items)

@@ -73,10 +73,14 @@ def test_seen_runs_are_drawn_for_one_item_from_the_seed_alone() -> None:
 def test_a_load_holds_its_peak_and_then_its_size() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
-        assert (clock.now_ns() - START_NS, processor.used_bytes, processor.peak_bytes) == (100 * NS_PER_MS, 60, 80)
+        assert (clock.now_ns() - START_NS, processor.memory.used_bytes, processor.memory.peak_bytes) == (
+            100 * NS_PER_MS,
+            60,
+            80,
+        )
         await processor.load(_form("b"))  # 60 + 80 fit exactly
         await processor.unload(handle)
-        assert (processor.used_bytes, processor.peak_bytes) == (60, 140)
+        assert (processor.memory.used_bytes, processor.memory.peak_bytes) == (60, 140)
 
     _run(story)
 
@@ -85,7 +89,7 @@ def test_so_many_loads_at_a_time_and_the_others_wait_without_memory() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         loads = [asyncio.create_task(processor.load(_form(name))) for name in "abc"]
         await clock.sleep_until_ns(START_NS + 99 * NS_PER_MS)
-        assert processor.used_bytes == 160  # the peaks of two
+        assert processor.memory.used_bytes == 160  # the peaks of two
         ends_ns = []
         for load in loads:
             await load
@@ -103,7 +107,7 @@ def test_an_unload_takes_its_time_beside_the_loads_and_after_other_unloads() -> 
         unloads = [asyncio.create_task(processor.unload(handle)) for handle in handles]
         for unload, size in zip(unloads, (60 + 80, 80), strict=True):
             await unload
-            assert processor.used_bytes == size
+            assert processor.memory.used_bytes == size
         assert clock.now_ns() - start_ns == 12
         await load
         assert clock.now_ns() - start_ns == 100 * NS_PER_MS
@@ -161,7 +165,7 @@ def test_a_lost_processor_breaks_off_and_comes_back_with_its_memory() -> None:
         assert clock.now_ns() - START_NS == 100 * NS_PER_MS + 4
         with pytest.raises(ProcessorLost):
             await processor.load(_form("b"))
-        assert processor.used_bytes == 60
+        assert processor.memory.used_bytes == 60
         processor.restore()
         await processor.run(handle, ONE, None)
         assert (processor.batches, processor.running) == (1, 0)
@@ -174,7 +178,7 @@ def test_a_failed_load_takes_its_time_and_gives_its_memory_back() -> None:
         processor.ailments.failing_applications.append("door")
         with pytest.raises(LoadFailed):
             await processor.load(_form("a"))
-        assert (clock.now_ns() - START_NS, processor.used_bytes) == (100 * NS_PER_MS, 0)
+        assert (clock.now_ns() - START_NS, processor.memory.used_bytes) == (100 * NS_PER_MS, 0)
 
     _run(story)
 
@@ -189,19 +193,19 @@ def test_sleep_and_wake_take_time_and_memory() -> None:
         start_ns = clock.now_ns()
         assert [await processor.sleep(handle) for _ in range(2)] == [5, 5]
         assert clock.now_ns() - start_ns == 2
-        assert processor.used_bytes == 65
+        assert processor.memory.used_bytes == 65
         with pytest.raises(Broken, match="asleep"):
             await processor.run(handle, ONE, None)
         waking = asyncio.create_task(processor.wake(handle))
         await clock.sleep_until_ns(clock.now_ns() + 1)
-        assert processor.used_bytes == 120
+        assert processor.memory.used_bytes == 120
         await waking
         await processor.wake(handle)
         assert clock.now_ns() - start_ns == 9 == 2 + processor.wake_ns(handle)
         await processor.run(handle, ONE, None)
         await processor.sleep(handle)
         await processor.unload(handle)
-        assert processor.used_bytes == 60
+        assert processor.memory.used_bytes == 60
 
     _run(story)
 
@@ -219,7 +223,7 @@ def test_sleep_of_what_cannot_and_a_wake_that_is_lost() -> None:
         processor.lose()
         with pytest.raises(ProcessorLost):
             await waking
-        assert processor.used_bytes == 65
+        assert processor.memory.used_bytes == 65
         processor.restore()
         await processor.wake(handle)
         await processor.run(handle, ONE, None)

@@ -7,8 +7,9 @@ import pytest
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.request import Request
-from appliance.lab.composition import INPUT, compose
+from appliance.lab.composition import compose
 from appliance.lab.loop import run_virtual
+from appliance.lab.networks import INPUT
 from appliance.lab.scenario import parse_scenario
 from tests.lab.scenarios import document
 
@@ -24,7 +25,7 @@ def test_profile_after_fifty_runs_at_another_speed(factor: float) -> None:
         box = compose(read)
         (worker,) = box.core.engine.workers
         working = asyncio.create_task(worker.work())
-        box.processor.ailments.slow_factors.append(factor)
+        box.processors[0].ailments.slow_factors.append(factor)
         for _ in range(50):
             now_ns = box.clock.now_ns()
             await box.core.engine.infer(Request("default/door", "default", {INPUT: np.zeros(1, np.float32)}, now_ns))

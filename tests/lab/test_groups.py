@@ -1,0 +1,159 @@
+"""Several processors in the lab's own engine: groups, kinds, networks in parts, and processors that are lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.lab.problems.base import Malformed
+from appliance.lab.scenario import parse_scenario, read_scenario
+from appliance.lab.simulation import Run, simulate
+from tests.lab.scenarios import document
+
+BIG, LITTLE = {"name": "big", "kind": "cpu"}, {"name": "little", "kind": "cpu"}
+CPU, NPU = {"name": "cpu"}, {"name": "npu"}
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+def _model(name: str, **variant: Any) -> dict[str, Any]:
+    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, "resident": True, **variant}
+    return {"name": name, "variants": [shape]}
+
+
+def _written(*processors: dict[str, Any], rps: float = 50, **changes: Any) -> dict[str, Any]:
+    """`faces` takes 10 ms on the first processor and on an NPU 4, on little cores 30."""
+    latencies = {"big": {"1": 10}, "little": {"1": 30}, "cpu": {"1": 10}, "npu": {"1": 4}}
+    own = {name: row for name, row in latencies.items() if name in [one["name"] for one in processors]}
+    return document(
+        **{
+            "box": {"memory_mb": 500, "engine": True, "processors": list(processors)},
+            "models": [_model("faces", latency_ms=own)],
+            "applications": [{"name": "door", "model": "faces", "latency_slo_ms": 150}],
+            "arrivals": [{"application": "door", "poisson_rps": rps}],
+            "policies": {},
+            "duration_s": 12,
+            **changes,
+        }
+    )
+
+
+def run(written: dict[str, Any]) -> Run:
+    return simulate(parse_scenario(written))
+
+
+def figures(written: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = run(written).outcome.document()
+    found.pop("decisions")
+    return found
+
+
+def used(found: dict[str, Any]) -> dict[str, int]:
+    return {name: one["batches"] for name, one in found["processors"].items()}
+
+
+def test_cores_of_two_sorts_serve_one_queue() -> None:
+    """More than the big ones could do alone; the little ones have a third as much, and nothing is loaded twice."""
+    found = figures(_written(BIG, LITTLE, rps=120))
+    assert found["failed"] == found["cold"] == found["loads"] == 0
+    assert found["warm"] == sum(used(found).values()) > 12 * 105
+    assert used(found)["little"] == pytest.approx(used(found)["big"] / 3, rel=0.35)
+    assert found["memory_peak_mb"] == 100
+    assert found == figures(_written(BIG, LITTLE, rps=120))
+
+
+def test_a_network_serves_on_the_kind_that_is_quickest() -> None:
+    """As in the box: whole on one kind, unless memory speaks against it."""
+    found = figures(_written(CPU, NPU))
+    assert used(found)["cpu"] == 0
+    assert used(found)["npu"] == found["requests"]
+
+
+def test_kinds_on_the_same_core_take_turns() -> None:
+    """Never more runs at once than cores."""
+    box = {
+        "memory_mb": 500,
+        "engine": True,
+        "processors": [{**CPU, "group": "cores"}, {"name": "vector", "group": "cores"}],
+        "groups": [{"name": "cores", "cores": 1}],
+    }
+    models = [
+        _model("faces", latency_ms={"cpu": {"1": 10}, "vector": {"1": 30}}),
+        _model("words", latency_ms={"cpu": {"1": 30}, "vector": {"1": 10}}),
+    ]
+    applications = [{"name": "door", "model": "faces"}, {"name": "captions", "model": "words"}]
+    arrivals = [{"application": one["name"], "times_s": [1.0] * 5} for one in applications]
+    found = figures(_written(box=box, models=models, applications=applications, arrivals=arrivals))
+    assert used(found) == {"cpu": 5, "vector": 5}
+    assert found["latency_ms"]["p99"] == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize("lost", ["big", "little"])
+def test_cores_that_go_for_seven_seconds_take_no_answer_with_them(lost: str) -> None:
+    """Under full load: every request has one answer, what ran there runs again elsewhere, and then it is used again."""
+    faults = [{"kind": "processor-lost", "target": lost, "at_s": 3, "for_s": 7}]
+    found = figures(_written(BIG, LITTLE, rps=130, faults=faults))
+    assert found["failed"] == 0
+    assert found["warm"] + found["cold"] + found["dropped"] == found["requests"]
+    assert found["loads"] == 0
+    in_5_s = {"big": 500, "little": 167}
+    assert 0.8 * in_5_s[lost] < used(found)[lost] <= 1.02 * in_5_s[lost]
+
+
+def test_a_kind_that_goes_is_replaced_by_another_and_comes_back() -> None:
+    """Its builds go with it and are loaded on the first kind; when it is back they serve there again."""
+    faults = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 7}]
+    found = figures(_written(CPU, NPU, rps=90, faults=faults))
+    assert found["failed"] == 0
+    assert found["warm"] + found["cold"] + found["dropped"] == found["requests"]
+    assert used(found)["cpu"] > 400
+    assert used(found)["npu"] > 350
+    assert found["loads"] >= 2
+
+
+def _in_parts(**changes: Any) -> dict[str, Any]:
+    """A network of which the NPU lacks an operator in the middle."""
+    units = {
+        "ops": [
+            {"name": "body", "processors": ["cpu", "npu"]},
+            {"name": "resize", "processors": ["cpu"], "inputs": ["body"]},
+            {"name": "heads", "processors": ["cpu", "npu"], "inputs": ["resize"]},
+        ],
+        "latency_ms": {"cpu": {"body": 30, "resize": 4, "heads": 20}, "npu": {"body": 5, "heads": 6}},
+    }
+    return _written(CPU, NPU, **{"models": [_model("faces", units=units)], **changes})
+
+
+def test_a_network_in_parts_uses_both_kinds() -> None:
+    """5 ms on the NPU, 4 on the CPU, 6 on the NPU; meanwhile others have the NPU."""
+    one = figures(_in_parts(arrivals=[{"application": "door", "times_s": [1.0]}]))
+    assert one["latency_ms"]["p50"] == pytest.approx(15, abs=0.1)
+    assert used(one) == {"cpu": 1, "npu": 2}
+    found = figures(_in_parts(rps=60))
+    assert found["failed"] == found["dropped"] == 0
+    assert used(found)["npu"] > 0.9 * 2 * found["requests"]
+
+
+def test_the_kind_of_some_parts_goes_for_seven_seconds() -> None:
+    """Each request under way then goes on elsewhere with what it has, and is answered once."""
+    faults = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 7}]
+    found = figures(_in_parts(rps=40, faults=faults))
+    assert found["failed"] == 0
+    assert found["warm"] + found["cold"] + found["dropped"] == found["requests"]
+    assert found["warm"] > 0.9 * found["requests"] * 5 / 12
+
+
+def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
+    """With the NPU lost for seven of thirty seconds."""
+    box = read_scenario(SCENARIOS / "four-processors.toml").box.model_dump(exclude_none=True)
+    read = read_scenario(SCENARIOS / "four-processors.toml", {"box": {**box, "engine": True}, "duration_s": 20})
+    found = simulate(read).outcome.document()
+    assert found["failed"] == 0
+    assert all(one["batches"] for name, one in found["processors"].items() if name != "vector")  # type: ignore[attr-defined]
+
+
+def test_what_the_engine_cannot_have_is_refused() -> None:
+    """By the key that says it."""
+    with pytest.raises(Malformed, match="first processor"):
+        parse_scenario(_written(NPU, CPU, models=[_model("faces", latency_ms={"cpu": {"1": 10}})]))
+    with pytest.raises(Malformed, match="there twice"):
+        parse_scenario(_written({**BIG, "group": "cores"}, {**LITTLE, "group": "cores"}))
