@@ -29,6 +29,7 @@ from appliance.runtime.processors import (
 )
 from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.cores import mean_speed, sorts, speeds
+from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.keeper import Keeper
@@ -150,7 +151,8 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
     twins = [OwnCores(one, mean_speed(one.described.cores, speed) / first_speed) for one in clusters]
     members = [Member(one, clock) for one in made if one.describe().kind != wanted[0].kind]
     apart = [kind for kind, known in KINDS.items() if known.device != "cpu"]
-    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart), members, clusters
+    stage = made[0].stage if isinstance(made[0], OnnxProcessor) else None
+    return ProcessorGroup(made[0], members, twins, clock=clock, apart=apart, stage=stage), members, clusters
 
 
 def by_sorts_of_cores(

@@ -5,6 +5,7 @@ Implemented by `runtime.processors` (Processor, Runs, TextReader), `runtime.serv
 the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -42,6 +43,47 @@ class Runs(Protocol):
     ) -> Awaitable[list[dict[str, Any]]]:
         """As one `run`, of the rows of several requests: `counts[i]` rows of each, alike in all but that, whose outputs
         come back one for each request.
+        """
+        ...
+
+
+class StagedRun(Protocol):
+    """A run that begins without the event loop, on the thread that has ended another one."""
+
+    @property
+    def run(self) -> asyncio.Future[dict[str, Any]]:
+        """As `Runs.run` returns it."""
+        ...
+
+    @property
+    def begun_ns(self) -> int:
+        """When it began, if it has."""
+        ...
+
+    @property
+    def after(self) -> asyncio.Future[Any] | None:
+        """The run that has ended before it, as it was returned; None: it has not begun. That one is told of first."""
+        ...
+
+    def revoke(self) -> bool:
+        """Take it back, and cancel it; False: it has begun."""
+        ...
+
+
+class Staging(Protocol):
+    """Stages runs."""
+
+    def __call__(
+        self,
+        handle: Any,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None,
+        begin_by_ns: int | None,
+    ) -> StagedRun | None:
+        """As `run`, behind those that are under way, and not begun after `begin_by_ns`. At most one at a time, until it
+        has begun or is revoked. None: the processor of this build does not do that.
         """
         ...
 
@@ -133,6 +175,8 @@ class RunGroup:
     """Of its cores, relative to those that the import measured on, as far as the machine says."""
     is_serving: Callable[[], bool] = _always
     """Whether it takes runs now."""
+    stage: Staging | None = None
+    """Of a group that is the only one; None: it cannot."""
 
 
 class MediaRunner(Protocol):

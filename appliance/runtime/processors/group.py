@@ -17,7 +17,7 @@ from appliance.domain.errors import LoadFailed, ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription, ProcessorStatus
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
-from appliance.runtime.ports import Processor, RunGroup
+from appliance.runtime.ports import Processor, RunGroup, StagedRun, Staging
 
 T = TypeVar("T")
 
@@ -101,11 +101,13 @@ class ProcessorGroup:
         *,
         clock: Clock | None = None,
         apart: Sequence[str] = (),
+        stage: Staging | None = None,
     ) -> None:
         """`others` by kind, on the cores of all, but those of the kinds `apart`, which have a device of their own.
-        `clock`: where there are `twins`.
+        `clock`: where there are `twins`. `stage`: the first one's.
         """
         self.first = first
+        self._stage = stage
         self._others = tuple(others)
         self._apart = frozenset(apart)
         self._kinds: dict[str, InService] = {one.describe().kind: one for one in (first, *others)}
@@ -125,7 +127,7 @@ class ProcessorGroup:
         """Who takes runs at the same time: the first, further ones of its kind, those with a device of their own."""
         described = self.describe()
         shared = {kind: "" for kind in self._kinds if kind != described.kind and kind not in self._apart}
-        found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared})]
+        found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared}, stage=self.stage)]
         for twin, on_cores in zip(self._twins, self._on_cores, strict=True):
             own = twin.processor.describe()
             kinds, is_serving = {own.kind: own.name, **shared}, partial(_is_serving, twin.processor)
@@ -219,6 +221,20 @@ class ProcessorGroup:
         deadline_ns: int | None = None,
     ) -> Awaitable[list[dict[str, Any]]]:
         return handle.processor.run_rows(handle.handle, requests, counts, outputs, deadline_ns=deadline_ns)
+
+    def stage(
+        self,
+        handle: Any,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None,
+        begin_by_ns: int | None,
+    ) -> StagedRun | None:
+        """Port `Staging`, of what the first processor runs: the others have threads of their own."""
+        if self._stage is None or not isinstance(handle, OnKind) or handle.processor is not self.first:
+            return None
+        return self._stage(handle.handle, inputs, outputs, deadline_ns=deadline_ns, begin_by_ns=begin_by_ns)
 
     def run_inline(self, handle: OnKind, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
         return handle.processor.run_inline(handle.handle, inputs, outputs)

@@ -59,9 +59,16 @@ class Batching:
             if run_bytes:
                 self._memory.check(first.servable.build_id, first.servable.name, run_bytes)
             batch = Batch([first], [first.items], run_bytes, first.request.drop_ns, steps)
+        return self._begun(batch)
+
+    def begin_alone(self, job: Job) -> Batch:
+        """The run of a staged job, which takes no memory that is counted, and nobody shares."""
+        return self._begun(Batch([job], [job.items], 0, job.request.drop_ns))
+
+    def _begun(self, batch: Batch) -> Batch:
         self._memory.begin(batch.run_bytes)
         self.running += 1
-        first.running = self.running
+        batch.jobs[0].running = self.running
         return batch
 
     def end(self, batch: Batch) -> None:

@@ -28,7 +28,6 @@ from appliance.domain.errors import (
 )
 from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
-from appliance.domain.states import RequestState
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
@@ -52,6 +51,7 @@ from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
+from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
@@ -127,6 +127,8 @@ class Engine:
         self._dispatching = Dispatching(clock, queue, memory, groups)
         self.reservations = Reservations(clock, queue, len(groups))
         self._scheduler = None
+        if len(groups) == 1 and groups[0].stage is not None:
+            queue.staged = StagedJob(groups[0].stage)
         if len(groups) > 1:
             self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions, self.reservations)
         else:
@@ -477,7 +479,7 @@ class Engine:
         finally:
             if timer is not None:
                 timer.cancel()
-            if job.state is RequestState.RUNNING:  # nobody waits for it: the build stays pinned until the run is over
+            if self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
                 job.is_abandoned = True
             else:
                 self._queue.leave(job)

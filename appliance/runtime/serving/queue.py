@@ -23,6 +23,7 @@ from appliance.runtime.serving.backlog import LEAST_NS, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
+from appliance.runtime.serving.staging import StagedJob
 
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
@@ -115,6 +116,8 @@ class Queue:
         """Hands jobs out where there are several groups of processors, or starts are reserved; None: whoever is idle
         takes the next in line."""
         self._is_handing_out = False
+        self.staged: StagedJob | None = None
+        """Who begins without a worker having asked; None: nobody ever does."""
         self._running: dict[Job, None] = {}
         """The first job of each run under way."""
         self._sequence = 0
@@ -237,6 +240,7 @@ class Queue:
     def hand_out(self) -> None:
         """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
         if self.assign is not None:
+            self._unstage()
             self.assign()
             return
         if self._is_handing_out:
@@ -247,11 +251,13 @@ class Queue:
                 self._idle.popleft()[0](job)
         finally:
             self._is_handing_out = False
+        self.stage()
 
     def take(self) -> Job | None:
         """The next job that can still be in time and whose caller still waits; None when there is none that may run
         now. `ended` must follow, also where its run never began.
         """
+        self._unstage()
         job = self._next()
         if job is None:
             return None
@@ -296,10 +302,8 @@ class Queue:
         at = next(index for index, (_begin, own) in enumerate(self._idle) if own == group)
         begin, _ = self._idle[at]
         del self._idle[at]
-        tenant = self._tenants[job.request.tenant]
         self._note_begin(job)
-        self._line.overtake(tenant, job.charged_ns, job.weights[0])
-        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+        self._overtake(job)
         self._remove(job)
         begin(job)
 
@@ -394,13 +398,55 @@ class Queue:
             tenant.applications.clear()  # they would all start equal
         self._forget()
 
+    # -- staged: it begins without a worker having asked for it --------------------------------------------------------
+
+    def is_running(self, job: Job) -> bool:
+        """Whether a processor computes a job, as far as anybody can know."""
+        self._unstage(job)
+        return job.state is RequestState.RUNNING
+
+    def begun_after(self, run: asyncio.Future[Any]) -> tuple[Job, asyncio.Future[Any]] | None:
+        """The staged job that has begun where this run has ended, and its run. It needs a worker of its own."""
+        staged = self.staged
+        if staged is None or not staged.has_followed(run):
+            return None
+        self._unstage()
+        return staged.take()
+
+    def stage(self) -> None:
+        """Who is next in line begins as soon as one of the runs under way has ended."""
+        staged = self.staged
+        if staged is None or self._idle or self.assign is not None or staged.begun is not None:
+            return
+        if any(job.rest is not None for job in self._running):  # a worker goes on with the next of its parts
+            self._unstage()
+            return
+        job = self._next()
+        if job is not staged.job and self._unstage() and job is not None:
+            staged.put(job)
+
+    def _unstage(self, job: Job | None = None) -> bool:
+        """Nobody is staged any more (`job`: not this one). False: the one who was has begun, and waits no longer."""
+        staged = self.staged
+        if staged is None or staged.job is None or (job is not None and staged.job is not job):
+            return True
+        found = staged.job
+        if staged.revoke():
+            return True
+        self._note_begin(found)
+        found.started_ns = found.request.started_ns = staged.begun_ns
+        self._overtake(found)
+        self._remove(found)
+        found.to(RequestState.RUNNING)
+        return False
+
     # -- going out unserved --------------------------------------------------------------------------------------------
 
     def expire(self, job: Job) -> None:
         """The deadline of a job has come: its caller is told, whether it waits or runs."""
         if job.answer.done():
             return
-        if job.state is RequestState.QUEUED:
+        if not self.is_running(job) and job.state is RequestState.QUEUED:
             self._remove(job)
             job.to(RequestState.EXPIRED)
         now_ns = self._clock.now_ns()
@@ -411,12 +457,13 @@ class Queue:
 
     def leave(self, job: Job) -> None:
         """The caller of a waiting job went away."""
-        if job.state is RequestState.QUEUED:
+        if not self.is_running(job) and job.state is RequestState.QUEUED:
             self._remove(job)
             job.to(RequestState.FAILED)
 
     def refuse_all(self) -> None:
         """Answer whatever waits that the box is shutting down."""
+        self._unstage()
         for job in list(self._jobs()):
             self._remove(job)
             job.to(RequestState.FAILED)
@@ -479,6 +526,12 @@ class Queue:
         self._note_begin(job)
         self._line.begin(tenant, job.charged_ns, job.weights[0])
         tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+
+    def _overtake(self, job: Job) -> None:
+        """The same, whoever's turn it is."""
+        tenant = self._tenants[job.request.tenant]
+        self._line.overtake(tenant, job.charged_ns, job.weights[0])
+        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
     def _note_begin(self, job: Job) -> None:
         self._running[job] = None

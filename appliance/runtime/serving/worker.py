@@ -95,7 +95,8 @@ class Worker:
         """Settle the answers and take the next; a run's failure is not the worker's."""
         self._run = None
         self._batching.end(batch)
-        now_ns = self._clock.now_ns()
+        following = self._queue.begun_after(run)
+        now_ns = self._clock.now_ns() if following is None else following[0].started_ns
         items = uncounted = sum(batch.counts)
         self.busy_ns += now_ns - batch.jobs[0].started_ns
         is_shared = len(batch.jobs) > 1
@@ -122,8 +123,18 @@ class Worker:
                 job.answer.set_exception(error)
         if error is None or isinstance(error, RunStopped):
             batch.jobs[0].learn(items, self._batching.running + 1, is_whole=error is None)
-        if not self._is_stopped:
+        if following is not None:
+            self._go_on(*following)
+        elif not self._is_stopped:
             self._queue.offer(self._begin, self._index)
+
+    def _go_on(self, job: Job, run: asyncio.Future[Any]) -> None:
+        """With a job that the processor has begun by itself."""
+        batch = self._batching.begin_alone(job)
+        job.stops_ns = batch.deadline_ns
+        self._run = run
+        run.add_done_callback(partial(self._end, batch))
+        self._queue.stage()
 
     def _answer(self, job: Job, batch: Batch, outputs: dict[str, Any]) -> None:
         """What of a run's outputs is the job's."""

@@ -25,7 +25,7 @@ from appliance.runtime.processors.cpu.heap import Trimmer, set_up
 from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, ProcFiles, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.cpu.threads import WorkerThreads, pin
+from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads, pin
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.rows import run_rows
 
@@ -261,6 +261,22 @@ class OnnxProcessor:
     ) -> asyncio.Future[dict[str, Any]]:
         return self._submit(self.sessions.run, handle, inputs, outputs, deadline_ns)
 
+    def stage(
+        self,
+        handle: Loaded,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None,
+        begin_by_ns: int | None,
+    ) -> StagedCall:
+        """Port `Staging`."""
+        options = ort.RunOptions()
+        staged = self._runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, options)
+        _stop_at(deadline_ns, staged.run, options)
+        self._ran += 1
+        return staged
+
     def run_rows(
         self,
         handle: Loaded,
@@ -286,9 +302,7 @@ class OnnxProcessor:
             return self._runs.submit(run_on, handle, inputs, outputs)
         options = ort.RunOptions()
         run = self._runs.submit(run_on, handle, inputs, outputs, options)
-        left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
-        timer = asyncio.get_running_loop().call_later(left_s, setattr, options, "terminate", True)
-        run.add_done_callback(lambda _: timer.cancel())
+        _stop_at(deadline_ns, run, options)
         return run
 
     def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
@@ -338,6 +352,15 @@ class OnnxProcessor:
         self._wakes.close()
         self._reads.close()
         self._trimmer.close()
+
+
+def _stop_at(deadline_ns: int | None, run: asyncio.Future[Any], options: ort.RunOptions) -> None:
+    """End a run at its deadline; None: never."""
+    if deadline_ns is None:
+        return
+    left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
+    timer = asyncio.get_running_loop().call_later(left_s, setattr, options, "terminate", True)
+    run.add_done_callback(lambda _: timer.cancel())
 
 
 def _begin_runs(cores: tuple[int, ...]) -> None:

@@ -8,7 +8,52 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from appliance.clock import SystemClock
+
+_CLOCK = SystemClock()
 _Call = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]
+
+
+class StagedCall:
+    """A call that one of the threads begins with as soon as it has ended another, without a turn of the event loop."""
+
+    __slots__ = ("_fate", "_threads", "begin_by_ns", "call", "run")
+
+    def __init__(self, call: _Call, threads: "WorkerThreads", begin_by_ns: int | None) -> None:
+        self.call = call
+        self.run = call[-1]
+        self.begin_by_ns = begin_by_ns
+        self._threads = threads
+        self._fate: dict[str, tuple[int, asyncio.Future[Any] | None]] = {}
+        """Decided once: when it began and after which run, or `_REVOKED`. `setdefault` is one step under the
+        interpreter's lock: whoever comes second sees all of what the first has written.
+        """
+
+    @property
+    def begun_ns(self) -> int:
+        return self._fate.get("is", _REVOKED)[0]
+
+    @property
+    def after(self) -> asyncio.Future[Any] | None:
+        return self._fate.get("is", _REVOKED)[1]
+
+    def begin(self, now_ns: int, ended: asyncio.Future[Any]) -> bool:
+        """Whether the calling thread, which has ended a run, is to go on with it."""
+        if self.begin_by_ns is not None and now_ns > self.begin_by_ns:
+            return False
+        mine = now_ns, ended
+        return self._fate.setdefault("is", mine) is mine
+
+    def revoke(self) -> bool:
+        """See the port `StagedRun`. Event-loop thread only."""
+        self._threads.staged = None
+        if self._fate.setdefault("is", _REVOKED) is not _REVOKED:
+            return False
+        self.run.cancel()
+        return True
+
+
+_REVOKED: tuple[int, asyncio.Future[Any] | None] = 0, None
 
 
 class WorkerThreads:
@@ -24,6 +69,8 @@ class WorkerThreads:
         self._nice = nice
         self._begin = begin
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self.staged: StagedCall | None = None
+        """Written by the event loop's thread only."""
         self._threads = [threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(count)]
         for thread in self._threads:
             thread.start()
@@ -35,6 +82,13 @@ class WorkerThreads:
         self._calls.put((function, arguments, loop, future))
         return future
 
+    def stage(self, begin_by_ns: int | None, function: Callable[..., Any], *arguments: Any) -> StagedCall:
+        """Whichever thread ends a call begins with this one, but not after `begin_by_ns` (None: whenever that is)."""
+        assert self.staged is None
+        loop = asyncio.get_running_loop()
+        self.staged = StagedCall((function, arguments, loop, loop.create_future()), self, begin_by_ns)
+        return self.staged
+
     def close(self) -> None:
         """Let the threads end after what is queued; does not wait."""
         for _ in self._threads:
@@ -43,7 +97,8 @@ class WorkerThreads:
     def _work(self) -> None:
         _step_back(self._nice)
         self._begin()
-        while (call := self._calls.get()) is not None:
+        call: _Call | None = None
+        while (call := call or self._calls.get()) is not None:
             function, arguments, loop, future = call
             value: Any = None
             error: BaseException | None = None
@@ -51,11 +106,13 @@ class WorkerThreads:
                 value = function(*arguments)
             except BaseException as caught:
                 error = caught
+            staged = self.staged
+            call = staged.call if staged is not None and staged.begin(_CLOCK.now_ns(), future) else None
             try:
                 loop.call_soon_threadsafe(_settle, future, value, error)
             except RuntimeError:  # the loop closed meanwhile: nobody waits
                 pass
-            del call, function, arguments, future, value, error  # a held result would pin memory until the next call
+            del function, arguments, future, value, error, staged  # a held result would pin memory until the next call
 
 
 def pin(cores: Sequence[int]) -> None:

@@ -1,0 +1,227 @@
+"""The job that is staged: a thread goes on with it by itself, and it stays who is next in line until then.
+
+Real threads, whose runs end when the test says so.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.domain.catalogue import Latency
+from appliance.domain.errors import DeadlineExceeded
+from appliance.domain.request import Tensors
+from appliance.domain.states import RequestState
+from appliance.policies.batching.none import NoBatching
+from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.ports import RunGroup
+from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads
+from appliance.runtime.profiles.times import RunTimes
+from appliance.runtime.serving.batching import Batching
+from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.staging import StagedJob
+from appliance.runtime.serving.worker import Worker
+from tests.runtime.serving.test_queue import job
+
+
+class GatedProcessor:
+    """Runs end one by one, when they are let."""
+
+    def __init__(self, workers: int) -> None:
+        self.threads = WorkerThreads("gated", workers)
+        self.begun: list[int] = []
+        self.gates: dict[int, threading.Event] = {}
+
+    def _compute(self, number: int) -> dict[str, Any]:
+        self.begun.append(number)
+        assert self.gates[number].wait(20)
+        return {"y": np.array([number])}
+
+    def run(
+        self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
+    ) -> asyncio.Future[dict[str, Any]]:
+        return self.threads.submit(self._compute, int(inputs["x"][0]))
+
+    async def run_rows(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        raise AssertionError("nobody shares a run here")
+
+    def stage(
+        self,
+        handle: Any,
+        inputs: Tensors,
+        outputs: Sequence[str] | None,
+        *,
+        deadline_ns: int | None,
+        begin_by_ns: int | None,
+    ) -> StagedCall:
+        return self.threads.stage(begin_by_ns, self._compute, int(inputs["x"][0]))
+
+
+class Bench:
+    """Workers that serve a queue from that processor."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.clock = SystemClock()
+        self.processor = GatedProcessor(workers)
+        self.queue = Queue(self.clock, 1000, 1000, workers=workers)
+        self.queue.staged = StagedJob(self.processor.stage)
+        self.released: list[LoadedBuild] = []
+        batching = Batching(self.clock, self.queue, NoBatching(), RunMemory(lambda: 0, lambda: 0), workers)
+        group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
+        self.workers = [Worker(self.clock, group, self.queue, self.released.append, batching) for _ in range(workers)]
+        self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]
+        self.jobs: dict[int, Job] = {}
+
+    def put(self, number: int, **changes: Any) -> Job:
+        each = self.jobs[number] = job(**changes)
+        each.request.inputs = {"x": np.array([number])}
+        each.times = RunTimes((Latency(1, 5.0, 6.0),), 0.1, lambda *_: None, is_measured=True)
+        each.expected_ns = 5 * NS_PER_MS
+        each.build.handle = object()
+        self.processor.gates[number] = threading.Event()
+        self.queue.put(each)
+        return each
+
+    async def end(self, number: int) -> None:
+        """Let a run end, which has begun or soon does."""
+        self.processor.gates[number].set()
+        await asyncio.wait_for(asyncio.wait([self.jobs[number].answer]), 20)
+
+    async def begins(self, number: int) -> None:
+        """Wait until a thread is at it."""
+        await self.until(lambda: number in self.processor.begun)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Let the loop turn until something is so."""
+        for _ in range(2000):
+            if is_so():
+                return
+            await self.pause(5)
+        raise AssertionError(self.processor.begun)
+
+    async def pause(self, ms: int) -> None:
+        """Let the loop turn for a while."""
+        await self.clock.sleep_until_ns(self.clock.now_ns() + ms * NS_PER_MS)
+
+    def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for gate in self.processor.gates.values():
+            gate.set()
+        self.processor.threads.close()
+
+
+@pytest.mark.anyio
+async def test_begins_without_the_event_loop() -> None:
+    """The next in line begins while the event loop is held, on the thread whose run has ended."""
+    bench = Bench()
+    for number in range(3):
+        bench.put(number)
+    await bench.begins(0)
+    bench.processor.gates[0].set()
+    for _ in range(2000):  # blocks: no turn of the loop
+        if 1 in bench.processor.begun:
+            break
+        threading.Event().wait(0.005)
+    assert bench.processor.begun == [0, 1]
+    assert bench.jobs[1].state is RequestState.QUEUED
+    await bench.end(0)
+    await bench.pause(1)
+    assert bench.queue.is_running(bench.jobs[1])
+    await bench.end(1)
+    await bench.end(2)
+    assert [int(each.answer.result()["y"][0]) for each in bench.jobs.values()] == [0, 1, 2]
+    assert bench.jobs[0].finished_ns == bench.jobs[1].started_ns <= bench.jobs[1].finished_ns
+    assert len(bench.queue) == 0
+    assert not list(bench.queue.running())
+    bench.close()
+
+
+@pytest.mark.anyio
+async def test_gives_way_to_who_is_more_urgent() -> None:
+    """Who comes later and goes before it takes its place; it keeps its own in line."""
+    bench = Bench()
+    bench.put(0)
+    await bench.begins(0)
+    bench.put(1)
+    bench.put(2, priority=5)
+    await bench.end(0)
+    await bench.end(2)
+    await bench.end(1)
+    assert bench.processor.begun == [0, 2, 1]
+    bench.close()
+
+
+@pytest.mark.anyio
+async def test_leaves_with_its_caller() -> None:
+    """A staged job whose caller goes away is not run; one that has begun by then is, and its build released after."""
+    bench = Bench()
+    bench.put(0)
+    await bench.begins(0)
+    gone, begun = bench.put(1), bench.put(2)
+    gone.answer.cancel()
+    assert not bench.queue.is_running(gone)
+    bench.queue.leave(gone)
+    bench.processor.gates[0].set()
+    while 2 not in bench.processor.begun:
+        if bench.queue.staged is not None and bench.queue.staged.job is None:
+            bench.queue.stage()
+        threading.Event().wait(0.005)
+    begun.answer.cancel()
+    assert bench.queue.is_running(begun)
+    begun.is_abandoned = True
+    await bench.end(0)
+    assert bench.released == []
+    bench.processor.gates[2].set()
+    await bench.until(lambda: bool(bench.released))
+    assert bench.released == [begun.build]
+    assert 1 not in bench.processor.begun
+    bench.close()
+
+
+@pytest.mark.anyio
+async def test_is_not_begun_too_late() -> None:
+    """A thread leaves a staged job that can no longer end in time; its caller is told by the queue."""
+    bench = Bench()
+    bench.put(0)
+    await bench.begins(0)
+    late = bench.put(1, deadline_ns=bench.clock.now_ns() + 30 * NS_PER_MS)
+    await bench.pause(100)
+    await bench.end(0)
+    with pytest.raises(DeadlineExceeded):
+        await asyncio.wait_for(late.answer, 20)
+    assert bench.processor.begun == [0]
+    assert late.state is RequestState.EXPIRED
+    bench.close()
+
+
+@pytest.mark.anyio
+async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
+    """Many jobs of several tenants, some given up at random: no thread runs two, and all who stay are answered."""
+    bench = Bench(workers=2)
+    rng = np.random.default_rng(1)
+    for number in range(200):
+        bench.put(number, tenant=f"t{number % 3}", priority=int(rng.integers(3)))
+        bench.processor.gates[number].set()
+    gone = {int(n) for n in rng.choice(200, 40, replace=False)}
+    for number in gone:
+        each = bench.jobs[number]
+        each.answer.cancel()
+        if bench.queue.is_running(each):
+            each.is_abandoned = True
+        else:
+            bench.queue.leave(each)
+        await bench.pause(0)
+    stay = [each for number, each in bench.jobs.items() if number not in gone]
+    await asyncio.wait_for(asyncio.gather(*(each.answer for each in stay)), 60)
+    await bench.until(lambda: not list(bench.queue.running()))
+    assert len(bench.queue) == 0
+    assert len(bench.processor.begun) == len(set(bench.processor.begun))
+    assert sum(worker.runs for worker in bench.workers) == len(bench.processor.begun)
+    bench.close()
