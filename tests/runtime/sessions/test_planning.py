@@ -363,3 +363,32 @@ async def test_a_paused_session_weighs_nothing_and_ends_after_a_day() -> None:
         await fleet.sessions.change(one, is_paused=False)
         await fleet.pass_s(1)
         assert one.state is SessionState.SERVED
+
+
+@story
+async def test_planned_batches_begin_in_time_under_a_flood() -> None:
+    """Another tenant asks without end, in runs that are longer than a batch's grace: none begins later than that, and
+    the processor idles no more than its gaps are too short."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=20, run_ms_by_batch={2: 30, 4: 50})})
+    fleet.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
+
+    async def flood() -> None:
+        while True:
+            await fleet.bench.infer(application="u/flood", tenant="u")
+
+    async with fleet.working():
+        for _ in range(4):
+            live = await fleet.join(gate, AccuracyPromise(0.035), mbps=20)
+            fleet.stream(live, steady(20))
+        await fleet.pass_s(2)
+        callers = [asyncio.create_task(flood()) for _ in range(6)]
+        (worker,) = fleet.bench.engine.workers
+        before, busy_ns = fleet.sessions.planning.batch_counts(), worker.busy_ns
+        await fleet.pass_s(5)
+        counts = fleet.sessions.planning.batch_counts()
+        assert counts.full - before.full > 40
+        assert counts.late == before.late
+        assert worker.busy_ns - busy_ns > 0.95 * 5 * NS_PER_S
+        for caller in callers:
+            caller.cancel()
