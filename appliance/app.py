@@ -198,6 +198,7 @@ class Appliance:
             groups=machine.groups,
             copies=machine.copies,
             stepped=STEPPED,
+            guard_bytes=machine.guard_bytes,
             kinds=tuple(one.kind for one in machine.descriptions),
             fingerprints={one.kind: one.fingerprint for one in machine.descriptions},
             builds=served,
@@ -215,7 +216,7 @@ class Appliance:
         core = assemble(ports, _policies(settings), _config(settings))
         processor.on_lost = core.memory.lost
         processor.on_unfit = partial(_replace_form, served, core.memory)
-        processor.on_base = core.memory.set_overhead
+        processor.on_base = core.charge_guards
         core.memory.when_short(processor.end_idle)
         machine.watch(core, builds, telemetry)
         keeper.begin()

@@ -65,6 +65,12 @@ class Machine:
         """Who takes runs at the same time."""
 
     @property
+    def guard_bytes(self) -> Mapping[str, int]:
+        """Kind that guards compute on → what such a process takes by itself, about."""
+        needed = {one.kind: KINDS[one.kind].guard for one in self.descriptions}
+        return {kind: guard.base_bytes for kind, guard in needed.items() if guard is not None}
+
+    @property
     def copies(self) -> Mapping[str, int]:
         """Kind → how often a build of it is in memory."""
         return self._group.copies
@@ -184,6 +190,7 @@ def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> Guarded
         idle_s=guard.idle_s,
         workers=sum(one.workers for one in group.on_cores),
         cores=tuple(core for one in group.on_cores for core in one.cores),
+        processors=tuple(one for one in group.describe_all() if KINDS[one.kind].guard is not None),
     )
     is_alone = len(group.statuses(0, 0.0)) == 1
     return GuardedProcessor(group.first if is_alone else group, clock, options)

@@ -30,6 +30,10 @@ CLONE_NEW = 0x7E020080
 """Every kind of new namespace."""
 AF_UNIX = 1
 PR_SET_NAME = 15
+ARCH_XCOMP_PERM = 0x1022
+"""Whether this process may use a unit of the processor that takes much state, for example for matrices; one more: it
+wants to.
+"""
 MACHINES = frozenset(_ARCHITECTURES)
 """That filters can be made for."""
 
@@ -63,6 +67,7 @@ def computing() -> Rules:
             ("clone", Only(((0, CLONE_THREAD, CLONE_THREAD),))),
             ("tgkill", Only(own)),
             ("prctl", Only(((0, 0xFFFFFFFF, PR_SET_NAME),))),
+            ("arch_prctl", Only(((0, 0xFFFFFFFE, ARCH_XCOMP_PERM),))),
             ("prlimit64", Only(((0, 0xFFFFFFFF, 0),))),
         ),
     )

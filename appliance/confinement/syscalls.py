@@ -5,6 +5,7 @@ from collections.abc import Mapping
 NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "access": (21, None),
     "add_key": (248, 217),
+    "arch_prctl": (158, None),
     "bpf": (321, 280),
     "brk": (12, 214),
     "chmod": (90, None),

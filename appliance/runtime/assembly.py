@@ -106,6 +106,8 @@ class RuntimePorts:
     """Kind of processor → how often a build of it is in memory, where not once."""
     stepped: Collection[str] = ()
     """Kinds of processors whose first run of a size is slow, so that inputs of free size go in steps there."""
+    guard_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Kinds of processors that guards compute on, and what such a process takes by itself."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -144,6 +146,11 @@ class RuntimeParts:
     availability: Availability
     engine: Engine
 
+    def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
+        """What guards take by themselves, by their tenant and their kind of processor: it counts as theirs."""
+        self.shares.charge_guards(base_bytes)
+        self.memory.set_overhead(sum(base_bytes.values()))
+
 
 def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> RuntimeParts:
     """Make the parts in the order in which they need one another; nothing runs yet. Inside a running loop."""
@@ -168,9 +175,10 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         ports.copies,
         ports.fingerprints,
         ports.stepped,
+        ports.guard_bytes,
     )
     variant_groups = VariantGroups(catalogue)
-    shares = Shares(catalogue, variant_groups, config.budget_bytes)
+    shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes)
     expectations = Expectations(
         ports.forecaster_of,
         alpha=config.alpha,

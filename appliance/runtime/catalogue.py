@@ -246,15 +246,18 @@ class Catalogue:
         copies: Mapping[str, int] = MappingProxyType({}),
         fingerprints: Mapping[str, str] = MappingProxyType({}),
         stepped: Collection[str] = (),
+        guard_bytes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`kinds` of processors, the first one first: whatever runs in a guard, or is not measured, runs there.
+        """`kinds` of processors, the first one first: whatever is not measured runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise. `loss_points_max`: what an
         application whose preference is balanced may lose. `on_choice` is told of each change of what answers first.
         `memory_bytes`: the budget that builds share. `profiles`: what runs take; None = nobody asks. `groups` of
         processors, where there are several. `copies`: kind → how often a build of it is in memory, where not once.
         `fingerprints` of the processors, by kind: what was cut for others serves whole.
-        `stepped`: kinds whose first run of a size is slow.
+        `stepped`: kinds whose first run of a size is slow. `guard_bytes`: kind that guards compute on → what such a
+        process takes by itself; on the first one they always do.
         """
+        self._guard_bytes = guard_bytes
         self._fingerprints = dict(fingerprints)
         self._stepped = frozenset(stepped)
         self._groups = tuple(groups)
@@ -639,10 +642,8 @@ class Catalogue:
 
     def _serving_whole(self, variant: Variant, model: Model) -> "_Serving":
         guarded_for = self._guarded_for(variant, model)
-        kind = self._kinds[0]
-        if guarded_for is None:
-            options = self._options(_rungs(variant, model))
-            kind = serving_kind(options, self._memory_bytes) if options else kind
+        options = self._options(_rungs(variant, model), is_guarded=guarded_for is not None)
+        kind = serving_kind(options, self._memory_bytes) if options else self._kinds[0]
         return _Serving(kind, build_id(variant.content_sha256, kind, guarded_for), guarded_for, None)
 
     def _parts(self, variant: Variant, rungs: Sequence[Variant]) -> ServedParts | None:
@@ -706,11 +707,11 @@ class Catalogue:
         rung = rung_of(variant)
         return self._profiles.of(build, rung, profile, base, batched, where, is_measured=is_measured)
 
-    def _options(self, rungs: Sequence[Variant]) -> list[KindOption]:
-        """The kinds that take runs and on which all variants of a content were measured."""
+    def _options(self, rungs: Sequence[Variant], *, is_guarded: bool = False) -> list[KindOption]:
+        """The kinds that take runs, where need be in guards, and on which all variants of a content were measured."""
         options: list[KindOption] = []
         for kind in self._kinds if rungs and len(self._kinds) > 1 else ():
-            if kind in self._away:
+            if kind in self._away or (is_guarded and kind not in self._guard_bytes and kind != self._kinds[0]):
                 continue
             profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
             if len(profiles) == len(rungs):
@@ -718,7 +719,8 @@ class Catalogue:
                 run_ms = sum(p.latencies[0].p50_ms for p in profiles)
                 shared_ms = sum(_shared_ms(p) for p in profiles)
                 resident_bytes = max(p.resident_bytes for p in profiles)
-                options.append(KindOption(kind, run_ms, back_ms, resident_bytes, shared_ms))
+                base_bytes = self._guard_bytes.get(kind, 0) if is_guarded else 0
+                options.append(KindOption(kind, run_ms, back_ms, resident_bytes, shared_ms, base_bytes))
         return options
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:

@@ -75,7 +75,7 @@ def numbers(value: float) -> dict[str, np.ndarray]:
 
 def test_a_fork_server_that_says_nothing_is_replaced() -> None:
     """Else whoever wants a guard would wait for ever, in a thread that others need."""
-    server = ForkServer(answer_s_max=0.1)
+    server = ForkServer("cpu", answer_s_max=0.1)
     try:
         server.start()
         before = server.pid
@@ -148,7 +148,7 @@ async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor,
 async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Its builds and its base together are what the kernel says: what sessions share and tokenizers are in the base."""
     base_bytes: list[int] = []
-    processor.on_base = base_bytes.append
+    processor.on_base = lambda taken: base_bytes.append(sum(taken.values()))
     build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
     pid = build.guard.pid
     loaded_bytes = _pss_bytes(pid)
@@ -293,7 +293,7 @@ async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
     lost: list[str] = []
     base_bytes: list[int] = []
-    processor.on_lost, processor.on_base = lost.append, base_bytes.append
+    processor.on_lost, processor.on_base = lost.append, lambda taken: base_bytes.append(sum(taken.values()))
     add = toys.tiny_add(tmp_path / "add.onnx")
     try:
         first = await processor.load(form_of(add, "one", "first"))
@@ -325,7 +325,7 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
     lost: list[str] = []
     base_bytes: list[int] = []
-    processor.on_lost, processor.on_base = lost.append, base_bytes.append
+    processor.on_lost, processor.on_base = lost.append, lambda taken: base_bytes.append(sum(taken.values()))
     add = toys.tiny_add(tmp_path / "add.onnx")
     try:
         handles: dict[str, Any] = {

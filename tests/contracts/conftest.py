@@ -47,7 +47,8 @@ def as_form(home: str, tmp_path: Path, processor: Any) -> Callable[[Path], Prepa
         kind = home.split(maxsplit=1)[0]
         guarded_for = "harbour" if "guard" in home else None
         if kind not in FAKED:
-            return PreparedForm(path.stem, str(path), path.stat().st_size, optimised=False, guarded_for=guarded_for)
+            size = path.stat().st_size
+            return PreparedForm(path.stem, str(path), size, optimised=False, kind=kind, guarded_for=guarded_for)
         folder = tmp_path / f"{path.stem}-{kind}"
         folder.mkdir()
         name = processors.KINDS[kind].sessions(2, 1).prepare(path, folder)

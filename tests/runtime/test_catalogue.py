@@ -331,3 +331,28 @@ def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     assert {s.build_id for s in entry.servables.values()} == {f"{build_of(small)}@a"}
     assert {s.p50_ms for s in entry.servables.values()} == {20.0}
     assert catalogue.kind_of(entry.model.variants[0], entry.model) == "cpu"
+
+
+@pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
+def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str) -> None:
+    """Half the time a run is worth a small process of one's own, not one that takes as much as all builds may."""
+    catalogue = Catalogue(
+        MostAccurate(),
+        ("cpu", "openvino", "cuda"),
+        Isolation.PROCESS,
+        memory_bytes=10**9,
+        guard_bytes={"cpu": 10**6, "openvino": base_bytes},
+    )
+    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
+    quicker = replace(quick, processor="cuda", kind="cuda", latencies=(Latency(1, 1.0, 1.0),))
+    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
+    fill(catalogue, "a", "net", [replace(one, other_profiles=(quick, quicker))])
+    entry = catalogue.entry("a/net")
+    servable = entry.servables["v"]
+    assert servable.build_id == f"{build_of(one).replace('@cpu', f'@{kind}')}@a"
+    assert servable.is_guarded
+    assert not servable.is_inline
+    assert catalogue.kind_of(entry.model.variants[0], entry.model) == kind
+
+    catalogue.leave_out(frozenset({"openvino"}))
+    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"

@@ -29,6 +29,8 @@ class KindOption:
     load_ms: float
     resident_bytes: int
     shared_ms: float | None = None
+    base_bytes: int = 0
+    """What a process of its own takes beside it; 0: it needs none."""
 
     def cost_ms(self, memory_bytes: int) -> float:
         """What a request costs: its run, its share of loads, and more of both for the memory that others lack.
@@ -36,7 +38,8 @@ class KindOption:
         Requests share runs while the box is busy, and have theirs for themselves while it is not: half and half.
         """
         run_ms = self.run_ms if self.shared_ms is None else (self.run_ms + self.shared_ms) / 2
-        return (run_ms + COLD_SHARE * self.load_ms) * (1 + self.resident_bytes / memory_bytes)
+        taken_bytes = self.resident_bytes + self.base_bytes
+        return (run_ms + COLD_SHARE * self.load_ms) * (1 + taken_bytes / memory_bytes)
 
 
 def serving_kind(options: Sequence[KindOption], memory_bytes: int) -> str:

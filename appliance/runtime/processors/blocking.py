@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
@@ -13,19 +13,11 @@ from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import WorkerThreads
 from appliance.runtime.processors.device_memory import DeviceMemory
 from appliance.runtime.processors.rows import run_rows
-from appliance.runtime.processors.sessions import Sessions
+from appliance.runtime.processors.sessions import Stoppable
 
 T = TypeVar("T")
 _CLOCK = SystemClock()
 _LOAD_NICE = 5
-
-
-class Stoppable(Sessions, Protocol):
-    """Whose runs end, where they can, when `terminate` of what `stop` gave is set."""
-
-    def stop(self) -> Any: ...
-
-    def run(self, loaded: Any, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]: ...
 
 
 class BlockingProcessor:

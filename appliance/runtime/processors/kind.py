@@ -1,10 +1,27 @@
 """What the registry knows of a kind of processor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from appliance.runtime.processors.sessions import Sessions
+from appliance.runtime.processors.sessions import GuardSessions, Sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InGuard:
+    """What a kind needs to compute in a guard, which sees neither libraries nor devices any more."""
+
+    base_bytes: int
+    """What such a process takes by itself, about: what the kind's libraries take, and what its builds share."""
+    get_ready: Callable[[], None]
+    """Reads all that guards will need of the libraries, in the process that they are forked of; starts no thread that
+    outlives it.
+    """
+    sessions: Callable[[int, int, Any], GuardSessions]
+    """Of workers and threads_per_run, and of what a guard has opened of `/proc` (`cpu.mapped.ProcFiles`)."""
+    looked_for: Callable[[], Iterable[Path]] = tuple
+    """Files of the libraries that these look for, and do not read, though they are open: a guard sees empty ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +46,7 @@ class Kind:
     """Files and folders that such a process reads beside what every process does."""
     compiles_sizes: bool = False
     """Whether the first run of inputs of a size is slow, so that it pays to have few sizes."""
+    guard: InGuard | None = None
+    """What it needs in a guard; None: no guard computes on it."""
     has_memory: bool = False
     """Whether its device may have memory of its own, so that it takes `memory_bytes`: what of that is for builds."""

@@ -36,6 +36,47 @@ class Sessions(Protocol):
         ...
 
 
+class Stoppable(Sessions, Protocol):
+    """Whose runs end, where they can, when `terminate` of what `stop` gave is set."""
+
+    def stop(self) -> Any: ...
+
+    def run(self, loaded: Any, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]: ...
+
+
+class InMemory(Protocol):
+    """What `load` gives in a guard."""
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """In the order in which a run gives all of them."""
+        ...
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Of its weights, that it can give back and bring again; 0: it cannot."""
+        ...
+
+
+class GuardSessions(Stoppable, Protocol):
+    """What computes in a guard."""
+
+    def load(self, form: PreparedForm) -> InMemory: ...
+
+
+@runtime_checkable
+class Sleeps(Protocol):
+    """A kind whose builds may have mapped weights."""
+
+    def sleep(self, loaded: Any) -> None:
+        """Give their pages back. Raises: RunFailed where they cannot be told any more."""
+        ...
+
+    def wake(self, loaded: Any) -> None:
+        """Bring them again. Raises: LoadFailed."""
+        ...
+
+
 @runtime_checkable
 class Reduces(Protocol):
     """A kind that may compute in a smaller number format than the network's (`ProcessorDescription.reduced`)."""

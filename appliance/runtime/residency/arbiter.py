@@ -279,7 +279,8 @@ class EvictionArbiter:
             request=request,
             intent=intent,
             tenants=self._shares.less(
-                build for build in states.apart(hidden) if build.build_id not in gone and build.build_id not in unseen
+                (b for b in states.apart(hidden) if b.build_id not in gone and b.build_id not in unseen),
+                "" if only is None else only.servables[0].build_id,
             ),
             spread_ns=self._expectations.spread_ns,
             unexpected={} if request is None else self._expectations.beside(request),

@@ -2,12 +2,14 @@
 much of it.
 
 A build is the memory of the tenant whose model it is; of the first one by id where models of several tenants have equal
-content.
+content. So is what the tenant's guards take by themselves.
 """
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from types import MappingProxyType
 
 from appliance.domain.catalogue import Tenant
+from appliance.domain.names import kind_of, owner_of
 from appliance.policies.residency.base import TenantShare
 from appliance.policies.residency.sleepers import Sleeper, order_of_leaving
 from appliance.runtime.catalogue import Catalogue
@@ -18,15 +20,28 @@ from appliance.runtime.residency.groups import VariantGroups
 class Shares:
     """The shares of the tenants that have one, made anew when the catalogue has changed."""
 
-    def __init__(self, catalogue: Catalogue, groups: VariantGroups, budget_bytes: int) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        groups: VariantGroups,
+        budget_bytes: int,
+        guard_bytes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others
-        take memory.
+        take memory. `guard_bytes`: kind of processor → what a guard there takes by itself, before it is there to tell.
         """
+        self._guard_bytes = guard_bytes
+        self._guards: Mapping[tuple[str, str], int] = {}
+        """Tenant and kind → what its guard takes by itself."""
         self._catalogue = catalogue
         self._groups = groups
         self.budget_bytes = budget_bytes
         self._version = -1
         self._shares: dict[str, TenantShare] = {}
+
+    def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
+        """What guards take by themselves from now on, by their tenant and their kind of processor."""
+        self._guards = base_bytes
 
     def all(self) -> tuple[TenantShare, ...]:
         """By name."""
@@ -35,14 +50,21 @@ class Shares:
     def holdings(self, holders: Iterable[ResidentBuild]) -> list[Holding]:
         """Of every tenant, by name; `holders`: builds awake and asleep."""
         held = self._held(holders)
+        for (tenant, _kind), count_bytes in self._guards.items():
+            held[tenant] = held.get(tenant, 0) + count_bytes
         shares = [self._share(tenant) for tenant in self._catalogue.tenants()]
         return [Holding(s.name, held.get(s.name, 0), s.guarantee_bytes, s.ceiling_bytes) for s in shares]
 
-    def less(self, builds: Iterable[ResidentBuild]) -> tuple[TenantShare, ...]:
-        """The shares less what tenants hold of `builds`, which a policy does not know of."""
+    def less(self, builds: Iterable[ResidentBuild], coming: str = "") -> tuple[TenantShare, ...]:
+        """The shares less what tenants hold of `builds` and in their guards, which a policy does not know of; with the
+        guard that has to be begun for the build `coming`.
+        """
         shares = self.all()
         held = self._held(builds) if shares else {}
-        return tuple(_less(share, held.get(share.name, 0)) for share in shares)
+        if shares and coming and (guard_bytes := self._guard_to_come(coming)):
+            tenant = self._groups.tenant_of(coming) or ""
+            held[tenant] = held.get(tenant, 0) + guard_bytes
+        return tuple(_less(share, held.get(share.name, 0) + self._in_guards(share.name)) for share in shares)
 
     def has_ceiling(self, newcomer: str) -> bool:
         """Whether the newcomer's tenant may not take all there is."""
@@ -54,13 +76,14 @@ class Shares:
         self, newcomer: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
     ) -> Holding | None:
         """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not
-        count.
+        count. One that comes into a guard that is not there yet takes what that takes, too.
         """
         share = self._refreshed().get(self._groups.tenant_of(newcomer) or "")
         if share is None or share.ceiling_bytes is None:
             return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
-        if held + size <= share.ceiling_bytes:
+        held += self._in_guards(share.name)
+        if held + size + self._guard_to_come(newcomer) <= share.ceiling_bytes:
             return None
         return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
 
@@ -74,7 +97,7 @@ class Shares:
             if share.ceiling_bytes is None:
                 continue
             own = self._own(share.name, there)
-            above = sum(b.bytes for b in own) - share.ceiling_bytes
+            above = sum(b.bytes for b in own) + self._in_guards(share.name) - share.ceiling_bytes
             chosen: list[ResidentBuild] = []
             for build in own:
                 if above > 0:
@@ -108,6 +131,7 @@ class Shares:
         for share in bounded:
             own = self._own(share.name, asleep)
             above = awake.get(share.name, 0) + sum(b.bytes for b in own) - (share.ceiling_bytes or 0)
+            above += self._in_guards(share.name)
             for build in own:
                 if above > 0:
                     going.add(build.build_id)
@@ -125,12 +149,23 @@ class Shares:
             if share.name == asker or not share.guarantee_bytes:
                 continue
             own = self._own(share.name, there)
-            held = sum(b.bytes for b in own)
+            held = sum(b.bytes for b in own) + self._in_guards(share.name)
             for build in own:
                 held -= build.bytes
                 if held < share.guarantee_bytes:
                     kept.add(build.build_id)
         return kept
+
+    def _in_guards(self, tenant: str) -> int:
+        """What a tenant's guards take by themselves."""
+        return sum(count_bytes for (owner, _kind), count_bytes in self._guards.items() if owner == tenant)
+
+    def _guard_to_come(self, newcomer: str) -> int:
+        """What a guard takes by itself that has to be begun for a build; 0 where none has."""
+        tenant = owner_of(newcomer)[1]
+        if tenant is None or (tenant, kind_of(newcomer)) in self._guards:
+            return 0
+        return self._guard_bytes.get(kind_of(newcomer), 0)
 
     def _refreshed(self) -> dict[str, TenantShare]:
         if self._version != self._catalogue.version:

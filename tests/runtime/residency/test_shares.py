@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.catalogue import Quota, Tenant
+from appliance.domain.isolation import Isolation
 from appliance.policies.residency.base import TenantShare
 from appliance.runtime.memory.room import Holding, ResidentBuild
 from appliance.runtime.residency.groups import VariantGroups
@@ -88,6 +89,34 @@ def test_above_its_ceiling_a_tenant_is_full() -> None:
         assert shares.surplus(there(builds, "b1", "a1", "a2")) == [builds["a1"]]
         small, large = ResidentBuild(builds["a1"], 1, 0, False), ResidentBuild(builds["a2"], 30, 1, False)
         assert shares.surplus([small, large]) == [builds["a2"]]  # without it the small one fits
+
+    run_virtual(story)
+
+
+def test_what_guards_take_is_their_tenants() -> None:
+    """Beside its builds, also of a guard that a newcomer would begin; nothing of others'."""
+
+    async def story() -> None:
+        quota = Quota(memory_ceiling_bytes=30, memory_guarantee_bytes=30, isolation=Isolation.PROCESS)
+        _, builds, bench = shares_of(a=quota, b=Quota())
+        shares = Shares(bench.catalogue, VariantGroups(bench.catalogue), BUDGET, {"cpu": 6})
+        resident = there(builds, "a1", "b1")
+        assert shares.full(builds["a2"], 14, resident) is None
+        assert shares.full(builds["a2"], 15, resident) == Holding("a", 10, 30, 30)
+        assert shares.less(resident, builds["a2"]) == (TenantShare("a", 14, 14),)
+
+        shares.charge_guards({("a", "cpu"): 7, ("b", "cpu"): 50})
+        assert shares.full(builds["a2"], 13, resident) is None
+        assert shares.full(builds["a2"], 14, resident) == Holding("a", 17, 30, 30)
+        assert shares.less(resident, builds["a2"]) == (TenantShare("a", 13, 13),)
+        assert [one.held_bytes for one in shares.holdings(resident)] == [17, 60]
+        assert shares.guaranteed(builds["b2"], there(builds, "a1", "a2")) == {builds["a1"], builds["a2"]}
+        assert shares.surplus(there(builds, "a1", "a2")) == []
+
+        shares.charge_guards({("a", "cpu"): 11})
+        assert shares.surplus(there(builds, "a1", "a2")) == [builds["a1"]]
+        asleep = [ResidentBuild(builds["a2"], 10, 0, False)]
+        assert shares.asleep_above_ceiling(asleep, lambda: there(builds, "a1")) == {builds["a2"]}
 
     run_virtual(story)
 

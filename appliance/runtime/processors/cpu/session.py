@@ -73,6 +73,11 @@ class Loaded:
     lease: Lease | None = None
     """On that file."""
 
+    @property
+    def mapped_bytes(self) -> int:
+        """Of its weights, that it can give back and bring again; 0: it cannot."""
+        return 0 if self.weights is None else self.weights.size_bytes
+
 
 class OnnxSessions:
     """Blocking half: make, use and drop sessions. Holds no state but its options."""
@@ -80,6 +85,10 @@ class OnnxSessions:
     def __init__(self, threads_per_run: int, own: ProcFiles = _PROC, advise: Advise = advise) -> None:
         self.threads_per_run = threads_per_run
         self._mappings = Mappings(own, advise)
+
+    def stop(self) -> ort.RunOptions:
+        """What ends a run that is given it before its next node: by `terminate = True`."""
+        return ort.RunOptions()
 
     def options(self, *, optimised: bool) -> ort.SessionOptions:
         """Session options of serving.
@@ -145,17 +154,17 @@ class OnnxSessions:
             raise LoadFailed(build_id=loaded.build_id, reason=reason) from error
 
     def run(
-        self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, options: ort.RunOptions | None = None
+        self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, stop: ort.RunOptions | None = None
     ) -> dict[str, Any]:
-        """One inference; setting `terminate` of its options ends it before its next node.
+        """One inference; `stop` may end it.
 
         Raises: RunRefused with the runtime's own words; RunStopped.
         """
         names = loaded.output_names if outputs is None else outputs
         try:
-            return dict(zip(names, loaded.session.run(names, inputs, options), strict=True))
+            return dict(zip(names, loaded.session.run(names, inputs, stop), strict=True))
         except Exception as error:
-            if options is not None and options.terminate:
+            if stop is not None and stop.terminate:
                 raise RunStopped(variant_id=loaded.build_id, reason="it took longer than it may") from None
             raise RunRefused(variant_id=loaded.build_id, reason=str(error)[:500]) from error
 
@@ -271,9 +280,9 @@ class OnnxProcessor:
         begin_by_ns: int | None,
     ) -> StagedCall:
         """Port `Staging`."""
-        options = ort.RunOptions()
-        staged = self._runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, options)
-        _stop_at(deadline_ns, staged.run, options)
+        stop = self.sessions.stop()
+        staged = self._runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, stop)
+        _stop_at(deadline_ns, staged.run, stop)
         self._ran += 1
         return staged
 
@@ -300,9 +309,9 @@ class OnnxProcessor:
         self._ran += 1
         if deadline_ns is None:
             return self._runs.submit(run_on, handle, inputs, outputs)
-        options = ort.RunOptions()
-        run = self._runs.submit(run_on, handle, inputs, outputs, options)
-        _stop_at(deadline_ns, run, options)
+        stop = self.sessions.stop()
+        run = self._runs.submit(run_on, handle, inputs, outputs, stop)
+        _stop_at(deadline_ns, run, stop)
         return run
 
     def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
@@ -354,12 +363,12 @@ class OnnxProcessor:
         self._trimmer.close()
 
 
-def _stop_at(deadline_ns: int | None, run: asyncio.Future[Any], options: ort.RunOptions) -> None:
+def _stop_at(deadline_ns: int | None, run: asyncio.Future[Any], stop: ort.RunOptions) -> None:
     """End a run at its deadline; None: never."""
     if deadline_ns is None:
         return
     left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
-    timer = asyncio.get_running_loop().call_later(left_s, setattr, options, "terminate", True)
+    timer = asyncio.get_running_loop().call_later(left_s, setattr, stop, "terminate", True)
     run.add_done_callback(lambda _: timer.cancel())
 
 

@@ -5,7 +5,7 @@ box is root, the folder is the guard's root directory.
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from appliance.domain.hardware import PreparedForm
@@ -15,8 +15,8 @@ _CURRENT, _OPENED = "current", "opened"
 _FOLDER_MODE, _FILE_MODE = 0o750, 0o640
 
 
-def new_folder(scratch: Path) -> Path:
-    """Blocks."""
+def new_folder(scratch: Path, looked_for: Iterable[Path] = ()) -> Path:
+    """With empty files in the place of those that are `looked_for` and not read. Blocks."""
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = Path(tempfile.mkdtemp(prefix="guard-", dir=scratch))
     _show(folder, _FOLDER_MODE)
@@ -25,6 +25,8 @@ def new_folder(scratch: Path) -> Path:
     _show(opened.parent, _FOLDER_MODE)
     _show(opened, _FOLDER_MODE)
     (opened / "fd").symlink_to(f"/{_CURRENT}/{_OPENED}")
+    for file in looked_for:
+        _stand_for(file, folder)
     return folder
 
 
@@ -68,6 +70,18 @@ def link_file(file: Path, folder: Path) -> str:
 def unlink(path: str, folder: Path) -> None:
     """What `link_form` or `link_file` has put there goes. Blocks."""
     shutil.rmtree((folder / path.lstrip("/")).parent, ignore_errors=True)
+
+
+def _stand_for(file: Path, folder: Path) -> None:
+    """An empty file, below the folder where it is below the root."""
+    place = folder
+    for name in file.parts[1:-1]:
+        place = place / name
+        if not place.exists():
+            place.mkdir()
+            _show(place, _FOLDER_MODE)
+    (place / file.name).touch()
+    _show(place / file.name, _FILE_MODE)
 
 
 def _link(file: Path, place: Path) -> Path:

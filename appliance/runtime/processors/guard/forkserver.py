@@ -1,5 +1,5 @@
-"""The fork server: a process with the runtime imported, of which guards are forked, so that one begins in milliseconds
-and shares its pages with the others.
+"""The fork server: a process with the runtime of one kind of processor imported, of which guards are forked, so that
+one begins in milliseconds and shares its pages with the others.
 
 Both halves stand here. It is a program of its own, not a fork of the service: it has neither the service's memory nor
 its threads, and may be started at any time; that is when the first guard is needed.
@@ -44,8 +44,11 @@ class Forked:
 class ForkServer:
     """The service's half. `start` on the thread that lives longest: with it the fork server ends."""
 
-    def __init__(self, answer_s_max: float = ANSWER_S_MAX) -> None:
-        """`answer_s_max`: a fork server that says nothing for so long is replaced."""
+    def __init__(self, kind: str, answer_s_max: float = ANSWER_S_MAX) -> None:
+        """`kind` of processor that its guards compute on; `answer_s_max`: a fork server that says nothing for so long
+        is replaced.
+        """
+        self._kind = kind
         self._answer_s_max = answer_s_max
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -64,7 +67,7 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-s", "-m", _MODULE, str(theirs.fileno()), str(os.getpid()), self._kind],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # guards have one of their own
@@ -125,17 +128,21 @@ def _environment() -> dict[str, str]:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def main(descriptor: int, parent: int) -> None:
+def main(descriptor: int, parent: int, kind: str) -> None:
     """Fork whenever told to; the kernel collects guards that have ended."""
     die_with_parent()
     if os.getppid() != parent:
         raise SystemExit("the parent has ended")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    from appliance.runtime.processors import KINDS
     from appliance.runtime.processors.cpu.heap import set_up
     from appliance.runtime.processors.guard.inside import be_guard
 
     set_up()
+    in_guard = KINDS[kind].guard
+    assert in_guard is not None, "else nobody wants one"
+    in_guard.get_ready()
     gc.freeze()  # nothing that is there now is looked at, and so copied, by a guard's collector
     connection = socket.socket(fileno=descriptor)
     while True:
@@ -163,4 +170,4 @@ def main(descriptor: int, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,4 +1,5 @@
-"""A guard, from within: builds of one tenant, and a thread for each channel that waits for what to do with them.
+"""A guard, from within: builds of one tenant on one kind of processor, and a thread for each channel that waits for
+what to do with them.
 
 The main thread listens for orders to stop a run, and ends the process when the service has gone.
 
@@ -19,18 +20,18 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import tokenizers  # noqa: F401 - used by `tokenize`
 
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.heap import Trimmer, trim
-from appliance.runtime.processors.cpu.session import Loaded, OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import mapped
 from appliance.runtime.processors.guard.limits import DataLimit, Home, OwnMemory, enter
+from appliance.runtime.processors.sessions import GuardSessions, InMemory, Sleeps
 from appliance.tasks.embedding import parsed_tokenizers, tokenize
 
 STOP = struct.Struct("<II")
@@ -49,7 +50,10 @@ def be_guard(order: Mapping[str, Any], control: socket.socket, channels: Sequenc
     pin(order["cores"])
     entered = enter(Home(**order["home"]))
     flush_subnormals()  # the threads of the lanes inherit it
-    guard = Guard(OnnxSessions(order["threads"], entered.mappings), entered.root, entered.data, entered.memory)
+    kind = KINDS[order["kind"]].guard
+    assert kind is not None, "else no guard is begun"
+    sessions = kind.sessions(order["workers"], order["threads"], entered.mappings)
+    guard = Guard(sessions, entered.root, entered.data, entered.memory)
     threads = [ChannelThread(guard, channel) for channel in channels]
     for thread in threads:
         thread.start()
@@ -77,12 +81,12 @@ def _close_all_but(kept: set[int]) -> None:
 class Guard:
     """What the threads share."""
 
-    def __init__(self, sessions: OnnxSessions, root: str, data: DataLimit, memory: OwnMemory) -> None:
+    def __init__(self, sessions: GuardSessions, root: str, data: DataLimit, memory: OwnMemory) -> None:
         self.sessions = sessions
         self.data = data
         self._memory = memory
         self.root = root
-        self.builds: dict[int, Loaded] = {}
+        self.builds: dict[int, InMemory] = {}
         self.ran = 0
         self.trimmer = Trimmer(runs=lambda: self.ran)
 
@@ -105,7 +109,7 @@ class ChannelThread(threading.Thread):
         self._answers = m.Layouts()
         self._lock = threading.Lock()
         self._sequence = 0
-        self._options = ort.RunOptions()
+        self._stop = guard.sessions.stop()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._do: dict[int, Callable[[m.Message], m.Packed]] = {
             m.RUN: self._run,
@@ -120,7 +124,7 @@ class ChannelThread(threading.Thread):
         """Have a run end before its next node, if it is still under way. Called by another thread."""
         with self._lock:
             if self._sequence == sequence:
-                self._options.terminate = True
+                self._stop.terminate = True
 
     def run(self) -> None:
         while True:
@@ -138,18 +142,19 @@ class ChannelThread(threading.Thread):
         inputs = m.views(message, self._request_area)
         outputs = message.fields or None
         self._guard.ran += 1
-        results = self._guard.sessions.run(self._guard.builds[message.number], inputs, outputs, self._options)
+        results = self._guard.sessions.run(self._guard.builds[message.number], inputs, outputs, self._stop)
         if not all(isinstance(value, np.ndarray) for value in results.values()):
             raise m.BadMessage("an output is no tensor")
         return self._answers.pack(m.DONE, 0, (), results)
 
     def _load(self, message: m.Message) -> m.Packed:
-        path, optimised, granted_bytes = message.fields
+        path, optimised, computes_in, granted_bytes = message.fields
         self._guard.data.grant(int(granted_bytes))
-        form = PreparedForm(str(message.number), self._guard.root + path, 0, optimised == "optimised")
+        is_optimised = optimised == "optimised"
+        path = self._guard.root + path
+        form = PreparedForm(str(message.number), path, 0, is_optimised, computes_in=computes_in)
         loaded = self._guard.builds[message.number] = self._guard.sessions.load(form)
-        mapped_bytes = 0 if loaded.weights is None else loaded.weights.size_bytes
-        fields = (str(mapped_bytes), *loaded.output_names)
+        fields = (str(loaded.mapped_bytes), *loaded.output_names)
         return self._answers.pack(m.DONE, self._guard.taken_bytes(), fields, {})
 
     def _unload(self, message: m.Message) -> m.Packed:
@@ -159,6 +164,7 @@ class ChannelThread(threading.Thread):
         return self._answers.pack(m.DONE, 0, (), {})
 
     def _sleep(self, message: m.Message) -> m.Packed:
+        assert isinstance(self._guard.sessions, Sleeps), "only what has mapped weights is asked"
         self._guard.sessions.sleep(self._guard.builds[message.number])
         self._guard.trimmer.want()
         self._guard.data.grant(int(message.fields[0]))
@@ -166,6 +172,7 @@ class ChannelThread(threading.Thread):
 
     def _wake(self, message: m.Message) -> m.Packed:
         self._guard.data.grant(int(message.fields[0]))
+        assert isinstance(self._guard.sessions, Sleeps), "only what has mapped weights is asked"
         self._guard.sessions.wake(self._guard.builds[message.number])
         return self._answers.pack(m.DONE, 0, (), {})
 
@@ -211,8 +218,8 @@ class ChannelThread(threading.Thread):
         descriptor = int.from_bytes(ancillary[0][2], "little") if ancillary else -1
         with self._lock:
             (self._sequence,) = SEQUENCE.unpack_from(self._buffer)
-            if self._options.terminate:  # it would fail every later run
-                self._options = ort.RunOptions()
+            if self._stop.terminate:  # it would fail every later run
+                self._stop = self._guard.sessions.stop()
         return bytes(self._buffer[SEQUENCE.size : size]), descriptor
 
     def _send(self, packed: m.Packed) -> None:

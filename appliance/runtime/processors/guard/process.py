@@ -81,13 +81,22 @@ class ShownFile:
 
 
 class GuardProcess:
-    """A process with the builds of one tenant."""
+    """A process with the builds of one tenant on one kind of processor."""
 
     def __init__(
-        self, clock: Clock, tenant: str, folder: Path, *, run_channels: int, run_s_max: float, run_bytes_max: int
+        self,
+        clock: Clock,
+        tenant: str,
+        kind: str,
+        folder: Path,
+        *,
+        run_channels: int,
+        run_s_max: float,
+        run_bytes_max: int,
     ) -> None:
         """`folder`: what the guard sees of the disk; removed by whoever made it."""
         self.tenant = tenant
+        self.kind = kind
         self.folder = folder
         self._run_ns_max = int(run_s_max * NS_PER_S)
         self._run_bytes_max = run_bytes_max
@@ -144,7 +153,13 @@ class GuardProcess:
     async def start(self, server: ForkServer, user: int, processor: ProcessorDescription) -> None:
         """Have it forked, and wait until it has given its rights up. Raises: OSError, TimeoutError, ValueError."""
         home = {"folder": str(self.folder), "user": user, "granted_bytes": self._granted_bytes()}
-        order = {"home": home, "threads": processor.threads_per_run, "cores": processor.cores}
+        order = {
+            "home": home,
+            "kind": processor.kind,
+            "workers": processor.workers,
+            "threads": processor.threads_per_run,
+            "cores": processor.cores,
+        }
         report, self._forked, self._control = await asyncio.to_thread(self._fork, server, order)
         self.base_bytes = self._first_bytes = int(report["base_bytes"])
         self.confinement = {str(name): bool(value) for name, value in report["confinement"].items()}
@@ -201,7 +216,7 @@ class GuardProcess:
     # -- what is asked of it -------------------------------------------------------------------------------------------
 
     async def load(
-        self, build_id: str, path: str, *, optimised: bool, need_bytes: int, resident_bytes: int
+        self, build_id: str, path: str, *, optimised: bool, computes_in: str, need_bytes: int, resident_bytes: int
     ) -> GuardedBuild:
         """Raises: LoadFailed."""
         self._numbers += 1
@@ -211,7 +226,7 @@ class GuardProcess:
         def settle(message: m.Message, _: Mapping[str, np.ndarray]) -> None:
             build.mapped_bytes, build.output_names = answers.loaded(message.fields)
 
-        fields = (path, "optimised" if optimised else "plain", str(self._granted_bytes()))
+        fields = (path, "optimised" if optimised else "plain", computes_in, str(self._granted_bytes()))
         limit_ns = int(_LOAD_S_MAX * NS_PER_S)
         try:
             loads = self._dispatcher.loads

@@ -1,10 +1,10 @@
 """Port `Processor` over two homes: builds that were shown to be harmless live in the service, all others in the guard
-of the tenant that owns them.
+of the tenant that owns them: one for each kind of processor that they compute on.
 """
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -16,10 +16,11 @@ import numpy as np
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.domain.names import owner_of
+from appliance.domain.names import kind_of, owner_of
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
 from appliance.runtime.ports import Runs
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.cpu.session import Loaded, kept_bytes, sleeping_file, weights_path
@@ -34,6 +35,8 @@ from appliance.tasks.base import TokenOrder, TokenRows
 
 T = TypeVar("T")
 Build = Loaded | OnKind
+Home = tuple[str, str]
+"""A tenant, and the kind of processor that a guard of its computes on."""
 log = get_log("guard")
 _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
@@ -59,6 +62,8 @@ class GuardOptions:
     cores: tuple[int, ...] = ()
     """Those of all groups; empty: the processor's. Which of them a run is on is the system's choice: the worker that
     hands it out leaves it one."""
+    processors: tuple[ProcessorDescription, ...] = ()
+    """One of each kind that guards compute on; empty: the processor."""
 
 
 class GuardedProcessor:
@@ -68,9 +73,13 @@ class GuardedProcessor:
         self._inner = inner
         self._clock = clock
         self._options = options
-        self._server = ForkServer()
-        self._guards: dict[str, GuardProcess] = {}
-        self._starting: dict[str, asyncio.Task[GuardProcess]] = {}
+        described = inner.describe()
+        self._kinds = {one.kind: one for one in options.processors or (described,)}
+        self._reads_on = described.kind
+        """Where tokenizers are read."""
+        self._servers = {kind: ForkServer(kind) for kind in self._kinds}
+        self._guards: dict[Home, GuardProcess] = {}
+        self._starting: dict[Home, asyncio.Task[GuardProcess]] = {}
         self._users: dict[GuardProcess, int] = {}
         """Of those that run or start; no two share one."""
         self._room = asyncio.Lock()
@@ -84,8 +93,8 @@ class GuardedProcessor:
         """Told of each build that has gone with its guard, by id."""
         self.on_crash: Callable[[str, str], None] = lambda build_id, reason: None
         """Told of each build whose run or load ended its guard, and how."""
-        self.on_base: Callable[[int], None] = lambda count_bytes: None
-        """Told what the guards take by themselves, whenever that changes."""
+        self.on_base: Callable[[Mapping[Home, int]], None] = lambda base_bytes: None
+        """Told what each guard takes by itself, whenever that changes."""
         self.on_unfit: Callable[[str], None] = lambda build_id: None
         """Told of each build whose prepared form is to be used no more, by id: another program waits to write it, or
         the disk does not give it. What is loaded of it must go.
@@ -93,8 +102,8 @@ class GuardedProcessor:
 
     @property
     def forkserver_pid(self) -> int:
-        """0 before the first guard was needed."""
-        return self._server.pid
+        """Of guards on the first kind; 0 before the first of them was needed."""
+        return self._servers[self._reads_on].pid
 
     def describe(self) -> ProcessorDescription:
         return self._inner.describe()
@@ -116,7 +125,7 @@ class GuardedProcessor:
     async def _load_guarded(self, form: PreparedForm, tenant: str) -> GuardedBuild:
         try:
             need_bytes = max(form.resident_bytes or 0, form.peak_bytes or 0) or _UNMEASURED_FACTOR * form.size_bytes
-            async with self._loading(tenant) as guard:
+            async with self._loading((tenant, form.kind)) as guard:
                 try:
                     build = await self._load_from(guard, link_form, form, need_bytes)
                 except LoadFailed as refused:
@@ -144,6 +153,7 @@ class GuardedProcessor:
                 form.build_id,
                 path,
                 optimised=form.optimised,
+                computes_in=form.computes_in,
                 need_bytes=need_bytes,
                 resident_bytes=form.resident_bytes or form.size_bytes,
             )
@@ -241,9 +251,10 @@ class GuardedProcessor:
     ) -> TokenRows:
         """Port `TextReader`."""
         try:
-            guard = await self._guard_of(tenant)
+            home = tenant, self._reads_on
+            guard = await self._guard_of(home)
             while guard.has_ended:  # before anything was asked of it, for others that needed one
-                guard = await self._guard_of(tenant)
+                guard = await self._guard_of(home)
             texts = np.array(order.texts, np.object_)
             async with self._shown(guard, Path(order.file)) as path:
                 return await guard.tokenize(path, texts, order.tokens_max, build_id, on_time)
@@ -251,13 +262,13 @@ class GuardedProcessor:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
     def end_idle(self, wanted: Collection[str]) -> bool:
-        """End a guard with nothing awake, whose tenant has none of the builds `wanted`; whether there was one.
+        """End a guard with nothing awake, that has none of the builds `wanted`; whether there was one.
 
         Of several one that holds nothing, and of those the one unused longest.
         """
         # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
-        tenants = {*(owner_of(build_id)[1] for build_id in wanted), *self._starting}
-        idle = [guard for guard in self._guards.values() if guard.is_idle and guard.tenant not in tenants]
+        homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
+        idle = [guard for home, guard in self._guards.items() if guard.is_idle and home not in homes]
         if idle:
             self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
         return bool(idle)
@@ -268,7 +279,8 @@ class GuardedProcessor:
         for guard in list(self._guards.values()):
             self._drop(guard)
             guard.end()
-        self._server.close()
+        for server in self._servers.values():
+            server.close()
         self._inner.close()
         self._leases.close()
 
@@ -310,10 +322,10 @@ class GuardedProcessor:
                     await asyncio.to_thread(unlink, one.path, guard.folder)
 
     @asynccontextmanager
-    async def _loading(self, tenant: str) -> AsyncIterator[GuardProcess]:
-        """The guard of a tenant, which does not end as idle meanwhile. Raises: as `_guard_of`."""
+    async def _loading(self, home: Home) -> AsyncIterator[GuardProcess]:
+        """A guard that does not end as idle meanwhile. Raises: as `_guard_of`."""
         while True:
-            guard = await self._guard_of(tenant)
+            guard = await self._guard_of(home)
             async with guard.loading:
                 if not guard.has_ended:  # before it was held, for others that needed one
                     yield guard
@@ -329,25 +341,30 @@ class GuardedProcessor:
 
     # -- guards --------------------------------------------------------------------------------------------------------
 
-    async def _guard_of(self, tenant: str) -> GuardProcess:
-        """The guard of a tenant, started where there is none. Raises: OSError, TimeoutError, ValueError."""
-        guard = self._guards.get(tenant)
+    async def _guard_of(self, home: Home) -> GuardProcess:
+        """A tenant's guard on a kind, started where there is none. Raises: OSError, TimeoutError, ValueError."""
+        guard = self._guards.get(home)
         if guard is not None:
             return guard
-        starting = self._starting.get(tenant)
+        starting = self._starting.get(home)
         if starting is None:
-            self._server.start()
-            starting = self._starting[tenant] = asyncio.create_task(self._start(tenant))
-            starting.add_done_callback(lambda _: self._starting.pop(tenant, None))
+            if home[1] not in self._kinds:
+                raise ValueError(f"none computes on {home[1]!r}")
+            self._servers[home[1]].start()
+            starting = self._starting[home] = asyncio.create_task(self._start(*home))
+            starting.add_done_callback(lambda _: self._starting.pop(home, None))
         return await asyncio.shield(starting)
 
-    async def _start(self, tenant: str) -> GuardProcess:
-        options, described = self._options, self._inner.describe()
+    async def _start(self, tenant: str, kind: str) -> GuardProcess:
+        options, described = self._options, self._kinds[kind]
         described = replace(described, cores=options.cores or described.cores)
-        folder = await asyncio.to_thread(new_folder, options.scratch)
+        in_guard = KINDS[kind].guard
+        assert in_guard is not None, "it is one of those that guards compute on"
+        folder = await asyncio.to_thread(new_folder, options.scratch, in_guard.looked_for())
         guard = GuardProcess(
             self._clock,
             tenant,
+            kind,
             folder,
             run_channels=options.workers or described.workers,
             run_s_max=options.run_s_max,
@@ -357,19 +374,19 @@ class GuardedProcessor:
             async with self._room:
                 await self._make_room()
                 self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
-            await guard.start(self._server, user, described)
+            await guard.start(self._servers[kind], user, described)
         except BaseException:
             self._users.pop(guard, None)
             guard.end()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
-        self._guards[tenant] = guard
+        self._guards[tenant, kind] = guard
         guard.on_end = self._has_ended
-        guard.on_base = lambda: self.on_base(self._base_bytes())
+        guard.on_base = self._tell_base
         if self._sweeping is None:
             self._sweep()
-        self.on_base(self._base_bytes())
-        log.info("guard started", tenant_id=tenant, base_bytes=guard.base_bytes, **guard.confinement)
+        self._tell_base()
+        log.info("guard started", tenant_id=tenant, kind=kind, base_bytes=guard.base_bytes, **guard.confinement)
         return guard
 
     async def _make_room(self) -> None:
@@ -393,30 +410,30 @@ class GuardedProcessor:
             self._sweeping = asyncio.get_running_loop().call_later(delay_s, self._sweep)
 
     def _end(self, guard: GuardProcess, reason: str) -> None:
-        log.info("guard ended", tenant_id=guard.tenant, reason=reason)
+        log.info("guard ended", tenant_id=guard.tenant, kind=guard.kind, reason=reason)
         self._drop(guard)
         guard.end()
 
     def _has_ended(self, guard: GuardProcess, culprits: list[str], reason: str) -> None:
-        log.warning("guard ended", tenant_id=guard.tenant, reason=reason, running=culprits)
+        log.warning("guard ended", tenant_id=guard.tenant, kind=guard.kind, reason=reason, running=culprits)
         self._drop(guard)
         for build_id in sorted(set(culprits)):
             self.on_crash(build_id, reason)
 
     def _drop(self, guard: GuardProcess) -> None:
         """Its builds are gone."""
-        if self._guards.get(guard.tenant) is guard:
-            del self._guards[guard.tenant]
+        if self._guards.get((guard.tenant, guard.kind)) is guard:
+            del self._guards[guard.tenant, guard.kind]
         for build in list(guard.builds.values()):
             self._leases.give(build.lease)
             self.on_lost(build.build_id)
         guard.builds.clear()
         self._users.pop(guard, None)
-        self.on_base(self._base_bytes())
+        self._tell_base()
         shutil.rmtree(guard.folder, ignore_errors=True)
 
-    def _base_bytes(self) -> int:
-        return sum(guard.base_bytes for guard in self._guards.values())
+    def _tell_base(self) -> None:
+        self.on_base({home: guard.base_bytes for home, guard in self._guards.items()})
 
 
 class _OfGroup:

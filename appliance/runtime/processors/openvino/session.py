@@ -38,6 +38,19 @@ def _fill_tables() -> None:
 _fill_tables()
 
 
+_OPEN: list[Any] = []
+
+
+def open_libraries() -> None:
+    """Open for good what OpenVINO opens when a network wants it, and have it look at the processor: what is forked of
+    this process may see neither.
+    """
+    core = ov.Core()
+    core.get_property(_DEVICE, "FULL_DEVICE_NAME")
+    # Networks come in ONNX, and in its own format within what was compiled of them.
+    _OPEN.extend([core, *map(ov.frontend.FrontEndManager().load_by_framework, ("onnx", "ir"))])
+
+
 class Stop:
     """Ends a run between two of its nodes: by `terminate = True`, as ONNX Runtime's options do."""
 
@@ -78,6 +91,16 @@ class Compiled:
     outputs: dict[str, int]
     """Name → place."""
     requests: "queue.SimpleQueue[ov.InferRequest]" = field(default_factory=queue.SimpleQueue)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """In the order in which a run gives all of them."""
+        return tuple(self.outputs)
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Nothing that it could give back and bring again: what was compiled lies in the heap."""
+        return 0
 
 
 class OpenVinoSessions:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.domain.hardware import ProcessorDescription
-from appliance.runtime.processors.blocking import BlockingProcessor, Stoppable
+from appliance.runtime.processors.blocking import BlockingProcessor
 from appliance.runtime.processors.cpu.session import machine
 from appliance.runtime.processors.providers import gpu
+from appliance.runtime.processors.sessions import Stoppable
 from appliance.runtime.processors.versions import version_of
 
 _WRITTEN = 1

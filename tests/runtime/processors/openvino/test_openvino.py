@@ -5,6 +5,7 @@ imported before the first build.
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from appliance.domain.padding import Fill
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 
 from appliance.runtime.processors.cpu.session import OnnxSessions, machine
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
@@ -76,6 +78,41 @@ def test_fewer_bits_only_where_the_form_says_so(net: Path, tmp_path: Path) -> No
         assert all(difference(array, found[name]) < most for name, array in expected.items())
     assert any(difference(array, found[name]) > 1e-4 for name, array in expected.items())
     assert OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1).describe().reduced == "bf16"
+
+
+def test_what_was_compiled_serves_in_a_guard(net: Path, tmp_path: Path) -> None:
+    """With all that the processor has, which must be the same as where it was compiled; stopped like anywhere else, and
+    given back, which the box is told by kind.
+    """
+
+    async def story() -> None:
+        (tmp_path / "made").mkdir()
+        form = exported(net, tmp_path / "made")
+        sessions = OpenVinoSessions(2, 1)
+        expected = sessions.run(sessions.load(form), IMAGE, None)
+        inner = OpenVinoProcessor("o", 2, threads_per_run=1, loads_parallel_max=1)
+        guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+        taken: list[set[tuple[str, str]]] = []
+        guarded.on_base = lambda bases: taken.append(set(bases))
+        try:
+            build = await guarded.load(replace(form, guarded_for="harbour"))
+            found = await asyncio.gather(*(guarded.run(build, IMAGE, None) for _ in range(4)))
+            for one in found:
+                assert all(np.array_equal(array, one[name]) for name, array in expected.items())
+            assert not guarded.can_sleep(build)
+            many = {name: np.repeat(array, 512, 0) for name, array in IMAGE.items()}
+            with pytest.raises(RunStopped):
+                await guarded.run(build, many, None, deadline_ns=SystemClock().now_ns())
+            again = await guarded.run(build, IMAGE, None)
+            assert all(np.array_equal(array, again[name]) for name, array in expected.items())
+            await guarded.unload(build)
+            with pytest.raises(LoadFailed, match="none computes on 'cuda'"):
+                await guarded.load(replace(form, guarded_for="harbour", kind="cuda"))
+            assert taken[-1] == {("harbour", "openvino")}
+        finally:
+            guarded.close()
+
+    asyncio.run(story())
 
 
 def test_inputs_are_padded_where_they_run(tmp_path: Path) -> None:
