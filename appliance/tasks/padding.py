@@ -15,18 +15,18 @@ class Padded(Mapping[str, Any]):
 
     def __init__(self, inputs: Arrays, shapes: Mapping[str, Sequence[int]], fill: Fill) -> None:
         """`shapes`: of the run, whose first axis is of no account: a request keeps its number of rows."""
-        self._inputs = inputs
-        self._shapes = shapes
-        self._fill = fill
+        self.inputs = inputs
+        self.shapes = shapes
+        self.fill = fill
 
     def __getitem__(self, name: str) -> Any:
-        return padded(self._inputs[name], self._shapes[name], self._fill)
+        return padded(self.inputs[name], self.shapes[name], self.fill)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._inputs)
+        return iter(self.inputs)
 
     def __len__(self) -> int:
-        return len(self._inputs)
+        return len(self.inputs)
 
 
 def padded(array: Any, shape: Sequence[int], fill: Fill) -> Any:

@@ -125,6 +125,18 @@ async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tm
     assert (await processor.run(quiet, numbers(3), None))["SUM"].tolist() == [[4.0] * 4]
 
 
+async def test_what_cannot_be_sent_holds_nobody_up(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Its caller is told, and those behind it are served, more of them than there are channels."""
+    build = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
+    strange: list[Tensors] = [{"A": [1.0]}, {"A": np.ones((1, 4), np.complex64)}]
+    async with asyncio.timeout(60):
+        runs = [processor.run(build, strange[at // 2] if at in (1, 2) else numbers(at), None) for at in range(12)]
+        runs += [processor.run(build, strange[at % 2] if at % 3 else numbers(at), None) for at in range(12)]
+        ends = await asyncio.gather(*runs, return_exceptions=True)
+    assert sum(isinstance(end, RunFailed) for end in ends) == 10
+    assert sum(isinstance(end, dict) for end in ends) == 14
+
+
 @pytest.mark.parametrize("kind", ["grows", "no tokenizer"])
 async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor, tmp_path: Path, kind: str) -> None:
     """Two letters that become gigabytes, or a file that is none: a typed error, and others are read on meanwhile."""

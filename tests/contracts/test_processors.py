@@ -1,6 +1,7 @@
 """Every kind of processor in the registry keeps the port's contract, on a real model, in the service and in a guard."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
+from appliance.domain.padding import Fill
+from appliance.tasks.padding import Padded
+from tests.modelstore import networks
 
 
 @pytest.fixture
@@ -60,6 +64,34 @@ async def test_builds_are_independent(processor: Any, form: PreparedForm) -> Non
     await processor.unload(other)
     again = await processor.load(form)
     assert (await processor.run(again, numbers(2), None))["SUM"].tolist() == [[3.0] * 4]
+
+
+class PaddedElsewhere(Padded):
+    """Complains where the thread of the event loop pads it."""
+
+    def __getitem__(self, name: str) -> Any:
+        assert threading.current_thread() is not threading.main_thread()
+        return super().__getitem__(name)
+
+
+@pytest.mark.anyio
+async def test_inputs_are_padded_where_they_run(
+    processor: Any, home: str, tmp_path: Path, as_form: Callable[[Path], PreparedForm]
+) -> None:
+    """One by itself, and several of different sizes in one run, of which each gets its own rows."""
+    if "fake" in home:
+        pytest.skip("what computes it is faked")
+    handle = await processor.load(as_form(Path(networks.write(networks.relu(("n", "w")), tmp_path))))
+    rows = [np.arange(3, dtype=np.float32)[None], np.full((2, 2), 7, np.float32), np.full((1, 4), 9, np.float32)]
+    inputs = [PaddedElsewhere({"x": each}, {"x": (4, 4)}, Fill.EDGE) for each in rows]
+    outputs = await processor.run_rows(handle, inputs, [1, 2, 1], ["y"])
+    assert [each["y"].tolist() for each in outputs] == [[[0, 1, 2, 2]], [[7] * 4] * 2, [[9] * 4]]
+    alone = await processor.run(handle, inputs[0], None)
+    assert alone["y"].tolist() == [[0, 1, 2, 2]]
+    sent = [{"x": np.full((count, 3), count, np.float32)} for count in (1, 2)]
+    outputs = await processor.run_rows(handle, sent, [1, 2], None)
+    assert [each["y"].tolist() for each in outputs] == [[[1] * 3], [[2] * 3] * 2]
+    await processor.unload(handle)
 
 
 @pytest.mark.anyio

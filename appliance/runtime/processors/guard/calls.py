@@ -20,7 +20,7 @@ class Call:
     """From when it is wanted to its result."""
 
     code: int
-    """Of `messages`: RUN, LOAD, UNLOAD, TOKENISE, SLEEP or WAKE."""
+    """Of `messages`: RUN, RUN_ROWS, LOAD, UNLOAD, TOKENISE, SLEEP or WAKE."""
     number: int
     fields: tuple[str, ...]
     tensors: Tensors
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def is_run(self) -> bool:
-        return self.code == m.RUN
+        return self.code in (m.RUN, m.RUN_ROWS)
 
     @property
     def runs_theirs(self) -> bool:

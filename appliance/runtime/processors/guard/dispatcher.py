@@ -99,19 +99,21 @@ class Dispatcher:
         if not self.is_open:
             call.lose("it has ended before")
         elif group.free:
-            self._begin(group.free.popleft(), call)
+            channel = group.free.popleft()
+            if not self._begin(channel, call):
+                group.free.append(channel)
         else:
             group.waiting.append(call)
         return result
 
-    def _begin(self, channel: Channel, call: Call) -> None:
+    def _begin(self, channel: Channel, call: Call) -> bool:
+        """False where it cannot be sent: its caller is told so, and the channel is as free as before."""
         try:
             header = channel.begin(call)
-        except (ValueError, OSError) as error:
-            channel.group.free.append(channel)
-            kind = RunRefused if isinstance(error, ValueError) else RunFailed  # a type or size that cannot be sent
-            call.result.set_exception(kind(variant_id=call.about, reason=str(error)))
-            return
+        except Exception as error:  # a type or a size that cannot be sent, no memory for it
+            kind = RunFailed if isinstance(error, OSError | MemoryError) else RunRefused
+            call.finish(kind(variant_id=call.about, reason=str(error) or type(error).__name__))
+            return False
         call.started_ns = self._clock.now_ns()
         delay_s = max(0.0, (call.until_ns - call.started_ns) / NS_PER_S)
         if call.is_run and call.is_limit_own:  # so that the process ends at the limit; a caller is told anyway
@@ -121,8 +123,9 @@ class Dispatcher:
             channel.send(header)
         except OSError as error:
             self.on_broken(str(error), None)
-            return
+            return True
         self.on_begin()
+        return True
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -171,8 +174,7 @@ class Dispatcher:
         group = channel.group
         while group.waiting:
             waiting = group.waiting.popleft()
-            if not waiting.result.done():
-                self._begin(channel, waiting)
+            if not waiting.result.done() and self._begin(channel, waiting):
                 return
         group.free.append(channel)
 

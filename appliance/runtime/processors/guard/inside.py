@@ -24,6 +24,7 @@ import tokenizers  # noqa: F401 - used by `tokenize`
 
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
+from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.heap import Trimmer, trim
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
@@ -31,6 +32,7 @@ from appliance.runtime.processors.cpu.threads import pin
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.area import mapped
 from appliance.runtime.processors.guard.limits import DataLimit, Home, OwnMemory, enter
+from appliance.runtime.processors.guard.requests import joined
 from appliance.runtime.processors.sessions import GuardSessions, InMemory, Sleeps
 from appliance.tasks.embedding import parsed_tokenizers, tokenize
 
@@ -113,6 +115,7 @@ class ChannelThread(threading.Thread):
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._do: dict[int, Callable[[m.Message], m.Packed]] = {
             m.RUN: self._run,
+            m.RUN_ROWS: self._run_rows,
             m.LOAD: self._load,
             m.UNLOAD: self._unload,
             m.SLEEP: self._sleep,
@@ -139,10 +142,15 @@ class ChannelThread(threading.Thread):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _run(self, message: m.Message) -> m.Packed:
-        inputs = m.views(message, self._request_area)
-        outputs = message.fields or None
+        return self._computed(message.number, m.views(message, self._request_area), message.fields)
+
+    def _run_rows(self, message: m.Message) -> m.Packed:
+        layout, *outputs = message.fields
+        return self._computed(message.number, joined(layout, m.views(message, self._request_area)), tuple(outputs))
+
+    def _computed(self, number: int, inputs: Tensors, outputs: tuple[str, ...]) -> m.Packed:
         self._guard.ran += 1
-        results = self._guard.sessions.run(self._guard.builds[message.number], inputs, outputs, self._stop)
+        results = self._guard.sessions.run(self._guard.builds[number], inputs, outputs or None, self._stop)
         if not all(isinstance(value, np.ndarray) for value in results.values()):
             raise m.BadMessage("an output is no tensor")
         return self._answers.pack(m.DONE, 0, (), results)

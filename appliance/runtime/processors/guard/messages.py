@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-RUN, LOAD, UNLOAD, TOKENISE, SLEEP, WAKE, TAKE_REQUEST_AREA, TAKE_ANSWER_AREA = range(8)
+RUN, RUN_ROWS, LOAD, UNLOAD, TOKENISE, SLEEP, WAKE, TAKE_REQUEST_AREA, TAKE_ANSWER_AREA = range(9)
 """Codes of requests. The last two bring a new shared memory in place of the one before."""
 DONE, FAILED, NEEDS_AREA = range(100, 103)
 """Codes of answers; `number` of the last is how many bytes the tensors take."""

@@ -25,8 +25,10 @@ from appliance.runtime.processors.guard.dispatcher import Dispatcher
 from appliance.runtime.processors.guard.forkserver import Forked, ForkServer
 from appliance.runtime.processors.guard.inside import STOP
 from appliance.runtime.processors.guard.limits import status_bytes
+from appliance.runtime.processors.guard.requests import apart_by_name
 from appliance.runtime.processors.guard.stderr import Stderr, cause_of_end, crashed_thread
 from appliance.tasks.base import TokenRows
+from appliance.tasks.padding import Padded
 
 _WATCH_EVERY_S = 0.2
 _LOAD_S_MAX = 120.0
@@ -243,14 +245,34 @@ class GuardProcess:
         self, build: GuardedBuild, inputs: Tensors, outputs: Sequence[str] | None, deadline_ns: int | None
     ) -> asyncio.Future[dict[str, Any]]:
         """Port `Processor`."""
+        if isinstance(inputs, Padded):
+            return self.run_rows(build, [inputs], outputs, deadline_ns)
+        return self._run(m.RUN, build, (), inputs, outputs, deadline_ns)
+
+    def run_rows(
+        self, build: GuardedBuild, requests: Sequence[Tensors], outputs: Sequence[str] | None, deadline_ns: int | None
+    ) -> asyncio.Future[dict[str, Any]]:
+        """One run of the rows of several requests, which the guard pads and puts together."""
+        layout, tensors = apart_by_name(requests)
+        return self._run(m.RUN_ROWS, build, (layout,), tensors, outputs, deadline_ns)
+
+    def _run(
+        self,
+        code: int,
+        build: GuardedBuild,
+        fields: tuple[str, ...],
+        tensors: Tensors,
+        outputs: Sequence[str] | None,
+        deadline_ns: int | None,
+    ) -> asyncio.Future[dict[str, Any]]:
         names = build.output_names if outputs is None else tuple(outputs)
 
         def settle(_: m.Message, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
             return answers.outputs(tensors, names)
 
-        runs, limit_ns = self._dispatcher.runs, self._run_ns_max
+        runs, limit_ns, fields = self._dispatcher.runs, self._run_ns_max, (*fields, *names)
         return self._dispatcher.ask(
-            runs, m.RUN, build.number, names, inputs, settle, build.build_id, limit_ns, deadline_ns
+            runs, code, build.number, fields, tensors, settle, build.build_id, limit_ns, deadline_ns
         )
 
     def tokenize(

@@ -30,7 +30,7 @@ from appliance.runtime.processors.guard.folder import copy_form, link_file, link
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
-from appliance.runtime.processors.rows import apart, together
+from appliance.runtime.processors.rows import apart
 from appliance.tasks.base import TokenOrder, TokenRows
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ class GuardedProcessor:
             return handle.guard.run(handle, inputs, outputs, deadline_ns)
         if handle is None:
             lost: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-            lost.set_exception(RunCrashed(variant_id="", reason="it has ended before"))
+            lost.set_exception(_ended_before())
             return lost
         return self._inner.run(handle, inputs, outputs, deadline_ns=deadline_ns)
 
@@ -198,7 +198,9 @@ class GuardedProcessor:
         outputs: Sequence[str] | None,
         deadline_ns: int | None,
     ) -> list[dict[str, Any]]:
-        return apart(await self.run(handle, together(requests), outputs, deadline_ns=deadline_ns), counts)
+        if handle is None:
+            raise _ended_before()
+        return apart(await handle.guard.run_rows(handle, requests, outputs, deadline_ns), counts)
 
     def runs_of(self, group: int, runs: Runs) -> Runs:
         """Of one of several groups of processors, by index: `runs` of what lives in the service, and of guards."""
@@ -469,3 +471,7 @@ class _OfGroup:
 
     def _counted(self, run: Awaitable[T]) -> Awaitable[T]:
         return self._runs.counted(run) if isinstance(self._runs, OnCores) else run
+
+
+def _ended_before() -> RunCrashed:
+    return RunCrashed(variant_id="", reason="it has ended before")
