@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.errors import NoRoomToRun, ProcessorLost, RunStopped, ShuttingDown
+from appliance.domain.errors import ProcessorLost, RunStopped, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
@@ -66,7 +66,7 @@ class Worker:
             if job.build.handle is None:
                 raise RunAgain  # its build went while it waited
             batch = self._batching.begin(job)
-        except (RunAgain, NoRoomToRun) as error:
+        except Exception as error:  # RunAgain and NoRoomToRun; whatever else it is, the worker goes on
             job.to(RequestState.FAILED)
             job.answer.set_exception(error.with_traceback(None))  # that would hold this frame, and so the job: a circle
             job.finished_ns = job.started_ns  # it took nothing
@@ -78,7 +78,11 @@ class Worker:
             each.to(RequestState.RUNNING)
             each.started_ns = each.request.started_ns = now_ns
         job.stops_ns = batch.deadline_ns
-        self._run = asyncio.ensure_future(self._handed_over(batch))
+        try:
+            self._run = asyncio.ensure_future(self._handed_over(batch))
+        except Exception as error:  # its inputs are not what they should be: a run that has failed
+            self._run = asyncio.get_running_loop().create_future()
+            self._run.set_exception(error.with_traceback(None))
         self._run.add_done_callback(partial(self._end, batch))
 
     def _handed_over(self, batch: Batch) -> Awaitable[Any]:
@@ -144,7 +148,7 @@ class Worker:
             return
         try:
             job.answer.set_result(cropped(outputs, padding, job.request.shapes, batch.shapes))
-        except ValueError:  # they have not grown as they did at import
+        except Exception:  # they have not grown as they did at import, have other axes, or are no arrays
             job.request.runs_alone = True
             job.answer.set_exception(RunAgain())
 

@@ -1,7 +1,9 @@
 """A worker: one run at a time, every job answered, its time counted."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +86,34 @@ def test_failure_is_an_answer() -> None:
                 await each.answer
             assert each.state is RequestState.FAILED
         assert not work.done()
+        work.cancel()
+
+    run_virtual(story)
+
+
+class Strange(FakeProcessor):
+    """Raises what nobody foresaw before its first run has begun, as inputs do that are no arrays."""
+
+    def run(
+        self, handle: Handle, inputs: Tensors, outputs: object, *, deadline_ns: int | None = None
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        if not self.ran:
+            self.ran.append(inputs)
+            raise TypeError("no array")
+        return super().run(handle, inputs, None, deadline_ns=deadline_ns)
+
+
+def test_what_cannot_be_handed_over_is_answered() -> None:
+    """Whatever is raised: its caller is told, and the worker takes the next one."""
+
+    async def story() -> None:
+        bench = WorkerBench(Strange)
+        first, second = bench.put(), bench.put()
+        work = asyncio.create_task(bench.worker.work())
+        with pytest.raises(TypeError, match="no array"):
+            await first.answer
+        assert (await second.answer)["y"].tolist() == [2.0]
+        assert (first.state, bench.queue.is_busy) == (RequestState.FAILED, False)
         work.cancel()
 
     run_virtual(story)
