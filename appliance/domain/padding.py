@@ -6,6 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+_FAILURES_MAX = 2
+"""So many runs one after the other: one may have failed for the values in it."""
+_STEPS_MAX = 256
+"""Kept for one variant."""
+_Step = tuple[tuple[str, tuple[int, ...]], ...]
+
 
 class Fill(StrEnum):
     """What stands beyond the end of an input of floating point; beyond others (tokens, masks) stand zeros."""
@@ -74,6 +80,36 @@ class Padding:
         for one in self.outputs:
             along = self.axes[one.padded]
             yield one.output, one.axis, one.size(shapes[along.input][along.axis])
+
+
+class Unfit:
+    """Steps of a variant's inputs that have come to nothing: within them nothing is padded any more."""
+
+    def __init__(self) -> None:
+        self._failures: dict[_Step, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    def __contains__(self, stepped: Mapping[str, Sequence[int]]) -> bool:
+        return self._failures.get(_step(stepped), 0) >= _FAILURES_MAX
+
+    def note(self, stepped: Mapping[str, Sequence[int]], *, has_failed: bool, is_certain: bool = False) -> None:
+        """A padded run within a step has ended. One that has failed may have done so for the values in it; not where it
+        `is_certain` that it did not.
+        """
+        step = _step(stepped)
+        if not has_failed:
+            self._failures.pop(step, None)
+            return
+        if len(self._failures) >= _STEPS_MAX and step not in self._failures:
+            del self._failures[next(iter(self._failures))]
+        self._failures[step] = _FAILURES_MAX if is_certain else self._failures.get(step, 0) + 1
+
+
+def _step(stepped: Mapping[str, Sequence[int]]) -> _Step:
+    """Without the first axis, which counts items."""
+    return tuple((name, tuple(shape[1:])) for name, shape in sorted(stepped.items()))
 
 
 def widest(shapes: Sequence[Mapping[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:

@@ -23,7 +23,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.isolation import Isolation, is_guarded, is_trusted
 from appliance.domain.names import application_id, build_id, model_id
-from appliance.domain.padding import Padding
+from appliance.domain.padding import Padding, Unfit
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.request import Request
 from appliance.domain.states import VariantState
@@ -108,6 +108,8 @@ class Servable:
     """Of one in parts: what serves while these are not there."""
     padding: Padding | None = None
     """How inputs may be made larger; None = they may not."""
+    unfit: Unfit = field(default_factory=Unfit, compare=False)
+    """Steps within which they may not, as runs have shown."""
     goes_in_steps: bool = False
     """Whether inputs are padded also of a run that nobody shares: the first run of a size is slow where it serves."""
 
@@ -123,7 +125,13 @@ class Servable:
         padding = self.padding
         if padding is None or request.runs_alone or not (padding.is_exact or request.is_read):
             return request.shapes
-        return padding.stepped(request.shapes, {name: slot.most for name, slot in self.inputs.items()})
+        stepped = self.steps_of(request.shapes)
+        return request.shapes if self.unfit and stepped in self.unfit else stepped
+
+    def steps_of(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """The ends of the steps that inputs of these shapes are in."""
+        most = {name: slot.most for name, slot in self.inputs.items()}
+        return shapes if self.padding is None else self.padding.stepped(shapes, most)
 
     def run_bytes_of(self, shapes: Shapes) -> int:
         """What a run with inputs of these shapes takes beside the build; 0 where that is not worth counting, or nobody
@@ -277,6 +285,8 @@ class Catalogue:
         self._entries: dict[str, Entry] = {}
         self.version = 0
         """Grows with every change."""
+        self._unfit: dict[str, tuple[tuple[str, str, Padding], Unfit]] = {}
+        """Id of a variant → of what content, kind of processor and padding it was found out, and what."""
         self._cuts: dict[str, tuple[_CutFor, ServedParts | None]] = {}
         """Id of a variant → its parts as they were last made, and for what: that takes a search over each batch."""
         self._users: dict[str, list[str]] | None = None
@@ -542,6 +552,8 @@ class Catalogue:
         gone = [id_ for id_, ((one, *_), _) in self._cuts.items() if one.model_id == model_id and id_ not in but]
         for variant_id in gone:
             del self._cuts[variant_id]
+        for variant_id in [id_ for id_ in self._unfit if id_.startswith(f"{model_id}:") and id_ not in but]:
+            del self._unfit[variant_id]
 
     def _refresh(self, application: Application) -> None:
         self._users = None
@@ -596,6 +608,7 @@ class Catalogue:
         batched, is_of_free_size, base = _shapes_of(variant)
         runs = variant.profile.runs if variant.profile else ()
         times = self._times(variant, build, profile, base, batched, is_measured=parts is None)
+        padding = variant.padding if is_of_free_size and batched and parts is None else None
         largest_bytes = runs[-1].peak_bytes if runs else 0
         return Servable(
             variant,
@@ -619,11 +632,20 @@ class Catalogue:
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
             loss=loss,
-            padding=variant.padding if is_of_free_size and batched and parts is None else None,
+            padding=padding,
+            unfit=Unfit() if padding is None else self._unfit_of(variant, kind, padding),
             goes_in_steps=kind in self._stepped,
             places={} if parts is not None else self._places(variant, build, kind, profile, base, batched),
             parts=parts,
         )
+
+    def _unfit_of(self, variant: Variant, kind: str, padding: Padding) -> Unfit:
+        """The same one for as long as the variant, the kind that it serves on and its padding are the same."""
+        of = variant.content_sha256, kind, padding
+        known = self._unfit.get(variant.id)
+        if known is None or known[0] != of:
+            known = self._unfit[variant.id] = of, Unfit()
+        return known[1]
 
     def _serving(self, variant: Variant, model: Model) -> "_Serving":
         """What a variant serves as now: the whole of it on one kind of processor, or in parts on several."""

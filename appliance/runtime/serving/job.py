@@ -160,6 +160,12 @@ class Job:
         if self.times is not None and took_ns:
             self.times.ran(items, max(running, self.running), took_ns, self.finished_ns)
 
+    def note_padded(self, *, has_failed: bool, is_certain: bool = False) -> None:
+        """How a run has ended whose inputs, its own among them, were padded."""
+        padding, unfit = self.servable.padding, self.servable.unfit
+        if padding is not None and (has_failed or unfit):
+            unfit.note(self.servable.steps_of(self.request.shapes), has_failed=has_failed, is_certain=is_certain)
+
     def to(self, state: RequestState) -> None:
         """Move along the table of request states."""
         self.state = move(REQUEST_MOVES, self.state, state)

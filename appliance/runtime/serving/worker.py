@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from appliance.clock import Clock
-from appliance.domain.errors import ProcessorLost, RunStopped, ShuttingDown
+from appliance.domain.errors import ApplianceError, ProcessorLost, RunRefused, RunStopped, ShuttingDown
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
@@ -109,6 +109,8 @@ class Worker:
         self.rows += items
         if isinstance(error, ProcessorLost) and (batch.jobs[0].build.handle is None or not self._group.is_serving()):
             error = RunAgain()  # the build went with the processor, or others run it: each job is placed anew
+        if batch.shapes is not None and _is_about_inputs(error):
+            batch.jobs[0].note_padded(has_failed=error is not None)
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
@@ -149,8 +151,14 @@ class Worker:
         try:
             job.answer.set_result(cropped(outputs, padding, job.request.shapes, batch.shapes))
         except Exception:  # they have not grown as they did at import, have other axes, or are no arrays
+            job.note_padded(has_failed=True, is_certain=True)
             job.request.runs_alone = True
             job.answer.set_exception(RunAgain())
+
+
+def _is_about_inputs(error: BaseException | None) -> bool:
+    """Whether how a run ended says something of what went in: not where its processor went, or it took too long."""
+    return error is None or isinstance(error, RunRefused) or not isinstance(error, ApplianceError | RunAgain)
 
 
 def _inputs(job: Job, batch: Batch) -> Tensors:

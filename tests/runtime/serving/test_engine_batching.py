@@ -1,7 +1,7 @@
 """Requests that wait for the same build share runs where all gain by it, and nobody can tell but by the clock."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from appliance.domain.catalogue import Quota, RunBound, Tenant, TensorSpec
-from appliance.domain.errors import DeadlineExceeded, RunFailed
+from appliance.domain.errors import DeadlineExceeded, RunFailed, RunRefused
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
 from appliance.domain.request import Result, Tensors
@@ -171,6 +171,73 @@ async def test_outputs_of_another_size_than_foreseen_are_computed_without_paddin
         (1, 1),
         (1, 2),
     ]
+
+
+NOT_GROWN: dict[str, Callable[[Any], Any]] = {
+    "another size": lambda x: np.zeros((len(x), 9), np.float32),
+    "fewer axes": lambda x: np.zeros(len(x), np.float32),
+    "no array": lambda x: x.tolist(),
+}
+
+
+@pytest.mark.parametrize("kind", list(NOT_GROWN))
+def test_padding_that_does_not_fit_is_tried_once(kind: str) -> None:
+    """In its step, for as long as the variant is the same one; other steps are padded as before."""
+
+    @story
+    async def told() -> None:
+        def model(inputs: Tensors) -> dict[str, Any]:
+            x = inputs["x"]
+            return {"y": NOT_GROWN[kind](x) if x.shape[1] == 4 else 2 * x}
+
+        bench = EngineBench(model=model, stepped=["cpu"])
+        bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+
+        async def asked() -> list[int]:
+            """Widths of the runs of one with three columns and one with seven."""
+            bench.processor.ran.clear()
+            for given in columns(3, 7):
+                answer = await bench.infer(inputs=given, is_read=True)
+                assert np.array_equal(answer.outputs["y"], 2 * given["x"])
+            return [inputs["x"].shape[1] for inputs in bench.processor.ran]
+
+        async with bench.working():
+            assert await asked() == [4, 3, 8]
+            assert await asked() == [3, 8]
+            entry = bench.catalogue.entry("t/app")
+            bench.catalogue.put_application(replace(entry.application, weight=2.0))
+            assert await asked() == [3, 8]
+            variant = replace(entry.model.variants[0], padding=replace(BEARS, evidence="another one"))
+            bench.catalogue.put_model(replace(entry.model, variants=(variant,)))
+            assert await asked() == [4, 3, 8]
+        bench.assert_quiet()
+
+    told()
+
+
+@story
+async def test_padded_runs_that_fail_twice_are_not_tried_again() -> None:
+    """Once may be for the values; one in between that goes well says so."""
+    refused: list[float] = [1.0, 3.0, 4.0]
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        x = inputs["x"]
+        if x.shape[1] == 4 and float(x[0, 0]) in refused:
+            raise RunRefused(variant_id="v", reason="the network's own words")
+        return {"y": 2 * x}
+
+    bench = EngineBench(model=model, stepped=["cpu"])
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    widths = []
+    async with bench.working():
+        for value in range(1, 6):
+            bench.processor.ran.clear()
+            given = {"x": np.full((1, 3), value, np.float32)}
+            answer = await bench.infer(inputs=given, is_read=True)
+            assert np.array_equal(answer.outputs["y"], 2 * given["x"])
+            widths.append([inputs["x"].shape[1] for inputs in bench.processor.ran])
+    assert widths == [[4, 3], [4], [4, 3], [4, 3], [3]]
+    bench.assert_quiet()
 
 
 @story
