@@ -118,6 +118,11 @@ class Servable:
         """That requests may run on, the wanted one first."""
         return (self.build_id,) if self.whole is None else (self.build_id, self.whole.build_id)
 
+    @property
+    def forms(self) -> tuple["Servable", ...]:
+        """As which it may serve, the wanted one first."""
+        return (self,) if self.whole is None else (self, self.whole)
+
     def stepped(self, request: Request) -> dict[str, tuple[int, ...]]:
         """Shapes at the end of the step of its inputs, within which it may run with others; its own where nothing of
         it may be padded.

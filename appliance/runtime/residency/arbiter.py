@@ -106,7 +106,8 @@ class EvictionArbiter:
         memory = problem.free_bytes + self._states.freed_bytes
         intent: Intent = "serve" if problem.is_urgent else "procure"
         only = replace(group, options=(option,), servables=(group.servable(option.name),))
-        has_other = self._states.resident(group.name) is not None
+        present = self._states.resident(group.name)
+        has_other = present is not None and (problem.is_urgent or present.build_id not in group.stand_ins)
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for

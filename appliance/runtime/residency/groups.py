@@ -19,6 +19,8 @@ _PREFERRED_POINTS = 0.001
 """What requests get first counts as so much more accurate than an equally accurate variant that they get next: policies
 know accuracies only. It comes where there is room, and nobody gives way for so little.
 """
+_WHOLE = " whole"
+"""Behind the name of a variant: what serves while its parts are not there. No variant is called so."""
 _WAKE_NS_PER_BYTE = 0.05
 """The same of a wake, with the file in the page cache: twenty gigabytes a second."""
 
@@ -40,6 +42,9 @@ class VariantGroup:
     options: tuple[Option, ...]
     servables: tuple[Servable, ...]
     """Of each option, in the same order."""
+    stand_ins: frozenset[str]
+    """Builds that serve whole while the parts of their network are not there: options of their own, each the next
+    smaller one to its parts. Those come beside them or not at all: nobody is left with nothing for them."""
     builds: frozenset[str]
     """All builds of its models, those that are no option included."""
 
@@ -181,7 +186,7 @@ class VariantGroups:
         old = self.of_build(build_id)
         if old is None:
             return
-        new = replace(old, options=self._options(old.servables))
+        new = replace(old, options=self._options(old.servables, old.stand_ins))
         slowest_ns = self._slowest_floor_ns
         if slowest_ns is not None and new.options[-1].load_ns >= slowest_ns:
             self._slowest_floor_ns = new.options[-1].load_ns
@@ -214,31 +219,35 @@ class VariantGroups:
         accuracy_min = max(a.accuracy_min for a in applications)
         slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
         servables = [s for e in entries for s in e.order]
-        servables = _worth_keeping(servables, accuracy_min, slos_ms, _places(entries))
+        stand_ins = {s.whole.build_id: s.build_id for s in servables if s.whole is not None}
+        forms = [form for s in servables for form in s.forms]
+        servables = _worth_keeping(forms, accuracy_min, slos_ms, _places(entries), stand_ins)
         return VariantGroup(
             name=first.application.id,
             applications=tuple(a.id for a in applications),
             tenant=first.model.tenant,
             weight=sum(a.weight for a in applications),
             accuracy_min=accuracy_min,
-            options=self._options(servables),
+            options=self._options(servables, stand_ins),
             servables=tuple(servables),
+            stand_ins=frozenset(stand_ins),
             builds=frozenset(build for e in entries for s in e.servables.values() for build in s.builds),
         )
 
-    def _options(self, servables: Sequence[Servable]) -> tuple[Option, ...]:
+    def _options(self, servables: Sequence[Servable], stand_ins: Container[str]) -> tuple[Option, ...]:
         """In their order, each more accurate than the next."""
         options: list[Option] = []
         for servable in reversed(servables):
             points = servable.accuracy
             if options and points <= options[-1].accuracy:
                 points = options[-1].accuracy + _PREFERRED_POINTS
-            options.append(self._option(servable, points))
+            name = f"{servable.name}{_WHOLE}" if servable.build_id in stand_ins else servable.name
+            options.append(self._option(name, servable, points))
         return tuple(reversed(options))
 
-    def _option(self, servable: Servable, points: float) -> Option:
+    def _option(self, name: str, servable: Servable, points: float) -> Option:
         comes_ns = self._wake_ns_of(servable) if servable.build_id in self._waking else self.load_ns(servable)
-        return Option(servable.name, servable.resident_bytes, servable.peak_bytes, points, max(1, comes_ns))
+        return Option(name, servable.resident_bytes, servable.peak_bytes, points, max(1, comes_ns))
 
     def load_ns(self, servable: Servable) -> int:
         """What a load takes, asleep or not."""
@@ -287,23 +296,31 @@ def _places(entries: list[Entry]) -> dict[str, int]:
 
 
 def _worth_keeping(
-    servables: list[Servable], accuracy_min: float, slos_ms: list[float], places: dict[str, int]
+    servables: list[Servable],
+    accuracy_min: float,
+    slos_ms: list[float],
+    places: dict[str, int],
+    stand_ins: Mapping[str, str],
 ) -> list[Servable]:
     """One servable a build (its most wanted rung), without those that another beats in both size and what is wanted.
 
     Wanted are, of the accurate enough, those that the SLOs prefer, by their `places`; then the most accurate. Policies
-    know accuracies only, so one that is less wanted is left out where it is more accurate than one that stays.
+    know accuracies only, so one that is less wanted is left out where it is more accurate than one that stays. What
+    serves in the place of parts (`stand_ins`: its build → that of the parts) comes next after these.
     """
     enough = [s for s in servables if s.variant.accuracy_points >= accuracy_min] or servables
     for slo_ms in sorted(slos_ms, reverse=True):  # the strictest last: where nobody keeps it, the others still count
         enough = preferred(enough, lambda s: s.p99_ms, slo_ms)
-    first = {s.variant.id for s in enough}
+    first = {(s.variant.id, s.build_id) for s in enough}
+    sizes = {s.build_id: s.resident_bytes for s in servables}
 
-    def rank(servable: Servable) -> tuple[bool, int, float, int, str]:
+    def rank(servable: Servable) -> tuple[bool, int, float, int, str, bool]:
         variant = servable.variant
-        is_other = variant.id not in first
-        place = 0 if is_other else places.get(servable.build_id, len(places))
-        return is_other, place, -variant.accuracy_points, servable.resident_bytes, variant.name
+        is_other = (variant.id, servable.build_id) not in first
+        build = stand_ins.get(servable.build_id, servable.build_id)
+        place = 0 if is_other else places.get(build, len(places))
+        is_stand_in = servable.build_id in stand_ins
+        return is_other, place, -variant.accuracy_points, sizes[build], variant.name, is_stand_in
 
     kept: list[Servable] = []
     for servable in sorted(servables, key=rank):

@@ -121,7 +121,7 @@ class ResidencyLoop:
             return [*loading, *(s for s in candidates if s not in loading)]
         plan = self._decide(group.name, "serve")
         wanted = group.servable(plan.serve).build_id if plan.serve is not None else None
-        first = [s for s in candidates if s.build_id == wanted]
+        first = [form for s in candidates for form in s.forms if form.build_id == wanted]
         rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
         return [*first, *rest]
 
@@ -344,7 +344,7 @@ class ResidencyLoop:
                 is_making_room = True
             elif (need_bytes := self._need_bytes(group.servable(change.after))) <= memory.free_bytes - ordered_bytes:
                 ordered_bytes += need_bytes if self._bring(group, change.after) else 0
-            elif change.before is not None and not (is_making_room or self._is_thrashing(group)):
+            elif self._may_leave(group, change) and not (is_making_room or self._is_thrashing(group)):
                 self._replace(group, change, ordered_bytes)
         return is_making_room
 
@@ -356,6 +356,10 @@ class ResidencyLoop:
         there = group.resident(self._memory.awake())
         before = None if change.before is None else group.servable(change.before)
         return there is before
+
+    def _may_leave(self, group: VariantGroup, change: Change) -> bool:
+        """Whether what it has may leave before the other one is there."""
+        return change.before is not None and group.servable(change.before).build_id not in group.stand_ins
 
     def _need_bytes(self, servable: Servable) -> int:
         return self._memory.need_bytes(servable.build_id, servable.need_bytes)

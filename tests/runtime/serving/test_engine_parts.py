@@ -195,6 +195,50 @@ async def test_the_whole_serves_until_the_parts_are_there() -> None:
 
 
 @story
+async def test_the_whole_stays_where_there_is_no_room_beside_it() -> None:
+    """Its parts would fit in its place: then nothing would be there while they are loaded, so it goes on serving."""
+    bench = bench_of(cut=False)
+    bench.memory.resize(20)
+    async with bench.working(residency=True):
+        await bench.infer()
+        whole = bench.build("v")
+        is_cut(bench)
+        for _ in range(20):
+            answer = await bench.infer()
+            assert (answer.load_ns, answer.warm) == (0, True)
+            await bench.pause(100)
+        assert bench.memory.resident_set() == [whole]
+        assert bench.memory.evictions == 0
+        bench.memory.resize(30)
+        await bench.pause(2000)
+        assert len((await bench.infer()).parts) == 3
+        assert not bench.memory.is_resident(whole)
+    bench.assert_quiet()
+
+
+@story
+async def test_what_serves_in_the_place_of_parts_is_no_first_victim() -> None:
+    """Who was asked a moment ago keeps it; what was asked for long ago gives way."""
+    bench = bench_of(cut=False)
+    bench.memory.resize(20)
+    bench.add({"w": Cost(resident_bytes=8, run_ms=3, load_ms=5)}, name="old", tenant="u")
+    bench.add({"z": Cost(resident_bytes=7, run_ms=3, load_ms=5)}, name="new", tenant="u")
+    async with bench.working():
+        await bench.infer(application="u/old", tenant="u")
+        await bench.pause(60_000)
+        await bench.infer()
+        whole = bench.build("v")
+        is_cut(bench)
+        await bench.infer()
+        await bench.infer(application="u/new", tenant="u")
+        assert bench.memory.resident_set() == [bench.build("z", "u/new"), whole]
+        assert (await bench.infer()).warm
+        rows = {row["application"]: row for row in bench.core.residency.snapshot()["applications"]}
+        assert (rows["t/app"]["resident"], rows["t/app"]["variants"]) == ("v", ["v", "v whole"])
+    bench.assert_quiet()
+
+
+@story
 async def test_parts_give_way_and_come_back() -> None:
     """Another model needs their room: all of them leave for it, and are loaded again for the next request."""
     bench = bench_of()
