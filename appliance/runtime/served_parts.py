@@ -47,6 +47,8 @@ class ServedParts:
     profile: Profile
     times: Mapping[tuple[int, int], BuildTimes | None]
     """Group and number of a part → what its runs take there."""
+    first_copies: int = 1
+    """How often a build of the first kind, which runs every part, is in memory."""
 
 
 def places_of(groups: Sequence[RunGroup], kinds: Sequence[str]) -> list[Place]:
@@ -114,6 +116,7 @@ def served_parts(
         builds=builds,
         profile=_together(list(costs.values()), rows, variant.profile, used, copies),
         times=times,
+        first_copies=copies(cut.kinds[0]),
     )
 
 

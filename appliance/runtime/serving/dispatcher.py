@@ -192,7 +192,9 @@ class PartsDispatcher:
             cost = self._parts.cut.profile(number, self._first)
             assert cost is not None, "the first kind runs all"
             build_id = part_build_id(self.servable.variant.content_sha256, number, self._first)
-            pinned = self.shared.memory.pin(build_id, cost.resident_bytes, cost.peak_bytes, self.request.drop_ns)
+            beside_bytes = (self._parts.first_copies - 1) * cost.resident_bytes  # one is loaded after the other
+            resident_bytes, peak_bytes = cost.resident_bytes + beside_bytes, cost.peak_bytes + beside_bytes
+            pinned = self.shared.memory.pin(build_id, resident_bytes, peak_bytes, self.request.drop_ns)
             try:
                 self._others[number] = await pinned
             except (OutOfMemory, LoadFailed):

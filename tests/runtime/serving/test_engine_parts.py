@@ -274,6 +274,28 @@ async def test_the_whole_serves_where_a_part_does_not_load() -> None:
     bench.assert_quiet()
 
 
+@story
+async def test_a_part_in_place_of_a_lost_one_counts_with_all_its_copies() -> None:
+    """Where runs have several threads, each processor of the first kind has its own."""
+    bench = bench_of(twins=[(1, 1.0, 1.0)], threads=2)
+    for twin in bench.twins:
+        twin.costs.update(bench.processor.costs)
+    build_id = part_build_id(variant_of(bench).content_sha256, 2, "cpu")
+    counted: set[int] = set()
+    async with bench.working():
+        await bench.infer()
+        asked = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        bench.other.is_gone = True
+        while not asked.done():
+            await bench.pause(0.5)
+            build = bench.memory.build(build_id)
+            counted |= {build.bytes} if build is not None and build.pins and not build.loading else set()
+        assert (await asked).outputs["y"].tolist() == [16.0]
+    assert counted == {10}
+    bench.assert_quiet()
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
 @pytest.mark.parametrize("after_ms", [1.0, 5.0], ids=["its first run", "its second"])
 def test_a_kind_that_is_lost_on_the_way(apart: bool, after_ms: float) -> None:
