@@ -144,6 +144,7 @@ def _together(
         runs=whole.runs,
         asleep_bytes=sum(one or 0 for one in asleep) if can_sleep else None,
         wake_ns=whole.wake_ns if can_sleep else None,
+        shared_rows_max=whole.shared_rows_max,
         kind=JOINED.join(kinds),
     )
 

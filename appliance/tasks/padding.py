@@ -1,4 +1,6 @@
-"""Arrays made larger before a run, and what comes of them cut back after it (`domain.padding`)."""
+"""Arrays made larger before a run, and what comes of them cut back after it (`domain.padding`); rows of several
+requests put together.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +29,31 @@ class Padded(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+
+class Stacked(Mapping[str, Any]):
+    """Some inputs of one run of several requests, which have the same ones, equal in all but their first axis. An array
+    is made when it is asked for, as those of `Padded`.
+    """
+
+    def __init__(self, requests: Sequence[Arrays], names: Sequence[str], made: Arrays) -> None:
+        """`made`: those that are there already, for all of them; the others are the requests'."""
+        self._requests = requests
+        self._names = names
+        self._made = made
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._made:
+            return self._made[name]
+        if name not in self._names:
+            raise KeyError(name)
+        return np.concatenate([inputs[name] for inputs in self._requests])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def padded(array: Any, shape: Sequence[int], fill: Fill) -> Any:

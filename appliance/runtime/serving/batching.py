@@ -80,8 +80,8 @@ class Batching:
         """A run with others; None: there are none, they would not gain, or the memory for it is not there."""
         servable = first.servable
         mates = self._queue.mates(first, LOOKED_AT - 1)
-        times = first.times
-        if not mates or times is None:
+        times, hoped_ns = first.times, first.hoped_ns if mates else None
+        if hoped_ns is None:
             return None
         now_ns, running = self._clock.now_ns(), self.running + 1
         planned = first.request.batch
@@ -94,13 +94,14 @@ class Batching:
         else:
             sizes = [sum(tensor.size for tensor in job.request.inputs.values()) // (job.items or 1) for job in line]
             times = line[sizes.index(max(sizes))].times or times
+            hoped_ns = hoped_ns if times is None else times.hoped_ns
             requests = [
                 WaitingRequest(items, job.left_ns(now_ns), None if size == max(sizes) else job.expected_ns)
                 for items, size, job in zip(counts, sizes, line, strict=True)
             ]
 
         def run_ns(items: int) -> int:
-            return times.hoped_ns(items, running, now_ns)
+            return hoped_ns(items, running, now_ns)
 
         busy = self._queue.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))

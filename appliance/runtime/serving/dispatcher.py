@@ -26,7 +26,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.served_parts import TRANSFER_MS, ServedParts, partition_of
 from appliance.runtime.serving.job import Job, RunAgain
-from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Rest
+from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Rest, Rows, Shared
 from appliance.runtime.serving.queue import Queue
 
 _LEFT_MAX = 64
@@ -118,7 +118,7 @@ class PartsDispatcher:
     _under_way: _UnderWay | None = None
     _is_closed: bool = False
 
-    async def commit(self, progress: Progress) -> Commitment:
+    async def commit(self, progress: Progress) -> Commitment | Rows:
         """Raises, beyond the port's: QueueFull, Overloaded, NoRoomToRun; RunAgain where it has to be placed anew."""
         left = [number for number in range(len(self._parts.cut.parts)) if number not in progress.done]
         await self._bring(left, progress.lost)
@@ -126,7 +126,7 @@ class PartsDispatcher:
         job = self._job(left, places, progress)
         try:
             self.shared.queue.put(job)
-            commitment: Commitment = await job.answer
+            commitment: Commitment | Rows = await job.answer
             return commitment
         except asyncio.CancelledError:
             if self._under_way is not None:  # it was begun this very moment
@@ -140,12 +140,13 @@ class PartsDispatcher:
         one = self._under_way
         assert one is not None and one.commitment is commitment, "it was committed to"
         items = self.servable.items_of(self.request.inputs)
+        run_items = items + sum(rows.items for rows in commitment.others)
         now_ns = self.shared.clock.now_ns()
         for number, took_ns in ran.items():
             if number not in self._others:
                 times = self.servable.part_times(one.group, number, self.request.inputs, items)
                 if times is not None:
-                    times.ran(items, 1, took_ns, now_ns)
+                    times.ran(run_items, 1, took_ns, now_ns)
         self._under_way = None
         if not one.over.done():
             one.over.set_result(len(ran))
@@ -224,9 +225,24 @@ class PartsDispatcher:
         return found
 
     def _job(self, left: Sequence[int], places: Mapping[int, Mapping[int, LoadedPart]], progress: Progress) -> Job:
-        answer: asyncio.Future[Commitment] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Commitment | Rows] = asyncio.get_running_loop().create_future()
+        items = self.servable.items_of(self.request.inputs)
         takes_ns = {at: {number: self._takes_ns(at, number) for number in there} for at, there in places.items()}
-        rest = Rest(partial(self._begin, answer, places), takes_ns, tuple(left), bool(progress.done))
+        rest = Rest(
+            partial(self._begin, answer, places),
+            partial(self._join, answer, items),
+            takes_ns,
+            tuple(left),
+            parts=len(self._parts.cut.parts),
+            is_whole=not progress.done and not progress.lost,
+            is_begun=bool(progress.done),
+        )
+        if self.servable.together_max > 1 and rest.is_whole:
+            inputs = self.request.inputs
+            rest.times = {
+                at: {number: self.servable.part_times(at, number, inputs, items) for number in there}
+                for at, there in places.items()
+            }
         job = Job(
             self.request,
             self.servable,
@@ -265,18 +281,30 @@ class PartsDispatcher:
 
     def _begin(
         self,
-        answer: "asyncio.Future[Commitment]",
+        answer: "asyncio.Future[Commitment | Rows]",
         places: Mapping[int, Mapping[int, LoadedPart]],
         group: int,
         numbers: tuple[int, ...],
+        others: Sequence[Rest],
     ) -> "asyncio.Future[int]":
-        """A worker of a group begins with what was decided on."""
+        """A worker of a group begins with what was decided on, and with the rows of others."""
         over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        joined = [rows for other in others if (rows := other.join()) is not None]
         if answer.done():  # its caller has gone this very moment
+            for rows in joined:
+                rows.answer.set_result(Shared(None))
             over.set_result(0)
             return over
         one = self.shared.groups[group]
-        commitment = Commitment(one.name, one.runs, {number: places[group][number] for number in numbers})
+        commitment = Commitment(one.name, one.runs, {number: places[group][number] for number in numbers}, joined)
         self._under_way = _UnderWay(commitment, group, over)
         answer.set_result(commitment)
         return over
+
+    def _join(self, answer: "asyncio.Future[Commitment | Rows]", items: int) -> Rows | None:
+        """Another request runs its rows; None where its caller has gone this very moment."""
+        if answer.done():
+            return None
+        rows = Rows(self.request.inputs, items, asyncio.get_running_loop().create_future())
+        answer.set_result(rows)
+        return rows

@@ -508,7 +508,7 @@ class Engine:
         weights = self._weights(entry.application, request.tenant)
         dispatcher = PartsDispatcher(self._dispatching, request, servable, build, expected_ns, run_bytes, weights)
         outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
-        parts = PartsRun(self._clock, servable.parts.cut, request, outputs)
+        parts = PartsRun(self._clock, servable.parts.cut, request, outputs, items)
         until_s = None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
         try:
             await in_task()
@@ -519,11 +519,12 @@ class Engine:
         finally:
             dispatcher.close()
         end_ns = self._clock.now_ns()
-        if times is not None:
-            times.ran(items, 1, parts.took_ns, end_ns)
-        run = answer, end_ns - parts.took_ns, end_ns, items
+        if times is not None and parts.run_items:
+            times.ran(parts.run_items, 1, parts.took_ns, end_ns)
+        run = answer, end_ns - parts.took_ns, end_ns, parts.run_items
         self._count(request, entry, placed, items, run, placed_ns)
-        self._telemetry.ran_parts((request.application_id, servable.variant.name, request.tenant), parts.ran)
+        if parts.run_items:  # else they are counted with another request's
+            self._telemetry.ran_parts((request.application_id, servable.variant.name, request.tenant), parts.ran)
         result = self._result(placed, run, placed_ns)
         result.parts = parts.ran
         return result

@@ -1,7 +1,7 @@
 """A request on its way from the queue to its answer, and the refusal of one that is too late."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,13 @@ class Job:
         return recent_ns if recent_ns > 2 * max(LONG_NS, self.expected_ns) else self.expected_ns
 
     @property
+    def hoped_ns(self) -> Callable[[int, int, int], int] | None:
+        """As `RunTimes.hoped_ns`, of what runs of it next; None: nobody knows."""
+        if self.rest is not None:
+            return self.rest.hoped_ns(self.group)
+        return None if self.times is None else self.times.hoped_ns
+
+    @property
     def items(self) -> int:
         """Rows that it brings."""
         return self.servable.items_of(self.request.inputs)
@@ -138,6 +145,10 @@ class Job:
         of rows, and for what may be padded.
         """
         one, two = self.request, other.request
+        if (self.rest is None) is not (other.rest is None):
+            return False
+        if self.rest is not None and other.rest is not None and not self.rest.may_join(other.rest):
+            return False
         if self.build is not other.build or one.outputs != two.outputs or one.runs_alone or two.runs_alone:
             return False
         if one.inputs.keys() != two.inputs.keys():

@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import DeadlineExceeded, ProcessorLost, RunStopped
+from appliance.domain.errors import DeadlineExceeded, ProcessorLost, RunFailed, RunStopped
 from appliance.domain.parts import Cut
 from appliance.domain.request import RanPart, Request, Tensors
 from appliance.policies.dispatch.partition import Partition
+from appliance.runtime.profiles.times import RunTimes
+from appliance.tasks.padding import Stacked
 
 
 @dataclass(slots=True)
@@ -46,6 +48,27 @@ class LoadedPart:
     handle: Any
 
 
+@dataclass(slots=True, eq=False)
+class Rows:
+    """A request whose rows another one runs with its own, through the whole network: between its parts nobody knows
+    which rows are whose.
+    """
+
+    inputs: Tensors
+    items: int
+    answer: "asyncio.Future[Shared]"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What came of rows in another request's run: nothing where there are no `outputs`."""
+
+    outputs: dict[str, Any] | None
+    ran: Sequence[RanPart] = ()
+    is_spoilt: bool = False
+    """The run has failed, perhaps for what one of them brought."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Commitment:
     """Parts that run next, one after the other in one group of processors. They are in memory and stay there, and
@@ -56,14 +79,16 @@ class Commitment:
     runs: RunsParts
     parts: Mapping[int, LoadedPart]
     """By number, in an order in which they can run."""
+    others: Sequence[Rows] = ()
+    """Who has rows in it; only where it is the whole network."""
 
 
 class Dispatcher(Protocol):
     """Decides what runs next."""
 
-    async def commit(self, progress: Progress) -> Commitment:
-        """Wait for a worker, then say which parts run there: at least one that is not done, none before what it needs.
-        Whoever cancels waits no longer and holds nothing.
+    async def commit(self, progress: Progress) -> "Commitment | Rows":
+        """Wait for a worker, then say which parts run there: at least one that is not done, none before what it needs;
+        or that another request runs all of it, with its own rows. Whoever cancels waits no longer and holds nothing.
 
         Raises: Unavailable where no processor is left; DeadlineExceeded.
         """
@@ -78,18 +103,40 @@ class Dispatcher(Protocol):
 class Rest:
     """What is left of a network in parts while it waits for a worker."""
 
-    begin: Callable[[int, tuple[int, ...]], Awaitable[int]]
-    """Begins with some parts, in a group of processors by index: gives the number of runs, once it is over."""
+    begin: Callable[[int, tuple[int, ...], Sequence["Rest"]], Awaitable[int]]
+    """Begins with some parts, in a group of processors by index, with the rows of others: gives the number of runs,
+    once it is over.
+    """
+    join: Callable[[], Rows | None]
+    """Its rows, for another request to run; None: its caller has gone this very moment."""
     takes_ns: Mapping[int, Mapping[int, int]]
     """Group of processors → what each part that runs there takes."""
     next: tuple[int, ...]
     """Numbers of the parts that run next: all of them, unless a policy decides otherwise."""
+    times: Mapping[int, Mapping[int, RunTimes | None]] = field(default_factory=dict)
+    """As `takes_ns`, of runs of any number of rows."""
+    parts: int = 0
+    """Of the network."""
+    is_whole: bool = False
+    """All of it is left, and no processor was lost under it."""
     is_begun: bool = False
     """Some of it has run: it goes before all that has not begun."""
     partition: Partition | None = None
     """For that policy; None where there is one group."""
     at: str | None = None
     """As in `Progress`."""
+
+    def may_join(self, other: "Rest") -> bool:
+        """Whether its rows may run with those of another one that is about to."""
+        return self.is_whole and other.is_whole and len(other.next) == other.parts
+
+    def hoped_ns(self, group: int) -> Callable[[int, int, int], int] | None:
+        """As `RunTimes.hoped_ns`, of what runs next in a group; None: nobody knows."""
+        times = [self.times[group].get(number) for number in self.next]
+        known = [one for one in times if one is not None]
+        if len(known) < len(times):
+            return None
+        return lambda items, running, now_ns: sum(one.hoped_ns(items, 1, now_ns) for one in known)
 
     def holds_ns(self, group: int) -> int:
         """For how long what runs next holds a worker there."""
@@ -105,19 +152,25 @@ class Rest:
 class PartsRun:
     """One request over the parts of its variant; event loop only."""
 
-    def __init__(self, clock: Clock, cut: Cut, request: Request, outputs: Sequence[str]) -> None:
-        """`outputs`: of the whole network, as asked for."""
+    def __init__(self, clock: Clock, cut: Cut, request: Request, outputs: Sequence[str], items: int = 1) -> None:
+        """`outputs`: of the whole network, as asked for. `items`: rows that it brings."""
         self._clock = clock
         self._cut = cut
         self._request = request
         self._outputs = tuple(outputs)
-        self._tensors: dict[str, Any] = dict(request.inputs)
-        self._readers = Counter(name for part in cut.parts for name in part.inputs)
+        self._items = items
+        self._tensors: dict[str, Any] = {}
+        self._readers: Counter[str] = Counter()
         """Parts that have yet to read each tensor."""
+        self._others: Sequence[Rows] = ()
+        """Requests whose rows are in it."""
+        self.run_items = items
+        """Rows that it runs: its own and others'; 0: another one runs its own."""
         self._under_way: asyncio.Future[dict[str, Any]] | None = None
         self.progress = Progress()
         self.ran: list[RanPart] = []
         """What ran where, in its order."""
+        self._begin(())
 
     @property
     def took_ns(self) -> int:
@@ -130,9 +183,34 @@ class PartsRun:
 
         Raises: DeadlineExceeded, once, for the request as a whole; RunFailed; Unavailable.
         """
-        while len(self.progress.done) < len(self._cut.parts):
+        try:
+            return await self._run(dispatcher)
+        except BaseException:
+            self._give_up_others()
+            raise
+
+    async def _run(self, dispatcher: Dispatcher) -> dict[str, Any]:
+        while True:
+            if len(self.progress.done) == len(self._cut.parts):
+                outputs = dict(self._named(self._outputs))
+                if not self._others:
+                    return outputs
+                if all(getattr(array, "shape", ())[:1] == (self.run_items,) for array in outputs.values()):
+                    return self._divided(outputs)
+                self._begin_alone()
             self._check_deadline()
             commitment = await dispatcher.commit(self.progress)
+            if isinstance(commitment, Rows):
+                self.run_items = 0
+                shared = await commitment.answer
+                if shared.outputs is not None:
+                    self.ran = list(shared.ran)
+                    return shared.outputs
+                self._request.runs_alone = self._request.runs_alone or shared.is_spoilt
+                self._begin(())
+                continue
+            if commitment.others:
+                self._begin(commitment.others)
             ran: dict[int, int] = {}
             over = partial(dispatcher.ended, commitment, ran)
             try:
@@ -140,19 +218,53 @@ class PartsRun:
             except asyncio.CancelledError:
                 self._after_last(over)
                 raise
-            except BaseException:
+            except BaseException as error:
                 over()
-                raise
+                if not self._others or not isinstance(error, RunFailed | ValueError) or isinstance(error, RunStopped):
+                    raise
+                self._begin_alone()
             else:
                 over()
-        return {name: self._tensors[name] for name in self._outputs}
+
+    def _begin(self, others: Sequence[Rows]) -> None:
+        """From the beginning, with the rows of others."""
+        self._others = others
+        self.run_items = self._items + sum(one.items for one in others)
+        self._tensors = {} if others else dict(self._request.inputs)
+        self._readers = Counter(name for part in self._cut.parts for name in part.inputs)
+        self.progress = Progress(lost=self.progress.lost)
+        self.ran = []
+
+    def _begin_alone(self) -> None:
+        """The rows of one of them may have spoilt the run for all."""
+        self._request.runs_alone = True
+        self._give_up_others(is_spoilt=True)
+        self._begin(())
+
+    def _give_up_others(self, *, is_spoilt: bool = False) -> None:
+        """They have to run by themselves."""
+        for one in self._others:
+            if not one.answer.done():
+                one.answer.set_result(Shared(None, is_spoilt=is_spoilt))
+        self._others = ()
+
+    def _divided(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Each request's rows of the outputs, in arrays of its own: its own are returned."""
+        end = self._items
+        for one in self._others:
+            start, end = end, end + one.items
+            if not one.answer.done():  # else its caller has gone
+                rows = {name: array[start:end].copy() for name, array in outputs.items()}
+                one.answer.set_result(Shared(rows, self.ran))
+        self._others = ()
+        return {name: array[: self._items].copy() for name, array in outputs.items()}
 
     async def _run_there(self, commitment: Commitment, ran: dict[int, int]) -> None:
         """Until all of it has run, or its processor is lost."""
         for number, loaded in commitment.parts.items():
             self._check_deadline()
             part = self._cut.parts[number]
-            inputs = {name: self._tensors[name] for name in part.inputs}
+            inputs = self._named(part.inputs)
             begun_ns = self._clock.now_ns()
             deadline_ns = self._request.drop_ns
             try:
@@ -171,6 +283,12 @@ class PartsRun:
             self.progress.done.add(number)
             self.progress.at = commitment.group
             self._drop_read(part.inputs)
+
+    def _named(self, names: Sequence[str]) -> Tensors:
+        """Tensors that are there, of all whose rows are in it."""
+        if not self._others:
+            return {name: self._tensors[name] for name in names}
+        return Stacked([self._request.inputs, *(one.inputs for one in self._others)], names, self._tensors)
 
     async def _made(self, run: Awaitable[dict[str, Any]]) -> dict[str, Any]:
         """What comes of a run, which goes on where the caller goes away."""

@@ -89,7 +89,8 @@ class Worker:
         first = batch.jobs[0]
         request, handle = first.request, first.build.handle
         if first.rest is not None:
-            return first.rest.begin(self._index, first.rest.next)
+            others = [job.rest for job in batch.jobs[1:] if job.rest is not None]
+            return first.rest.begin(self._index, first.rest.next, others)
         inputs = [_inputs(job, batch) for job in batch.jobs]
         if len(inputs) == 1:
             return self._processor.run(handle, inputs[0], request.outputs, deadline_ns=batch.deadline_ns)

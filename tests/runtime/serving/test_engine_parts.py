@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Late, Quota, Variant
+from appliance.domain.catalogue import Late, Latency, Quota, Variant
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, Overloaded, RunFailed
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
-from appliance.domain.request import Tensors
+from appliance.domain.request import Result, Tensors
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch.base import DispatchInput
 from appliance.runtime.decisions.document import dispatch_record
@@ -641,6 +641,96 @@ async def test_answers_are_those_of_the_whole() -> None:
         for x, answer in enumerate(answers):
             assert answer.outputs.keys() == {"y"}
             np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])
+    bench.assert_quiet()
+
+
+def sharing_bench(**facts: Any) -> EngineBench:
+    """Four rows in one run take 1.4 times as long as one, of each part and of the whole."""
+    bench = bench_of(cut=False, **facts)
+    processors = {"cpu": bench.processor, OTHER: bench.other}
+    for processor in processors.values():
+        for cost in processor.costs.values():
+            cost.run_ms_by_batch = {2: 1.2 * cost.run_ms, 4: 1.4 * cost.run_ms}
+    model = bench.catalogue.entry("t/app").model
+    profile = model.variants[0].profile
+    assert profile is not None
+    one = profile.latencies[0].p50_ms
+    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, one), (2, 1.2 * one), (4, 1.4 * one)))
+    variant = replace(model.variants[0], profile=replace(profile, latencies=rows, shared_rows_max=4))
+    bench.catalogue.put_model(replace(model, variants=(variant,)))
+    parts = tuple(
+        replace(part, profiles=tuple(replace(one, times=_by_batch(one.p50_ms())) for one in part.profiles))
+        for part in CUT.parts
+    )
+    is_cut(bench, replace(CUT, parts=parts))
+    return bench
+
+
+def _by_batch(one_ms: float) -> tuple[BatchTime, ...]:
+    return tuple(BatchTime(batch, factor * one_ms) for batch, factor in ((1, 1.0), (2, 1.2), (4, 1.4)))
+
+
+@story
+async def test_requests_share_the_runs_of_all_parts() -> None:
+    """Each is answered with its own rows, whatever it brings; runs count once."""
+    bench = sharing_bench()
+    async with bench.working():
+        await bench.infer()
+        before = ran(bench)
+        first = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        inputs = [np.array([value, -value][:rows], np.float32) for value, rows in ((6, 1), (7, 2), (8, 1))]
+        answers = await asyncio.gather(*(bench.infer(inputs={"x": each}) for each in inputs))
+        assert (await first).outputs["y"].tolist() == [16.0]
+    for given, answer in zip(inputs, answers, strict=True):
+        np.testing.assert_array_equal(answer.outputs["y"], 3 * given + 1)
+        assert answer.outputs["y"].base is None
+        assert [one.number for one in answer.parts] == [0, 1, 2]
+    assert sum(ran(bench)) - sum(before) == 6, "three parts of the first, and three of all others"
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
+    assert figures.inferences == 6
+    bench.assert_quiet()
+
+
+@story
+async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
+    """The one whose turn it was, and one that shares its run: the others are answered."""
+    bench = sharing_bench()
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
+        await busy
+        await bench.pause(3)
+        for gone in tasks[:2]:
+            gone.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
+    assert [one.outputs["y"].tolist() for one in answers if not isinstance(one, BaseException)] == [[25.0], [28.0]]
+    bench.assert_quiet()
+
+
+@story
+async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
+    """In the middle of the network."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if "a" in inputs and "x" not in inputs and 8.0 in inputs["a"]:
+            raise RunFailed(variant_id="v", reason="the network's own words")
+        return network(inputs)
+
+    bench = sharing_bench()
+    bench.processor.model = bench.other.model = model
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        answers = await asyncio.gather(*(bench.infer(value) for value in (6, 7, 8, 9)), return_exceptions=True)
+        await busy
+    assert [type(one) for one in answers] == [Result, RunFailed, Result, Result]
+    assert [one.outputs["y"].tolist() for one in answers if isinstance(one, Result)] == [[19.0], [25.0], [28.0]]
     bench.assert_quiet()
 
 
