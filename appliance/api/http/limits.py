@@ -102,6 +102,17 @@ class HeldBody:
                 raise Busy()
             self._bytes = count
 
+    def shrink(self, count: int) -> None:
+        """No more than so many bytes are kept now."""
+        less = self._bytes - count
+        if less > 0:
+            self._portions.give(self._tenant, less)
+            self._bytes = count
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many bytes in all would fit now."""
+        return count <= self._bytes or self._portions.has_room(self._tenant, count - self._bytes)
+
     def hand_over(self) -> "HeldBody":
         """The same bytes, from now on counted until this one is released: for who keeps them beyond the answer."""
         taken = HeldBody(self._portions, self._tenant)

@@ -17,8 +17,8 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 WRITE_BYTES_MAX = 2 * 2**20
-"""Of what waits for the caller to read it; beyond it the connection is given up when more is to be sent. One message
-may be larger than that."""
+"""Of what waits for the caller to read it, beside the largest message of that; beyond it the connection is given up
+when more is to be sent."""
 MESSAGE_S = 10.0
 """How long one message may take to come, and how long a caller may take nothing of what is sent."""
 SILENCE_S = 10.0
@@ -40,6 +40,7 @@ class Broken(Enum):
     TOO_LARGE = auto()
     TOO_SLOW = auto()
     NOT_READ = auto()
+    NO_ROOM = auto()
     TOO_MANY = auto()
 
 
@@ -57,6 +58,12 @@ class Listener(Protocol):
 
     def binary(self, message: bytes) -> None:
         """A whole binary message."""
+        ...
+
+    def gathered(self, count: int) -> bool:
+        """So many bytes are kept of a message that is not whole; false where there is no room for them. Told when
+        that has changed, after what is whole.
+        """
         ...
 
     def turn_ended(self) -> None:
@@ -133,6 +140,13 @@ class WebSocket(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._received_bytes = self._whole_bytes = 0
         """What has come, and of that what belongs to whole frames."""
+        self._pieces_bytes = self._told_bytes = 0
+        """Of a message that is not whole: in the pieces that have come, and in all, as was told."""
+        self._largest_bytes = 0
+        """Of what was sent at once and may still wait to be read."""
+        self._is_drained = asyncio.Event()
+        """The caller has read most of what was sent, or is gone."""
+        self._is_drained.set()
         self._messages = self._drains = 0
         self.recent_frames = 0
         """Since the last `look`."""
@@ -178,6 +192,10 @@ class WebSocket(asyncio.BufferedProtocol):
         """Whether the caller has yet to read what was sent."""
         return self._is_write_paused
 
+    async def drained(self) -> None:
+        """Until the caller has read most of what was sent, or is gone."""
+        await self._is_drained.wait()
+
     def send_text(self, message: bytes) -> None:
         """Send a text message; nothing where the connection is closed."""
         if self.is_open:
@@ -214,10 +232,12 @@ class WebSocket(asyncio.BufferedProtocol):
         if not writes or self._transport.is_closing():
             return
         ends = not writes[-1]
-        if not ends and self._transport.get_write_buffer_size() > WRITE_BYTES_MAX:
+        if not ends and self._transport.get_write_buffer_size() > WRITE_BYTES_MAX + self._largest_bytes:
             self._transport.abort()
             return
-        self._transport.write(b"".join(writes))
+        content = b"".join(writes)
+        self._largest_bytes = max(self._largest_bytes, len(content))
+        self._transport.write(content)
         if ends and self._transport.can_write_eof():
             self._transport.write_eof()  # closed at once, the caller might lose the last messages to a reset
         elif ends:
@@ -234,8 +254,17 @@ class WebSocket(asyncio.BufferedProtocol):
         self._framing.receive_data(self._BUFFER[:nbytes])  # type: ignore[arg-type]  # it is copied
         assert self._listener is not None
         self._listener.turn_ended()
+        if self._framing.state is OPEN:
+            self._tell_gathered(self._listener)
         self._is_in_turn = False
         self._flush()
+
+    def _tell_gathered(self, listener: Listener) -> None:
+        count = self._received_bytes - self._whole_bytes + self._pieces_bytes
+        if count != self._told_bytes:
+            self._told_bytes = count
+            if not listener.gathered(count):
+                self._break(Broken.NO_ROOM)
 
     def _frame(self, frame: Frame) -> None:
         """One frame, of which a message may have several."""
@@ -252,9 +281,11 @@ class WebSocket(asyncio.BufferedProtocol):
         if not frame.fin:
             if frame.data:
                 self._pieces.append(bytes(frame.data))
+                self._pieces_bytes += len(frame.data)
             return
         message = bytes(frame.data) if not self._pieces else b"".join([*self._pieces, frame.data])
         self._pieces.clear()
+        self._pieces_bytes, self._told_bytes = 0, -1  # to be told anew, whatever is left
         self._messages += 1
         if self._framing.state is OPEN:
             (self._listener.text if self._is_text else self._listener.binary)(message)
@@ -269,13 +300,17 @@ class WebSocket(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self._is_drained.clear()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._is_drained.set()
+        self._largest_bytes = 0
         self._drains += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pieces.clear()
+        self._is_drained.set()
         self.closed.set()
         self._owner.connection_lost(exc)
 

@@ -7,7 +7,7 @@ each frame in a task of its own. It never waits in what is called by the connect
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from appliance.api.http.limits import HeldBody, InFlight
@@ -54,7 +54,6 @@ class _Awaited:
     bytes: int
     frame: Frame | None
     """None: it has ended already, and what comes is not looked at."""
-    held: HeldBody | None
 
 
 @dataclass(slots=True)
@@ -88,7 +87,6 @@ class Stream:
         self._sessions = sessions
         self._live = live
         self._socket = socket
-        self._in_flight = in_flight
         self._frame_bytes_max = frame_bytes_max
         self._accept = accept
         self._is_welcome = is_welcome
@@ -100,6 +98,9 @@ class Stream:
         self._own: set[int] = set()
         """Frames whose ends this stream says itself: under way on it, or said when it began."""
         self._holding: list[HeldBody] = []
+        """By pictures that are whole."""
+        self._gathering = in_flight.body(live.session.tenant)
+        """What has come of a message that is not whole, whether anybody waits for it or not."""
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
 
@@ -109,15 +110,20 @@ class Stream:
             telling = asyncio.create_task(self._tell(notices), name="stream")
             try:
                 if seen is not None:
-                    for result in self._sessions.results_since(self._live, seen):
-                        self._own.add(result.frame)
-                        self._say_end(result)
+                    await self._say_again(self._sessions.results_since(self._live, seen))
                 await self._socket.closed.wait()
             finally:
                 telling.cancel()
                 await asyncio.gather(telling, return_exceptions=True)
                 self._give_up()
         await asyncio.gather(*self._answering)
+
+    async def _say_again(self, results: Sequence[FrameResult]) -> None:
+        """What a device has missed, at the pace at which it reads."""
+        self._own.update(result.frame for result in results)
+        for result in results:
+            await self._socket.drained()
+            self._say_end(result)
 
     def replace(self) -> None:
         """A newer connection carries the session."""
@@ -157,10 +163,33 @@ class Stream:
         elif len(message) > awaited.bytes:
             self._end(awaited)
             self._fail(_too_large(awaited.bytes), Close.TOO_LARGE)
-        elif awaited.frame is None or awaited.held is None or len(message) < awaited.bytes:
+        elif awaited.frame is None or len(message) < awaited.bytes:
             self._end(awaited)
         else:
-            self._complete.append(_Complete(awaited.frame, message, awaited.held))
+            self._whole(awaited.frame, message)
+
+    def _whole(self, frame: Frame, picture: bytes) -> None:
+        """The picture counts until it is answered."""
+        held = self._gathering.hand_over()
+        try:
+            held.grow(len(picture))
+        except Busy as busy:
+            held.release()
+            self._refuse(busy if frame.is_repeat else frame.drop(DropCause.LIMIT), frame.number)
+            return
+        self._holding.append(held)
+        self._complete.append(_Complete(frame, picture, held))
+
+    def gathered(self, count: int) -> bool:
+        """What has come counts as it comes: not what was announced, and also what nobody waits for. Heads are small."""
+        if count <= HEAD_BYTES_MAX:
+            count = 0
+        self._gathering.shrink(count)
+        try:
+            self._gathering.grow(count)
+        except Busy:
+            return False
+        return True
 
     def turn_ended(self) -> None:
         """Acknowledge what has become complete: what came with it in one piece was sent without."""
@@ -186,6 +215,11 @@ class Stream:
         elif bound is Broken.TOO_SLOW:
             problem = plain_problem_of("request-timeout", f"a message was not whole after {MESSAGE_S:g} s")
             self._say(ErrorMessage(problem=problem, close=Close.POLICY))
+        elif bound is Broken.NO_ROOM:
+            awaited, self._awaited = self._awaited, None
+            if awaited is not None and awaited.frame is not None and not awaited.frame.is_repeat:
+                self._refuse(awaited.frame.drop(DropCause.LIMIT), awaited.frame.number)
+            self._say(ErrorMessage(problem=problem_of(Busy()), close=Close.POLICY))
         elif bound is Broken.TOO_MANY:
             problem = plain_problem_of("invalid-request", f"more than {FRAMES_MAX} messages a second")
             self._say(ErrorMessage(problem=problem, close=Close.POLICY))
@@ -235,7 +269,7 @@ class Stream:
             error = TooLarge(what="the frame", limit_bytes=self._frame_bytes_max)
             self._fail(problem_of(error), Close.TOO_LARGE, message.frame)
             return
-        self._awaited = _Awaited(message.bytes, None, None)
+        self._awaited = _Awaited(message.bytes, None)
         self._socket.message_bytes_max = max(message.bytes, HEAD_BYTES_MAX)
         head = FrameHead(
             frame=message.frame,
@@ -248,27 +282,23 @@ class Stream:
         )
         try:
             frame = self._sessions.frame_begins(self._live, head)
-            self._awaited.held = self._hold(frame, message.bytes)
+            self._check_room(frame, message.bytes)
             self._awaited.frame = frame
         except ApplianceError as error:
             self._refuse(error, message.frame)
 
-    def _hold(self, frame: Frame, count: int) -> HeldBody:
-        """The memory that a frame takes until it is answered: of a session at most that of two of the largest.
+    def _check_room(self, frame: Frame, count: int) -> None:
+        """Whether there is memory for a frame until it is answered: of a session at most that of two of the largest.
+        Nothing is reserved: who announces much and sends nothing keeps nobody out.
 
         Raises: FrameDropped, counted; Busy for one that came before.
         """
-        held = self._in_flight.body(self._live.session.tenant)
-        try:
-            if self._held_bytes() + count > 2 * self._frame_bytes_max:
-                raise Busy()
-            held.grow(count)
-        except Busy:
-            if frame.is_repeat:
-                raise
-            raise frame.drop(DropCause.LIMIT) from None
-        self._holding.append(held)
-        return held
+        has_room = self._gathering.has_room(count) and self._held_bytes() + count <= 2 * self._frame_bytes_max
+        if has_room:
+            return
+        if frame.is_repeat:
+            raise Busy()
+        raise frame.drop(DropCause.LIMIT)
 
     def _held_bytes(self) -> int:
         self._holding = [held for held in self._holding if held.bytes]
@@ -313,14 +343,13 @@ class Stream:
     @staticmethod
     def _end(awaited: _Awaited) -> None:
         """Its picture does not come."""
-        if awaited.held is not None:
-            awaited.held.release()
         if awaited.frame is not None:
             awaited.frame.lost()
 
     def _give_up(self) -> None:
         """The connection is closed: what was not complete is lost."""
         self._withdraw()
+        self._gathering.release()
         for one in self._complete:
             one.held.release()
             one.frame.lost()
@@ -331,6 +360,7 @@ class Stream:
     async def _tell(self, notices: Notices) -> None:
         """Plans and notices as they come; the session's end is the stream's."""
         async for notice in notices:
+            await self._socket.drained()  # a newer plan takes the place of one that waits
             if notice.kind is not NoticeKind.PLAN:
                 self._say(notice_of(notice))
             if notice.plan is not None:

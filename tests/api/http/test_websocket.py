@@ -29,6 +29,8 @@ class Echo:
         self.heard: list[bytes] = []
         self.bounds: list[Broken] = []
         self.turns = self.seconds = 0
+        self.gathering: list[int] = []
+        self.room = 1 << 30
         self.is_amid = False
 
     def text(self, message: bytes) -> None:
@@ -42,6 +44,10 @@ class Echo:
         self.heard.append(message)
         self.socket.message_bytes_max = LIMIT
         self.socket.send_binary(message)
+
+    def gathered(self, count: int) -> bool:
+        self.gathering.append(count)
+        return count <= self.room
 
     def turn_ended(self) -> None:
         self.turns += 1
@@ -436,3 +442,68 @@ def test_any_bytes(noise: bytes) -> None:
         assert problems == []
 
     run(story)
+
+
+def test_what_has_come_of_a_message_is_told() -> None:
+    """Whether it comes in pieces or in one frame; and where there is no room for it the connection ends."""
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url) as client:
+            echo = await begun(place, client)
+            for is_in_pieces in (True, False):
+                await client.send("grow 100000")
+                await client.recv()
+                if is_in_pieces:
+                    client.transport.write(_frame(2, bytes(60_000), fin=False))
+                else:
+                    client.transport.write(_frame(2, bytes(100_000))[:60_000])
+                while echo.gathering[-1] < 60_000:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)  # noqa: TID251 - until the other end has read it
+                if is_in_pieces:
+                    client.transport.write(_frame(0, bytes(40_000)))
+                else:
+                    client.transport.write(_frame(2, bytes(100_000))[60_000:])
+                assert await client.recv() == bytes(100_000)
+                assert echo.gathering[-1] == 0
+            echo.room = 50_000
+            await client.send("grow 100000")
+            await client.recv()
+            client.transport.write(_frame(2, bytes(60_000), fin=False))
+            assert await ended(client) == (["NO_ROOM"], 1008)
+
+    run(story)
+
+
+def test_large_messages_one_after_the_other() -> None:
+    """More than a connection keeps, to a caller that reads late: at its pace all of them arrive."""
+    size, count = WRITE_BYTES_MAX + 1, 8
+
+    async def story() -> None:
+        async with serving() as place, connect(place.url, max_size=None) as client:
+            echo = await begun(place, client)
+
+            async def send() -> None:
+                for number in range(count):
+                    await echo.socket.drained()
+                    echo.socket.send_binary(bytes([number]) * size)
+
+            sending = asyncio.create_task(send())
+            await asyncio.sleep(0.05)  # noqa: TID251 - a caller that is slow
+            for number in range(count):
+                message = await client.recv()
+                assert (message[0], len(message)) == (number, size)
+            await sending
+
+    run(story)
+
+
+async def begun(place: Place, client: ClientConnection) -> Echo:
+    """Who listens at the other end, once it does."""
+    await client.send("hello")
+    await client.recv()
+    return place.echoes[-1]
+
+
+def _frame(opcode: int, data: bytes, *, fin: bool = True) -> bytes:
+    """As a client sends it, with a mask of zeros."""
+    return struct.pack("!BBQI", opcode | (0x80 if fin else 0), 0xFF, len(data), 0) + data
