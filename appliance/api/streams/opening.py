@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from appliance.api.auth.browsers import cookie_of
 from appliance.api.auth.callers import caller_of
+from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.limits import Scope
 from appliance.api.http.problems import problem_response
@@ -13,7 +15,7 @@ from appliance.api.http.websocket import Owner, WebSocket
 from appliance.api.streams.sessions import session_of
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.target import id_of
-from appliance.domain.errors import ApplianceError, BadInput, Forbidden, UnknownSession
+from appliance.domain.errors import ApplianceError, BadInput, Forbidden, ForeignOrigin, UnknownSession
 from appliance.domain.states import SessionState
 from appliance.wire.stream import HEAD_BYTES_MAX, SEEN
 
@@ -36,7 +38,7 @@ class Streams:
         headers = dict(scope["headers"])
         try:
             _check_origin(headers)
-            principal = caller_of(box.keyring, scope, headers)
+            principal, cookie = _caller(box, scope, headers)
             live = session_of(box, principal, id_of(scope["path"]))
             if live.state is SessionState.ENDED:
                 raise UnknownSession(name=live.session.id)
@@ -47,7 +49,8 @@ class Streams:
 
         def is_welcome() -> bool:
             is_over = principal.expires_at is not None and principal.expires_at <= box.clock.wall_now()
-            return box.keyring.has(principal.key_id) and not is_over
+            is_signed_in = cookie is None or box.browsers.sign_ins.key_of(cookie) == principal.key_id
+            return box.keyring.has(principal.key_id) and not is_over and is_signed_in
 
         stream = Stream(
             box.clock,
@@ -71,6 +74,18 @@ class Streams:
         finally:
             if self._open.get(live.session.id) is stream:
                 del self._open[live.session.id]
+
+
+def _caller(box: ServingBox, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[Principal, str | None]:
+    """Whoever sent a good key; else whoever is signed in, and the cookie, of a page of the box: a browser sends it with
+    the handshakes of any page, and says whose in `Origin`. Raises: as `Browsers.caller`.
+    """
+    cookie = None if b"authorization" in headers else cookie_of(scope, headers)
+    if cookie is None:
+        return caller_of(box.keyring, scope, headers), None
+    if b"origin" not in headers:
+        raise ForeignOrigin(reason="the handshake names no origin")
+    return box.browsers.caller(scope), cookie
 
 
 def _check_origin(headers: Mapping[bytes, bytes]) -> None:

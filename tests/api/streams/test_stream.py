@@ -6,6 +6,7 @@ import json
 import ssl
 import struct
 import zlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,28 @@ async def test_whose_stream_it_is(box: Box) -> None:
     assert refused.value.response.status_code == 422
 
 
+async def test_a_page_of_the_box_streams_with_its_cookie(box: Box) -> None:
+    """Who is signed in needs no key, on a page of the box: not elsewhere, not on another port, not where nobody says
+    whose page it is; and no longer than it is signed in."""
+    url = box.server.url
+    session = await box.join("harbour")
+    address = f"{url.replace('http', 'ws', 1)}/v1/sessions/{session}/stream"
+    async with httpx.AsyncClient(base_url=url, headers={"Origin": url}, timeout=30) as page:
+        assert (await page.post("/v1/sign-in", json={"key": box.keys["harbour"]})).status_code == 204
+        cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in page.cookies.items())}
+        for origin in ("https://elsewhere.example", "http://127.0.0.1:1", "null", None):
+            headers = cookie | ({} if origin is None else {"Origin": origin})
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(address, additional_headers=headers, proxy=None):
+                    pass
+            assert refused.value.response.status_code == 403
+        async with connect(address, additional_headers=cookie | {"Origin": url}, proxy=None) as socket:
+            device = Device(socket, session)
+            assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
+            assert (await page.delete("/v1/sign-in")).status_code == 204
+            assert await device.ended() == 1008
+
+
 async def test_no_foreign_answers(box: Box) -> None:
     """Sessions of two keys and tenants side by side, each frame with its own picture: nobody gets another's answer."""
 
@@ -453,37 +476,58 @@ async def test_a_killed_box_takes_its_sessions_back(
 
 
 async def test_frames_that_find_no_room(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
-    """Bodies share a budget: a frame that does not fit is dropped with its head, and counted; a smaller one is taken.
-
-    The same over a Unix socket.
+    """Bodies share a budget of what has come of them, whether somebody waits for it or not: a frame that does not fit
+    is dropped with its head, and counted, a smaller one is taken; two that fit each by itself end one of the
+    connections. The same over a Unix socket.
     """
     state_dir = copied(furnished[0], tmp_path / "state")
     path = tmp_path / "socket"
-    settings = {"GUARD__ISOLATION": "none", "HTTP__INFLIGHT_BYTES_MAX": "1024", "HTTP__UNIX_SOCKET": str(path)}
+    settings = {"GUARD__ISOLATION": "none", "HTTP__INFLIGHT_BYTES_MAX": "65536", "HTTP__UNIX_SOCKET": str(path)}
     with running_server(state_dir, **{f"APPLIANCE_{name}": value for name, value in settings.items()}) as server:
         small = Box(server, box.keys, box.pictures)
         session = await small.join()
         async with small.device() as other, small.device(session) as device:
-            await other.head(0, 500)
-            await other.say(type="clock", sent_ms=1.0)  # withdraws it; the next one is awaited
+            await other.head(0, 50_000)  # what is only announced keeps nobody out
+            await other.say(type="clock", sent_ms=1.0)
             await other.until("clock")
-            await other.head(1, 500)
-            async with asyncio.timeout(10):
-                while (await small.shown(other.session))["sent"] < 2:
-                    pass
-            for number in range(2):
-                await device.head(number, 2000)
+            await device.head(0, 60_000)
+            await device.say(type="clock", sent_ms=1.0)
+            await device.until("clock")
+            for number, is_refused in ((1, False), (2, True)):
+                await other.head(number, 50_000, **({"captured_ms": -1e9} if is_refused else {}))
+                finish = await _begun(other, 40_000)
+                await device.head(number, 60_000)
                 dropped = await device.until("result", frame=number)
                 assert (dropped.outcome, dropped.cause) == (FrameEnd.DROPPED, "limit")
-            await other.socket.send(b"")
-            await other.say(type="clock", sent_ms=2.0)
-            await other.until("clock", of_ms=2.0)
-            assert (await device.answered(2, box.pictures[0])).outcome is FrameEnd.ANSWERED
+                await finish()
+                await other.say(type="clock", sent_ms=2.0 + number)
+                await other.until("clock", of_ms=2.0 + number)
+            assert (await device.answered(3, box.pictures[0])).outcome is FrameEnd.ANSWERED
+            await other.head(3, 50_000)
+            await device.head(4, 50_000)  # there is room for either
+            await _begun(other, 45_000)
+            await _begun(device, 45_000)
+            dropped = await device.until("result", frame=4)
+            assert (dropped.outcome, dropped.cause) == (FrameEnd.DROPPED, "limit")
+            assert await device.ended() == 1008
         headers = {"Authorization": f"Bearer {box.keys['device']}"}
         address = f"ws://box/v1/sessions/{session}/stream"
         async with unix_connect(str(path), address, additional_headers=headers) as socket:
-            assert (await Device(socket, session).answered(3, box.pictures[1])).outcome is FrameEnd.ANSWERED
-        assert (await small.shown(session))["drops"] == {"limit": 2}
+            assert (await Device(socket, session).answered(5, box.pictures[1])).outcome is FrameEnd.ANSWERED
+        assert (await small.shown(session))["drops"] == {"limit": 3}
+
+
+async def _begun(device: Device, count: int) -> Callable[[], Awaitable[None]]:
+    """Send the first bytes of a picture, and be there when the box has read them; returns what ends it too early."""
+    transport, head = device.socket.transport, struct.Struct("!BBQI")
+    transport.write(head.pack(0x02, 0xFF, count, 0) + bytes(count))
+    with contextlib.suppress(ConnectionClosed):
+        await (await device.socket.ping())
+
+    async def finish() -> None:
+        transport.write(head.pack(0x80, 0xFF, 0, 0))
+
+    return finish
 
 
 async def test_over_tls(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
