@@ -125,9 +125,10 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
 
 def document_of(stays: Sequence[Stay]) -> dict[str, Any]:
     """What `--json` prints."""
-    # How long the box decides it tells nobody but its own log and metrics.
-    plans = {"count": sum(stay.device.plans for stay in stays), "mean_ms": None, "p99_ms": None}
-    return {"sessions": [_row(stay) for stay in stays], "plans": plans}
+    # Sessions that are planned together have the same decisions: those of whom there were most.
+    told = [stay.box["decisions"] for stay in stays if "decisions" in stay.box]
+    none = {"count": 0, "mean_ms": None, "p99_ms": None}
+    return {"sessions": [_row(stay) for stay in stays], "plans": max(told, key=lambda one: one["count"], default=none)}
 
 
 def table_of(stays: Sequence[Stay]) -> "Table":

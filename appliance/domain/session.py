@@ -132,6 +132,8 @@ class DropCause(StrEnum):
     """No picture, or one that the application does not take."""
     CREDIT = "credit"
     """More frames under way than the session has credit for."""
+    OVER_RATE = "over-rate"
+    """Beyond the promised rate, and no processor was free."""
     LIMIT = "limit"
     """A quota, or a bound of the box."""
     MEMORY = "memory"
@@ -146,6 +148,8 @@ class FrameCounts:
 
     sent: int = 0
     """Frames whose head has come."""
+    unplanned: int = 0
+    """Of those, beyond the promised rate: no part of the promise."""
     skipped: int = 0
     """Frames that the device says it did not send."""
     answered: int = 0

@@ -104,6 +104,15 @@ class SessionPlanShape(Shape):
     """Where accuracy is promised."""
 
 
+class DecisionTimesShape(Shape):
+    """What deciding takes."""
+
+    count: int = Field(examples=[84])
+    mean_ms: float = Field(examples=[1.2])
+    """Of the latest, as is the next."""
+    p99_ms: float = Field(examples=[4.8])
+
+
 class SessionShape(Shape):
     """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
 
@@ -125,6 +134,8 @@ class SessionShape(Shape):
     captured: int
     """As the device says; of one that says nothing, what it sent."""
     sent: int
+    unplanned: int
+    """Of the sent, those beyond the promised rate: no part of the promise, and run only where there is room."""
     skipped: int
     """As the device says."""
     answered: int
@@ -149,3 +160,5 @@ class SessionShape(Shape):
     """Share of 1 that a result loses with each frame that it grows older, as the device estimates it."""
     drop: float | None
     """Of the last window, where accuracy is promised."""
+    decisions: DecisionTimesShape
+    """Of the planner, about the sessions that this one is planned with."""

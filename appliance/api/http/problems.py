@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appliance.domain import errors as e
+from appliance.domain.session import DropCause
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
 
 CONTENT_TYPE = "application/problem+json"
@@ -99,6 +100,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
 }
 
 
+OVER_RATE = Row(429, "More frames than were promised")
+"""Of a `FrameDropped` that nobody planned; the type is the same."""
 CAN_NEVER_FIT = Row(507, "It can never fit into memory")
 """Of an `OutOfMemory` that no waiting helps; the type is the same."""
 
@@ -124,6 +127,8 @@ def _row_for(error: e.ApplianceError) -> Row:
     """Its class's row, unless what happened to this one has another."""
     if isinstance(error, e.OutOfMemory) and not error.can_fit:
         return CAN_NEVER_FIT
+    if isinstance(error, e.FrameDropped) and error.cause == DropCause.OVER_RATE:
+        return OVER_RATE
     return row_of(type(error))
 
 

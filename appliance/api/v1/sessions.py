@@ -26,6 +26,7 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.sessions import JoinOrder
 from appliance.wire.sessions import (
     AccuracyPromiseShape,
+    DecisionTimesShape,
     LatencyPromiseShape,
     SessionChange,
     SessionOrder,
@@ -130,6 +131,7 @@ def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShap
 def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
     session, counts = live.session, live.counts
+    count, mean_ms, p99_ms = box.sessions.planning.decisions_of(live)
     return SessionShape(
         id=session.id,
         application=live.application.name,
@@ -145,6 +147,7 @@ def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
         plan=None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns())),
         captured=counts.captured,
         sent=counts.sent,
+        unplanned=counts.unplanned,
         skipped=counts.skipped,
         answered=counts.answered,
         late=counts.late,
@@ -157,4 +160,5 @@ def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
         rtt_ms=live.link.rtt_ms,
         drop_rate=live.drop_rate,
         drop=live.accuracy_windows.last_drop,
+        decisions=DecisionTimesShape(count=count, mean_ms=round(mean_ms, 3), p99_ms=round(p99_ms, 3)),
     )

@@ -43,6 +43,8 @@ async def infer_frame(
         request = made_of(box, application, principal, version, asked, arrival_ns, source)
         request.deadline_ns = call.deadline_ns
         request.variant = request.variant or call.variant
+        request.priority, request.is_planned = call.priority, True
+        request.batch = await call.turn()
         result = await box.engine.infer(request)
         _, made, text = await encoded(box, application, principal.tenant, asked, name, result)
         lengths = [int(value) for key, value in made if key == b"inference-header-content-length"]

@@ -62,6 +62,8 @@ class TooManySessions(LimitReached):
 
     tenant: str
     sessions_max: int
+    of: str = "sessions"
+    """What there are so many of."""
 
     def message(self) -> str:
-        return f"tenant {self.tenant!r} has {self.sessions_max} sessions, as many as one tenant may; end one first"
+        return f"tenant {self.tenant!r} has {self.sessions_max} {self.of}, as many as one tenant may; end one first"

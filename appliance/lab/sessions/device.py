@@ -30,7 +30,7 @@ from appliance.policies.sending.sender import Send, Sender
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
 from appliance.runtime.sessions.live import LiveSession, Notices
-from appliance.runtime.sessions.sessions import PLANNED_PRIORITY, JoinOrder, Sessions
+from appliance.runtime.sessions.sessions import JoinOrder, Sessions
 
 HEAD_BYTES, ACK_BYTES, PLAN_BYTES = 300, 100, 500
 PART_BYTES = 16_384
@@ -471,9 +471,7 @@ class Device:
         found: list[Result] = []
 
         async def work(call: FrameCall) -> bytes:
-            assert self.session is not None
-            gates = self._box.sessions.planning.gates_of(self.session)
-            batch = 0 if gates is None else await gates.wait((self.session.id, frame.number))
+            batch = await call.turn()
             found.append(await self._box.engine.infer(self._request(call, batch)))
             return b""
 
@@ -491,7 +489,7 @@ class Device:
             call.arrival_ns,
             variant=call.variant,
             deadline_ns=call.deadline_ns,
-            priority=PLANNED_PRIORITY,
+            priority=call.priority,
             is_planned=True,
             batch=batch,
         )

@@ -244,6 +244,10 @@ class Engine:
         busy_ns = self._inline_ns + sum(worker.busy_ns for worker in self.workers)
         return runs, busy_ns / NS_PER_MS
 
+    def free_workers(self) -> int:
+        """Workers that a request would get at once."""
+        return self._queue.free
+
     def is_stuck(self) -> bool:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
         that one will never end. Those that take no worker hold the event loop, and nobody asks.

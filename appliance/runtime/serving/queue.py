@@ -201,6 +201,11 @@ class Queue:
         return self._line.is_busy
 
     @property
+    def free(self) -> int:
+        """Workers that a job would get at once: those that are idle while nobody waits."""
+        return 0 if self._places.taken else len(self._idle)
+
+    @property
     def is_expecting(self) -> bool:
         """Whether anybody waits for a worker, has one, or is still being read."""
         return self._line.is_busy or self._backlog.work_ns > 0

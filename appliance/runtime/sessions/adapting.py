@@ -35,14 +35,13 @@ class Beside:
 
 def problem_of(
     members: Sequence[LiveSession],
+    clients: Sequence[Client],
     rungs: Sequence[Rung],
     workers: int,
-    share: float,
-    beside: Beside,
     previous: Sequence[str | None],
     seed: int = 0,
 ) -> AdaptationInput:
-    """The problem of a pool."""
+    """The problem of a pool; `clients` as of `client_of`, one for each member."""
     networks = monotone(
         filtered(Network(r.name, r.accuracy, r.frame_bytes(None, _typical_bytes(members)), r.worst_ms) for r in rungs)
     )
@@ -50,7 +49,7 @@ def problem_of(
     return AdaptationInput(
         networks=networks,
         workers=workers,
-        clients=tuple(_client(live, share, beside) for live in members),
+        clients=tuple(clients),
         previous=tuple(name if name in known else None for name in previous),
         seed=seed,
     )
@@ -128,9 +127,10 @@ def accuracy_of(rung: Rung) -> float | None:
     return None if accuracy is None else accuracy.points
 
 
-def _client(live: LiveSession, share: float, beside: Beside) -> Client:
-    """One session. Frames that are larger than others' of the same size make the link narrower by as much: a network
-    has one frame size."""
+def client_of(live: LiveSession, share: float, beside: Beside) -> Client:
+    """One session; `share` of all workers' time that its pool has. Frames that are larger than others' of the same size
+    make the link narrower by as much: a network has one frame size.
+    """
     per_pixel = live.bytes_per_pixel or BYTES_PER_PIXEL
     return Client(
         name=live.id,

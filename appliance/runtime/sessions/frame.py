@@ -20,12 +20,15 @@ from appliance.domain.session import DropCause, FrameAck, FrameEnd, FrameHead
 from appliance.log import get as get_log
 from appliance.tasks.base import Media
 
+PLANNED_PRIORITY = 101
+"""Above what a request may ask for: what is promised goes before its tenant's other work."""
+
 log = get_log("sessions")
 
 
 @dataclass(frozen=True, slots=True)
 class FrameCall:
-    """What a run of a frame is asked with: for those that bring tensors and have no media to decode."""
+    """What a run of a frame is asked with."""
 
     arrival_ns: int
     """When its body was complete."""
@@ -33,6 +36,12 @@ class FrameCall:
     """Capture + SLO − downlink, on the box's clock."""
     variant: str | None
     """That the plan names; None: the box chooses."""
+    priority: int
+    """Of its request: `PLANNED_PRIORITY`, or 0 of a frame beyond the promised rate."""
+    turn: Callable[[], Awaitable[int]]
+    """Awaited before the run, once its tensors are there: until the batch begins that it is planned for, whose number
+    it returns; 0: it is planned with nobody. Raises FrameDropped for a frame beyond the promised rate without room.
+    """
 
     @property
     def timeout_ms(self) -> float:
@@ -99,6 +108,7 @@ class Frame:
         "deadline_ns",
         "first",
         "head",
+        "is_planned",
         "received_ns",
         "result",
         "started_ns",
@@ -117,6 +127,8 @@ class Frame:
         """On the box's clock, as far as it is known."""
         self.deadline_ns = deadline_ns
         self.first = first
+        self.is_planned = True
+        """Within the promised rate; else it is run only where there is room, and is no part of the promise."""
         self.received_ns = 0
         self.started_ns = 0
         """When its run began; 0: it has not."""
@@ -225,6 +237,8 @@ def anew(error: Raised) -> Raised:
 def end_of(error: ApplianceError) -> tuple[FrameEnd, DropCause | None]:
     """How a frame ended whose run raised this: late when it was cut off while it ran, lost when it failed there, and
     dropped when it never ran."""
+    if isinstance(error, FrameDropped):
+        return FrameEnd.DROPPED, DropCause(error.cause)
     if isinstance(error, DeadlineExceeded):
         return (FrameEnd.DROPPED, DropCause.LATE) if error.ran_ms is None else (FrameEnd.LATE, None)
     if isinstance(error, RunFailed):

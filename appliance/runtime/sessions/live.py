@@ -7,6 +7,7 @@ Event-loop thread only.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from statistics import median
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -28,8 +29,9 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
-from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
+from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
+from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
 from appliance.tasks.base import Media
 
@@ -55,6 +57,8 @@ RECENT = 16
 """Frames whose arrivals are remembered."""
 
 Predict = Callable[["LiveSession", Frame, Media, str], Awaitable[bytes]]
+Turn = Callable[["LiveSession", Frame], Awaitable[int]]
+HasRoom = Callable[["LiveSession"], bool]
 Ended = Callable[["LiveSession", Frame, FrameResult], None]
 Received = Callable[["LiveSession"], None]
 
@@ -98,19 +102,19 @@ class LiveSession:
         *,
         credit: int,
         predict: Predict,
+        turn: Turn,
+        has_room: HasRoom,
         on_received: Received,
         on_ended: Ended,
         link: LinkEstimate | None = None,
         state: SessionState = SessionState.WAITING,
     ) -> None:
+        """`turn`: as of a `FrameCall`. `has_room`: whether a processor is free for a frame that nobody planned."""
         self._clock = clock
-        self._predict = predict
-        self._on_received = on_received
-        self._on_ended = on_ended
+        self._predict, self._turn, self._has_room = predict, turn, has_room
+        self._on_received, self._on_ended = on_received, on_ended
         self._credit = credit
-        self.session = session
-        self.application = application
-        self.state = state
+        self.session, self.application, self.state = session, application, state
         self.reason = ""
         """Why it is in its state, for a person."""
         self.plan: SessionPlan | None = None
@@ -134,6 +138,8 @@ class LiveSession:
         """Of its variant, by the plan."""
         self.load = 0.0
         """Share of all workers that it takes, by the plan."""
+        self.least_load: float | None = None
+        """Of a promise of latency: what it takes at least, by the last plan; None: nobody has planned it."""
         # What the device is like, as far as it says so.
         self.downlink_ms: float | None = None
         self.drop_rate = DROP_RATE_PRIOR
@@ -143,18 +149,18 @@ class LiveSession:
         self.bytes_per_pixel: float | None = None
         self.body_bytes: float | None = None
         self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
+        self._head_delay_ms: float | None = None  # their median; None: to be computed
         self.arrivals: deque[tuple[int, int, int]] = deque(maxlen=RECENT)
         """(frame, captured, complete) of the latest."""
         self.last_result: tuple[int, int, int] | None = None
         """(frame, captured, ended) of the newest that was answered."""
-        self.latency_windows = LatencyWindows()
-        self.accuracy_windows = AccuracyWindows()
+        self.latency_windows, self.accuracy_windows = LatencyWindows(), AccuracyWindows()
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         """Under way, and those that ended of late."""
         self._newest: int | None = None
-        self._unacknowledged = 0
+        self._unacknowledged = self._numbers = 0
+        self._rate = TokenBucket(clock.now_ns())
         self._notices: set[Notices] = set()
-        self._numbers = 0
 
     # -- what others read ----------------------------------------------------------------------------------------------
 
@@ -189,7 +195,11 @@ class LiveSession:
     @property
     def head_delay_ms(self) -> float:
         """From a capture to the head of the frame: the device's encoding, its waiting, and the way."""
-        return median(self._head_delays_ms) if self._head_delays_ms else self.link.rtt_ms / 2.0
+        if not self._head_delays_ms:
+            return self.link.rtt_ms / 2.0
+        if self._head_delay_ms is None:
+            self._head_delay_ms = median(self._head_delays_ms)
+        return self._head_delay_ms
 
     @property
     def down_ms(self) -> float:
@@ -229,8 +239,7 @@ class LiveSession:
         else:
             windows.stop()
         if state in (SessionState.WAITING, SessionState.ENDED):
-            self.plan = None
-            self.load = 0.0
+            self.plan, self.load, self.least_load = None, 0.0, None
         if state is SessionState.ENDED:
             self.ended_ns = now_ns
             self.tell(Notice(NoticeKind.ENDED, state, None, reason))
@@ -257,7 +266,7 @@ class LiveSession:
             self.session = session
             if self.state is SessionState.SERVED:
                 self._windows().begin(self._clock.now_ns())
-        self.session = session
+        self.session, self.least_load = session, None
 
     def tell(self, notice: Notice) -> None:
         """All who listen."""
@@ -347,6 +356,8 @@ class LiveSession:
         if self._unacknowledged > self._credit:
             frame.drop(DropCause.CREDIT)
             raise CreditExceeded(credit=self._credit, frame=head.frame)
+        frame.is_planned = self._is_planned(head.frame, now_ns)
+        self.counts.unplanned += not frame.is_planned
         cause = self._hopeless(frame, now_ns)
         if cause is not None:
             raise frame.drop(cause)
@@ -392,6 +403,18 @@ class LiveSession:
             return captured_ns + int((self.promise.slo_ms - self.down_ms) * NS_PER_MS)
         return captured_ns + ACCURACY_WITHIN_NS - int(self.down_ms * NS_PER_MS)
 
+    def _is_planned(self, number: int, now_ns: int) -> bool:
+        """Whether a frame that comes now is within the promised rate: that of the promise, or, of a promise of
+        accuracy, of the plan, whose own frames are so in any case.
+        """
+        if self.state is not SessionState.SERVED:
+            return True  # it is not run at all
+        promise, plan, rate = self.promise, self.plan, self.session.fps
+        if isinstance(promise, LatencyPromise):
+            return self._rate.take(min(promise.rate_rps, rate), now_ns)
+        has_place = self._rate.take(rate if plan is None else rate / plan.interval, now_ns)
+        return has_place or (plan is not None and number in plan.frames)
+
     def _hopeless(self, frame: Frame, now_ns: int) -> DropCause | None:
         """Why the frame need not be read."""
         if frame.captured_ns > now_ns + FUTURE_NS or frame.deadline_ns <= now_ns:
@@ -404,7 +427,7 @@ class LiveSession:
             expected_ms += self.link.transfer_ms(frame.head.body_bytes, now_ns)
         if now_ns + int(expected_ms * NS_PER_MS) > frame.deadline_ns:
             return DropCause.HOPELESS
-        return None
+        return None if frame.is_planned or self._has_room(self) else DropCause.OVER_RATE
 
     def _forget(self, now_ns: int) -> None:
         """Answers go after 2 s; that a number was used is known for as long as it may come again."""
@@ -428,7 +451,13 @@ class LiveSession:
     def call_of(self, frame: Frame) -> FrameCall:
         """What a frame's run is asked with now: the variant of the present plan, whatever it was made for (JF-22)."""
         frame.variant = self.variant
-        return FrameCall(frame.received_ns or self._clock.now_ns(), frame.deadline_ns, self.variant or None)
+        return FrameCall(
+            frame.received_ns or self._clock.now_ns(),
+            frame.deadline_ns,
+            self.variant or None,
+            PLANNED_PRIORITY if frame.is_planned else 0,
+            partial(self._turn, self, frame),
+        )
 
     async def predict(self, frame: Frame, media: Media, request_id: str) -> bytes:
         """The answer of the engine."""
@@ -441,6 +470,7 @@ class LiveSession:
         took_ms = self.link.end(head.frame, body_bytes, now_ns)
         if head.captured_ns is not None or head.age_ms is not None:
             self._head_delays_ms.append(max(0.0, (head.arrived_ns - frame.captured_ns) / NS_PER_MS))
+            self._head_delay_ms = None
         self.arrivals.append((head.frame, frame.captured_ns, now_ns))
         self.body_bytes = _smoothed(self.body_bytes, body_bytes)
         if head.size:
@@ -457,7 +487,7 @@ class LiveSession:
         if self.state is SessionState.SERVED:
             in_time = result.end is FrameEnd.ANSWERED
             if isinstance(self.promise, LatencyPromise):
-                if result.cause is not DropCause.BAD_MEDIA:  # nobody can answer those
+                if frame.is_planned and result.cause is not DropCause.BAD_MEDIA:  # nobody can answer those
                     self.latency_windows.ended(result.ended_ns, in_time=in_time)
             elif in_time:
                 shown_ns = result.ended_ns + int(self.down_ms * NS_PER_MS)

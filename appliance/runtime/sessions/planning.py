@@ -5,9 +5,11 @@ meanwhile are left as they are. Event-loop thread only.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import datetime
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
@@ -19,7 +21,7 @@ from appliance.policies.adaptation.binding import Binding, binding
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.drop import reference_stride
 from appliance.policies.residency.base import Wish
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.sessions import adaptation, offload
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.reservations import Reservations
@@ -29,7 +31,7 @@ from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.ledger import Load, ProcessorLedger
 from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.pools import BEFORE_NS, Pool, PoolKey, held, holds, key_of, waiting
+from appliance.runtime.sessions.pools import BEFORE_NS, Members, Pool, PoolKey, held, holds, key_of, waiting
 from appliance.runtime.sessions.zoo import Rung, zoo_of
 
 LATE_NS = 200 * NS_PER_MS
@@ -43,8 +45,14 @@ TRY_NS = NS_PER_S
 """Who waits for a promise of accuracy is tried so often, one after another: that takes much longer than to go on."""
 HEADROOM = 0.92
 """Share of what is free that is sold to who comes: what was promised outlives estimates that move a little."""
+SNAPSHOT_NS = 50 * NS_PER_MS
+"""So long is gone by what variants take, and by who wants some of the processors, before that is looked at again."""
+AT_ONCE = 32
+"""Sessions that are looked at in one turn of the event loop: a box may have a thousand."""
 LINK_CHANGE = 0.2
 """Of a bandwidth since the last plan: the pool is planned anew (a fifth)."""
+
+PlanT = TypeVar("PlanT")
 
 log = get_log("sessions")
 
@@ -104,6 +112,12 @@ class _Zoo:
     is_short: bool
     """Memory keeps others out."""
     by_name: dict[str, Rung] = field(default_factory=dict)
+    entry: Entry | None = None
+    """What it was made of: the application as the catalogue has it, ..."""
+    without: frozenset[str] = frozenset()
+    """... but for these variants, ..."""
+    until_ns: int = 0
+    """... and what runs took, which is looked at again then."""
 
     def __post_init__(self) -> None:
         self.by_name = {rung.name: rung for rung in self.rungs}
@@ -121,6 +135,11 @@ class Planning:
         self.ledger = ledger
         self._sessions = sessions
         self._pools: dict[PoolKey, Pool] = {}
+        self._members = Members()
+        self._zoos: dict[tuple[str, float], _Zoo] = {}
+        """By application and floor."""
+        self._wanting: tuple[int, Mapping[str, float]] = (0, {})
+        """Weights of the tenants that want some of the processors, and until when they hold."""
         self._refused: dict[tuple[str, str], int] = {}
         """(application, variant) that memory has refused → until when."""
         self._wished: dict[str, tuple[tuple[str, ...], int]] = {}
@@ -130,6 +149,20 @@ class Planning:
         self.figures = Figures()
         self._gone = BatchCounts()
         """Of pools that are no more."""
+
+    def put(self, live: LiveSession) -> None:
+        """A session has come, or what decides of its pool has changed."""
+        self._members.put(live)
+        self._wanting = (0, {})
+
+    def take(self, live: LiveSession) -> None:
+        """A session has gone."""
+        self._members.take(live)
+        self._wanting = (0, {})
+
+    def pools_of(self, tenant: str) -> set[PoolKey]:
+        """How a tenant's sessions differ, as far as planning goes."""
+        return self._members.pools_of(tenant)
 
     # -- may it come in ------------------------------------------------------------------------------------------------
 
@@ -155,6 +188,10 @@ class Planning:
     async def verdict(self, live: LiveSession) -> Verdict:
         """Whether the box can keep a promise beside all that it keeps; changes nothing."""
         self._mark_shares()
+        return await self._verdict_as_marked(live)
+
+    async def _verdict_as_marked(self, live: LiveSession) -> Verdict:
+        """As `verdict`, with what is beyond shares as it was found last."""
         found = await self._verdict(live, 0.0)
         if found.fits or found.cause is not Cause.PROCESSOR or not self._is_within_share(live):
             return found
@@ -174,6 +211,8 @@ class Planning:
             self._remove(victim, Cause.SHARE, "it was beyond its tenant's share, which another tenant wants now")
         live.lane = verdict.lane
         live.become(SessionState.SERVED)
+        if live.id in self._sessions:
+            self.put(live)
         self.figures.admissions += 1
 
     async def _verdict(self, live: LiveSession, spared: float) -> Verdict:
@@ -187,8 +226,9 @@ class Planning:
         if not zoo.rungs:
             return _nothing(zoo)
         members = [*self._held(key, without=live), live]
-        problem = self._adaptation(key, members, zoo, HEADROOM * min(1.0, self._admission_share(key) + spared))
-        plan = await self._deciding.adapt(problem)
+        share = HEADROOM * min(1.0, self._admission_share(key) + spared)
+        problem = await self._adaptation(key, members, zoo, share)
+        plan = await self._timed(key, self._deciding.adapt(problem))
         outcome = "refused" if plan.unmapped else "admitted"
         self._record_adaptation(key, problem, plan, outcome, live.id)
         if not plan.unmapped:
@@ -198,12 +238,22 @@ class Planning:
     def _cause(self, live: LiveSession, zoo: _Zoo, key: PoolKey) -> Cause:
         """What keeps a session from being served: what would, were it alone on the box; then what would, were it on
         the box's own wire; else the others."""
-        problem = adapting.problem_of([live], zoo.rungs, self._around.workers, 1.0, self._beside(key), ())
+        problem = self._alone(live, zoo, key)
         client = problem.clients[0]
         if binding(client, problem.networks) is Binding.WORKERS:
             return self._processor_or_share(live)
         at_the_box = replace(client, slo_ms=client.slo_ms + adapting.way_ms(live), bandwidth_bps=BPS_MAX)
         return Cause.LINK if binding(at_the_box, problem.networks) is Binding.WORKERS else Cause.PROCESSOR
+
+    def _alone(self, live: LiveSession, zoo: _Zoo, key: PoolKey) -> AdaptationInput:
+        """The problem of one session that has the box for itself."""
+        client = adapting.client_of(live, 1.0, self._beside(key))
+        return adapting.problem_of([live], [client], zoo.rungs, self._around.workers, ())
+
+    def _is_able(self, live: LiveSession, zoo: _Zoo, key: PoolKey) -> bool:
+        """Whether it would be served then."""
+        problem = self._alone(live, zoo, key)
+        return binding(problem.clients[0], problem.networks) is Binding.WORKERS
 
     async def _accuracy_verdict(self, live: LiveSession, spared: float) -> Verdict:
         zoo = self._zoo(key_of(live))
@@ -215,7 +265,7 @@ class Planning:
             problem = self._offload(key, self._held(key, without=live), [live], zoo, spared, HEADROOM)
             if not problem.waiting:
                 return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
-            plan = await self._deciding.offloads(problem)
+            plan = await self._timed(key, self._deciding.offloads(problem))
             is_in = live.id in plan.admitted and not plan.removed
             self._record_offload(key, problem, plan, "admitted" if is_in else "refused", live.id)
             if is_in:
@@ -225,7 +275,7 @@ class Planning:
 
     def _processor_or_share(self, live: LiveSession) -> Cause:
         """Whether the tenant has its part, and others have theirs."""
-        is_shared = any(tenant != live.session.tenant for tenant in self._around.weights())
+        is_shared = any(tenant != live.session.tenant for tenant in self._weights())
         return Cause.SHARE if is_shared and not self._is_within_share(live) else Cause.PROCESSOR
 
     def _lanes(self, live: LiveSession) -> list[int]:
@@ -240,7 +290,7 @@ class Planning:
     def _is_within_share(self, live: LiveSession) -> bool:
         """Whether its tenant has its share of the processors at most, with this one."""
         tenant = live.session.tenant
-        weights = self._around.weights()
+        weights = self._weights()
         key = key_of(live, live.lane)
         planned = self.ledger.planned_of(tenant) + (
             0.0 if live.state is SessionState.SERVED else self._least(key, live)
@@ -248,19 +298,21 @@ class Planning:
         return planned <= self.ledger.share_of(tenant, {tenant: 1.0, **weights}) + 1e-9
 
     def _beyond_share(self, tenant: str) -> list[LiveSession]:
-        """Sessions of other tenants beyond their shares, the newest first."""
+        """Sessions of other tenants beyond their shares, those of least weight first, the newest of equals."""
         found = [
             live
             for live in self._sessions.values()
             if live.beyond_share and live.session.tenant != tenant and live.state is SessionState.SERVED
         ]
-        return sorted(found, key=lambda live: (live.session.began_at, live.id), reverse=True)
+        return sorted(found, key=_order, reverse=True)
 
     def _mark_shares(self) -> None:
-        """Which sessions are beyond their tenants' shares as these are now: of each tenant the newest."""
-        weights = self._around.weights()
+        """Which sessions are beyond their tenants' shares as these are now: of each tenant those of least weight, the
+        newest of equals.
+        """
+        weights = self._weights()
         taken: dict[str, float] = {}
-        for live in sorted(self._sessions.values(), key=lambda live: (live.session.began_at, live.id)):
+        for live in sorted(self._sessions.values(), key=_order):
             if live.state is not SessionState.SERVED:
                 live.beyond_share = False
                 continue
@@ -278,6 +330,7 @@ class Planning:
                 async with self._admissions:
                     await self._adapt(self._pool(key))
                     await self._try_waiting(key)
+            await others_first()
         self._wish_all()
 
     async def offload_all(self) -> None:
@@ -285,6 +338,7 @@ class Planning:
         for key in self._keys(PromiseKind.ACCURACY):
             with self._apart(key):
                 await self._offload_pool(key)
+            await others_first()
 
     async def _offload_pool(self, key: PoolKey) -> None:
         is_free = not self._admissions.locked()  # while another promise is being made, nobody is tried
@@ -316,6 +370,10 @@ class Planning:
         pool = self._pools.get(key_of(live, live.lane))
         return None if pool is None or pool.key.kind is not PromiseKind.ACCURACY else pool.gates
 
+    def beginning(self, until_ns: int) -> int:
+        """How many planned batches have yet to begin, and are to by then."""
+        return sum(pool.gates.beginning(until_ns) for pool in self._pools.values() if pool.batches)
+
     def refused(self, application_id: str, variant: str) -> None:
         """Memory has refused a variant: it is not planned with for a while."""
         self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
@@ -334,10 +392,20 @@ class Planning:
 
     def decision_ms(self) -> tuple[int, float, float]:
         """Decisions since the start, and mean and P99 of the latest."""
-        recent = sorted(self._deciding.recent_ms)
-        if not recent:
-            return self._deciding.count, 0.0, 0.0
-        return self._deciding.count, sum(recent) / len(recent), recent[min(len(recent) - 1, int(0.99 * len(recent)))]
+        return self._deciding.count, *_mean_and_p99(self._deciding.recent_ms)
+
+    def decisions_of(self, live: LiveSession) -> tuple[int, float, float]:
+        """The same of those about the sessions that one is planned with."""
+        pool = self._pools.get(key_of(live, live.lane))
+        return (0, 0.0, 0.0) if pool is None else (pool.decided, *_mean_and_p99(pool.decided_ms))
+
+    async def _timed(self, key: PoolKey, deciding: Awaitable[PlanT]) -> PlanT:
+        """A decision about a pool."""
+        pool, start_ns = self._pool(key), self._around.clock.now_ns()
+        plan = await deciding
+        pool.decided += 1
+        pool.decided_ms.append((self._around.clock.now_ns() - start_ns) / NS_PER_MS)
+        return plan
 
     async def _adapt(self, pool: Pool) -> None:
         key, now_ns = pool.key, self._around.clock.now_ns()
@@ -345,29 +413,28 @@ class Planning:
         zoo = self._zoo_for(pool, members)
         if zoo is None:
             return
-        weights = self._around.weights()
-        problem = self._adaptation(key, members, zoo, self.ledger.for_plan(key, key.tenant, weights))
-        plan = await self._deciding.adapt(problem)
+        problem = await self._adaptation(key, members, zoo, self.ledger.for_plan(key, key.tenant, self._weights()))
+        plan = await self._timed(key, self._deciding.adapt(problem))
         if plan.unmapped:
-            problem = self._adaptation(key, members, zoo, self._admission_share(key))
-            plan = await self._deciding.adapt(problem)
+            problem = await self._adaptation(key, members, zoo, self._admission_share(key))
+            plan = await self._timed(key, self._deciding.adapt(problem))
         for _ in range(REMOVALS_MAX):
             if not plan.unmapped:
                 break
-            victim = self._victim(members, plan.unmapped)
+            victim = self._victim(key, members, plan.unmapped, zoo)
             self._remove(victim, self._cause(victim, zoo, key), plan.reason)
             members = [live for live in members if live is not victim]
             if not members:
                 self._close(pool)
                 return
-            problem = self._adaptation(key, members, zoo, self._admission_share(key))
-            plan = await self._deciding.adapt(problem)
+            problem = await self._adaptation(key, members, zoo, self._admission_share(key))
+            plan = await self._timed(key, self._deciding.adapt(problem))
         for live in members:
             if live.id in plan.unmapped:
                 self._remove(live, Cause.PROCESSOR, plan.reason)
-        self._enact_adaptation(pool, problem, plan, members, zoo, now_ns)
+        await self._enact_adaptation(pool, problem, plan, members, zoo, now_ns)
 
-    def _enact_adaptation(
+    async def _enact_adaptation(
         self,
         pool: Pool,
         problem: AdaptationInput,
@@ -378,6 +445,11 @@ class Planning:
     ) -> None:
         key = pool.key
         self.figures.plans += 1
+        beside = self._beside(key)
+        for at, live in enumerate(members, 1):
+            live.least_load = adapting.least_load(live, zoo.rungs, self._around.workers, beside)
+            if at % AT_ONCE == 0:
+                await others_first()
         there = [live for live in members if live.id in self._sessions and holds(live, now_ns)]
         mapping = tuple((worker.network, worker.batch, worker.clients) for worker in plan.workers)
         if mapping != pool.mapping:
@@ -387,15 +459,16 @@ class Planning:
         pool.prefetch = plan.prefetch
         pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
         planned = adapting.loads_of(plan, members, zoo.by_name, self._around.workers)
-        beside = self._beside(key)
-        least = sum(adapting.least_load(live, zoo.rungs, self._around.workers, beside) for live in there)
+        least = sum(live.least_load or 0.0 for live in there)
         self.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
         told = adapting.plans_of(plan, members, zoo.by_name, now_ns)
         pool.wanted = tuple(worker.network for worker in plan.workers)
-        for live in there:
-            pool.bandwidth_bps[live.id] = live.link.bandwidth_bps
-            if live.id in told:
+        pool.bandwidth_bps = {live.id: live.link.bandwidth_bps for live in there}
+        for at, live in enumerate(there, 1):
+            if live.id in told and live.id in self._sessions and holds(live, now_ns):
                 live.take(self._as_memory_is(live, told[live.id], zoo, beside))
+            if at % AT_ONCE == 0:  # each that is told has something to send
+                await others_first()
 
     def _as_memory_is(self, live: LiveSession, plan: SessionPlan, zoo: _Zoo, beside: adapting.Beside) -> SessionPlan:
         """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
@@ -418,7 +491,7 @@ class Planning:
         for live in members:
             if live.id not in known:
                 self._remove(live, _out_of_reach(live, zoo), "even alone it would see results too late")
-        plan = await self._deciding.offloads(problem)
+        plan = await self._timed(key, self._deciding.offloads(problem))
         end_ns = self._around.clock.now_ns()
         if end_ns - now_ns > LATE_NS and pool.batches:
             self.figures.late_plans += 1
@@ -461,19 +534,26 @@ class Planning:
     async def _try_waiting(self, key: PoolKey) -> None:
         """The first of those that wait; with it the next turn tries the next."""
         for live in self._waiting(key)[:1]:
-            found = await self.verdict(live)
+            found = await self._verdict_as_marked(live)
             if found.fits and live.state is SessionState.WAITING:
                 self.admit(live, found)
                 await self._adapt(self._pool(key))
+                self._mark_shares()
             elif not found.fits:
                 live.tries += 1
                 live.reason = _told(found)
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
-    def _adaptation(self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, share: float) -> AdaptationInput:
-        previous = self._pool(key).previous
-        return adapting.problem_of(members, zoo.rungs, self._around.workers, share, self._beside(key), previous)
+    async def _adaptation(
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, share: float
+    ) -> AdaptationInput:
+        beside, clients = self._beside(key), []
+        for at, live in enumerate(members, 1):
+            clients.append(adapting.client_of(live, share, beside))
+            if at % AT_ONCE == 0:
+                await others_first()
+        return adapting.problem_of(members, clients, zoo.rungs, self._around.workers, self._pool(key).previous)
 
     def _offload(
         self,
@@ -517,19 +597,33 @@ class Planning:
         return adapting.Beside(self._around.decode_ms(key.application_id), foreign)
 
     def _admission_share(self, key: PoolKey) -> float:
-        return self.ledger.for_admission(key, key.tenant, self._around.weights())
+        return self.ledger.for_admission(key, key.tenant, self._weights())
+
+    def _weights(self) -> Mapping[str, float]:
+        """Of the tenants that want some of the processors, as of a moment ago."""
+        until_ns, weights = self._wanting
+        now_ns = self._around.clock.now_ns()
+        if now_ns >= until_ns:
+            weights = self._around.weights()
+            self._wanting = (now_ns + SNAPSHOT_NS, weights)
+        return weights
 
     def _zoo(self, key: PoolKey) -> _Zoo:
-        """Raises: ModelUnavailable, UnknownApplication."""
+        """What there is now; nothing where the application is not in service."""
         now_ns = self._around.clock.now_ns()
         self._refused = {one: until for one, until in self._refused.items() if until > now_ns}
-        without = {variant for application, variant in self._refused if application == key.application_id}
+        without = frozenset(variant for application, variant in self._refused if application == key.application_id)
         try:
             entry = self._around.catalogue.entry(key.application_id)
         except ApplianceError:
             return _Zoo([], False)
+        known = self._zoos.get((key.application_id, key.floor))
+        if known is not None and now_ns < known.until_ns and known.entry is entry and known.without == without:
+            return known
         rungs, is_short = zoo_of(entry, key.floor, self._around.workers, now_ns, self._around.fits_memory, without)
-        return _Zoo(rungs, is_short)
+        zoo = _Zoo(rungs, is_short, entry=entry, without=without, until_ns=now_ns + SNAPSHOT_NS)
+        self._zoos[key.application_id, key.floor] = zoo
+        return zoo
 
     def _zoo_for(self, pool: Pool, members: Sequence[LiveSession], others: Sequence[LiveSession] = ()) -> _Zoo | None:
         """None where nobody is to be planned for, or nothing can serve them: the pool is closed."""
@@ -543,18 +637,25 @@ class Planning:
         return None
 
     def _least(self, key: PoolKey, live: LiveSession) -> float:
-        """Share of all workers that a promise takes at least."""
-        zoo = self._zoo(key)
-        if isinstance(live.promise, LatencyPromise):
-            return adapting.least_load(live, zoo.rungs, self._around.workers, self._beside(key))
-        return live.load
+        """Share of all workers that a promise takes at least; of one that is served, by its last plan."""
+        if not isinstance(live.promise, LatencyPromise):
+            return live.load
+        if live.state is SessionState.SERVED and live.least_load is not None:
+            return live.least_load
+        return adapting.least_load(live, self._zoo(key).rungs, self._around.workers, self._beside(key))
 
-    def _victim(self, members: Sequence[LiveSession], unmapped: Sequence[str]) -> LiveSession:
-        """Who is removed: who is beyond its tenant's share, else of those that the planner leaves out the one of least
-        weight, the newest of equals."""
+    def _victim(self, key: PoolKey, members: Sequence[LiveSession], unmapped: Sequence[str], zoo: _Zoo) -> LiveSession:
+        """Who is removed, for planners know nothing of weights: who is beyond its tenant's share; else whom nothing
+        would serve of those that the planner leaves out; else, of these and of all who weigh less, the one of least
+        weight, the newest of equals.
+        """
         beyond = [live for live in members if live.beyond_share]
-        found = beyond or [live for live in members if live.id in unmapped]
-        return max(found, key=lambda live: (-live.session.weight, live.session.began_at, live.id))
+        left_out = [live for live in members if live.id in unmapped]
+        found = beyond or [live for live in left_out if not self._is_able(live, zoo, key)]
+        if not found:
+            most = max(live.session.weight for live in left_out)
+            found = [live for live in members if live.session.weight < most] or left_out
+        return max(found, key=_order)
 
     def _remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
         """It waits from now on, and is told why; it is tried again."""
@@ -568,24 +669,24 @@ class Planning:
         """Nobody of it is served any more."""
         self.ledger.remove(pool.key)
         pool.gates.plan(())
-        if not any(key_of(live, live.lane) == pool.key for live in self._sessions.values()):
+        if not any(True for _ in self._members.of(pool.key)):
             gone, own = self._gone, pool.gates.counts
             self._gone = BatchCounts(gone.full + own.full, gone.short + own.short, gone.late + own.late)
             self._pools.pop(pool.key, None)
+            self._zoos.pop((pool.key.application_id, pool.key.floor), None)
         pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
 
     def _held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
         now_ns = self._around.clock.now_ns()
-        found = held(self._sessions.values(), key, now_ns)
+        found = held(self._members.of(key), now_ns)
         return [live for live in found if without is None or live.id != without.id]
 
     def _waiting(self, key: PoolKey) -> list[LiveSession]:
-        return waiting(self._sessions.values(), key)
+        return waiting(self._members.of(key))
 
     def _keys(self, kind: PromiseKind) -> list[PoolKey]:
         """All pools of a kind that have a session, or had one."""
-        keys = {key for key in self._pools if key.kind is kind}
-        keys |= {key_of(live, live.lane) for live in self._sessions.values() if live.promise.kind is kind}
+        keys = {key for key in (*self._pools, *self._members.keys()) if key.kind is kind}
         return sorted(keys, key=lambda key: (key.tenant, key.application_id, key.floor, key.fps, key.lane))
 
     def _pool(self, key: PoolKey) -> Pool:
@@ -634,6 +735,23 @@ class Planning:
     ) -> None:
         facts = offload(key.application_id, key.tenant, problem, plan, self._deciding.offload, outcome, session)
         self._around.decisions.record("offload", facts)
+
+
+async def others_first() -> None:
+    """Let what else waits for the event loop go on."""
+    await asyncio.sleep(0)  # noqa: TID251 - no time passes
+
+
+def _order(live: LiveSession) -> tuple[float, datetime.datetime, str]:
+    """Of sessions that there is not room for: who weighs most, and came first of equals, goes before the others."""
+    return -live.session.weight, live.session.began_at, live.id
+
+
+def _mean_and_p99(times_ms: Collection[float]) -> tuple[float, float]:
+    ordered = sorted(times_ms)
+    if not ordered:
+        return 0.0, 0.0
+    return sum(ordered) / len(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
 def _by_worker(plan: AdaptationPlan, workers: int) -> tuple[str | None, ...]:

@@ -4,14 +4,16 @@ The sessions of one tenant at one application: those with promises of latency ab
 promises of accuracy of one frame rate on one worker. So no tenant's plan tells of another's devices.
 """
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.clock import NS_PER_S
 from appliance.domain.session import AccuracyPromise, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch
 from appliance.runtime.sessions.batches import Batches
+from appliance.runtime.sessions.deciding import RECENT
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offloading import Scale, Shift
 
@@ -58,6 +60,10 @@ class Pool:
     """By session, as the last plan took it."""
     run_ms_max: float = 0.0
     """The longest run of its present plan."""
+    decided: int = 0
+    """Decisions about it since it began, ..."""
+    decided_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """... and what the latest of them took, until they were there."""
 
     @property
     def scale(self) -> Scale:
@@ -73,6 +79,43 @@ def key_of(live: LiveSession, lane: int = 0) -> PoolKey:
     return PoolKey(session.tenant, session.application_id, promise.kind, 0.0, session.fps, lane)
 
 
+class Members:
+    """Sessions by pool. Whoever changes what decides of a session's pool puts it again."""
+
+    def __init__(self) -> None:
+        self._pools: dict[PoolKey, dict[str, LiveSession]] = {}
+        self._keys: dict[str, PoolKey] = {}
+        """Of each session, by id."""
+
+    def put(self, live: LiveSession) -> None:
+        """It is there, in the pool that it belongs to now."""
+        key = key_of(live, live.lane)
+        if self._keys.get(live.id) != key:
+            self.take(live)
+            self._keys[live.id] = key
+        self._pools.setdefault(key, {})[live.id] = live
+
+    def take(self, live: LiveSession) -> None:
+        """It is there no more; one that is not is no error."""
+        key = self._keys.pop(live.id, None)
+        if key is not None:
+            del self._pools[key][live.id]
+            if not self._pools[key]:
+                del self._pools[key]
+
+    def of(self, key: PoolKey) -> Iterable[LiveSession]:
+        """Those of a pool."""
+        return self._pools.get(key, {}).values()
+
+    def keys(self) -> Iterable[PoolKey]:
+        """Pools that have a session."""
+        return self._pools.keys()
+
+    def pools_of(self, tenant: str) -> set[PoolKey]:
+        """How a tenant's sessions differ, whatever workers they are planned on."""
+        return {replace(key, lane=0) for key in self._pools if key.tenant == tenant}
+
+
 def holds(live: LiveSession, now_ns: int) -> bool:
     """Whether capacity is kept for it."""
     if live.state is SessionState.SUSPENDED:
@@ -80,13 +123,12 @@ def holds(live: LiveSession, now_ns: int) -> bool:
     return live.state is SessionState.SERVED
 
 
-def held(sessions: Iterable[LiveSession], key: PoolKey, now_ns: int) -> list[LiveSession]:
+def held(members: Iterable[LiveSession], now_ns: int) -> list[LiveSession]:
     """The sessions of a pool that capacity is kept for, by id."""
-    found = [live for live in sessions if key_of(live, live.lane) == key and holds(live, now_ns)]
-    return sorted(found, key=lambda live: live.id)
+    return sorted((live for live in members if holds(live, now_ns)), key=lambda live: live.id)
 
 
-def waiting(sessions: Iterable[LiveSession], key: PoolKey) -> list[LiveSession]:
-    """Those of it that wait, by weight and then in the order in which they came; who was tried in vain comes last."""
-    found = [live for live in sessions if live.state is SessionState.WAITING and key_of(live, live.lane) == key]
+def waiting(members: Iterable[LiveSession]) -> list[LiveSession]:
+    """Those of a pool that wait, by weight and then in the order in which they came; who was tried in vain is last."""
+    found = [live for live in members if live.state is SessionState.WAITING]
     return sorted(found, key=lambda live: (live.tries, -live.session.weight, live.session.began_at, live.id))

@@ -6,10 +6,9 @@ with their capacity kept for a while, and served with the first frame or stream 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -49,14 +48,16 @@ from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.offers import offers
-from appliance.runtime.sessions.planning import Planning, Verdict
-from appliance.runtime.sessions.pools import holds
+from appliance.runtime.sessions.planning import AT_ONCE, Planning, Verdict, others_first
+from appliance.runtime.sessions.pools import holds, key_of
 from appliance.tasks.base import Media
 
 SERVE_NS = 500 * NS_PER_MS
 """Between two plans of the sessions with promises of latency (JF-17)."""
 SERVE_APART_NS = 50 * NS_PER_MS
-"""At least so much between two, whatever happens."""
+"""At least so much between two, whatever happens, ..."""
+SERVE_APART = 4
+"""... and so many times what the last one took."""
 OFFLOAD_NS = 200 * NS_PER_MS
 """Between two plans of those with promises of accuracy (AR-07)."""
 HOLD_NS = 2 * NS_PER_S
@@ -69,8 +70,6 @@ PAUSED_NS = 24 * 3600 * NS_PER_S
 """A paused session of which nothing was heard for so long ends."""
 ENDED_NS = 60 * NS_PER_S
 """So long an ended session shows its final counts."""
-PLANNED_PRIORITY = 101
-"""Above what a request may ask for: what is promised goes before its tenant's other work."""
 
 log = get_log("sessions")
 
@@ -102,6 +101,9 @@ class Limits:
     """Frames of a session that may be on their way without acknowledgement."""
     idle_ns: int = 60 * NS_PER_S
     """A session of which nothing was heard for so long ends."""
+    pools_max: int = 32
+    """In so many ways the sessions of a tenant may differ: by application, kind of promise, least accuracy and, where
+    accuracy is promised, frame rate. Each is planned by itself."""
 
 
 class SessionStore(Protocol):
@@ -182,6 +184,7 @@ class Sessions:
             wait=order.wait,
         )
         live = self._live(session, order.application, LinkEstimate(order.uplink_bps, order.rtt_ms or 0.0))
+        self._check_pools(live, order.promise)
         self._put(live)
         try:
             found = await self.planning.join(live)
@@ -270,8 +273,10 @@ class Sessions:
     async def _change_promise(self, live: LiveSession, promise: Promise) -> None:
         before, state = live.session, live.state
         changed = replace(before, promise=promise)
+        self._check_pools(live, promise)
         if state is SessionState.SUSPENDED:
             live.promised(changed)
+            self.planning.put(live)
             return
         found = await self.planning.possible(self._draft(live, promise))
         self._check_alive(live)
@@ -281,6 +286,7 @@ class Sessions:
         if live.state is SessionState.SERVED:
             live.become(SessionState.WAITING, "its promise has changed")
         live.lane = found.lane
+        self.planning.put(live)
         await self._try(live)
 
     async def _try(self, live: LiveSession) -> None:
@@ -429,7 +435,8 @@ class Sessions:
                 await self.planning.adapt_all()
             except Exception:  # the old plans stay
                 log.exception("sessions were not planned")
-            await self._clock.sleep_until_ns(start_ns + SERVE_APART_NS)
+            end_ns = self._clock.now_ns()
+            await self._clock.sleep_until_ns(max(start_ns + SERVE_APART_NS, end_ns + SERVE_APART * (end_ns - start_ns)))
             left_s = (start_ns + SERVE_NS - self._clock.now_ns()) / NS_PER_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left_s)):
@@ -458,7 +465,11 @@ class Sessions:
         """What time alone brings about."""
         runs, busy_ms = self._engine.ran()
         self._ledger.observe(now_ns, busy_ms, self._planned_ms, runs - self._planned_runs)
-        for live in list(self.live.values()):
+        for at, live in enumerate(list(self.live.values()), 1):
+            if at % AT_ONCE == 0:
+                await others_first()
+            if live.state is SessionState.ENDED:
+                continue
             live.roll(now_ns)
             if not self._follows(live):
                 await self.end(live, "its application is gone, or is shared no more")
@@ -487,6 +498,8 @@ class Sessions:
             application,
             credit=self._limits.credit,
             predict=self._predict,
+            turn=self._turn,
+            has_room=self._has_room,
             on_received=self._received,
             on_ended=self._frame_ended,
             link=link,
@@ -507,16 +520,25 @@ class Sessions:
 
     def _put(self, live: LiveSession) -> None:
         self.live[live.id] = live
+        self.planning.put(live)
         self._some.set()
 
     def _take(self, live: LiveSession) -> None:
-        self.live.pop(live.id, None)
+        if self.live.pop(live.id, None) is not None:
+            self.planning.take(live)
 
     def _check_room(self, tenant: str) -> None:
         """Raises: TooManySessions."""
         own = sum(live.session.tenant == tenant for live in self.live.values())
         if own >= self._limits.per_tenant_max or len(self.live) >= self._limits.all_max:
             raise TooManySessions(tenant=tenant, sessions_max=min(own, self._limits.per_tenant_max))
+
+    def _check_pools(self, live: LiveSession, promise: Promise) -> None:
+        """Raises: TooManySessions, for a promise that would be planned by itself where many are."""
+        tenant, draft = live.session.tenant, self._draft(live, promise)
+        there = self.planning.pools_of(tenant)
+        if len(there) >= self._limits.pools_max and key_of(draft) not in there:
+            raise TooManySessions(tenant=tenant, sessions_max=self._limits.pools_max, of="kinds of sessions")
 
     def _check_alive(self, live: LiveSession) -> None:
         if live.state is SessionState.ENDED:
@@ -543,10 +565,10 @@ class Sessions:
     def _frame_ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
         totals = self.totals[live.session.tenant]
         totals[result.end.value if result.cause is None else f"{result.end.value}-{result.cause.value}"] += 1
-        if result.end in (FrameEnd.ANSWERED, FrameEnd.LATE):
+        if frame.is_planned and result.end in (FrameEnd.ANSWERED, FrameEnd.LATE):
             self._planned_ms += live.expected_run_ms
             self._planned_runs += 1
-        if isinstance(result.error, FrameDropped):  # before it was read; the engine records its own
+        if isinstance(result.error, FrameDropped):  # here; the engine records its own
             self._decisions.record("drop", frame_drop(live.session, result.error))
         if (gates := self.planning.gates_of(live)) is not None:
             gates.ended((live.id, frame.number))
@@ -564,17 +586,26 @@ class Sessions:
             asked.arrival_ns,
             asked.variant,
             asked.timeout_ms,
-            PLANNED_PRIORITY,
+            asked.priority,
             is_planned=True,
-            gate=self._gate(live, frame),
+            gate=asked.turn,
         )
         with self._engine.admitted(application, tenant):
             return await self._predictor.predict(application, media, call, self._watch(application.id))
 
-    def _gate(self, live: LiveSession, frame: Frame) -> Callable[[], Awaitable[int]] | None:
-        """Where it waits for the others of its batch."""
+    async def _turn(self, live: LiveSession, frame: Frame) -> int:
+        """As of a `FrameCall`."""
+        if not frame.is_planned:
+            if not self._has_room(live):
+                raise FrameDropped(frame=frame.number, cause=DropCause.OVER_RATE.value)
+            return 0
         gates = self.planning.gates_of(live)
-        return None if gates is None else partial(gates.wait, (live.id, frame.number))
+        return 0 if gates is None else await gates.wait((live.id, frame.number))
+
+    def _has_room(self, live: LiveSession) -> bool:
+        """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
+        until_ns = self._clock.now_ns() + int(live.expected_run_ms * NS_PER_MS)
+        return self._engine.free_workers() > self.planning.beginning(until_ns)
 
     def _watch(self, application_id: str) -> Callable[[Request], None]:
         """Learns what decoding takes."""

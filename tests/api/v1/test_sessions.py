@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from appliance.cli.decisions import BOXS_OWN, differences
+from appliance.clock import NS_PER_S
 from appliance.demo.zoo import toys
 from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch
+from appliance.domain.request import Request, Result
 from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
 from appliance.domain.states import SessionState
 from appliance.lab.problems import adaptation, offload
-from appliance.runtime.sessions.frame import Frame, FrameResult
+from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, running
@@ -321,6 +324,56 @@ async def test_metrics_count_frames(stand: Stand, digits: toys.Digits) -> None:
     assert 'appliance_frames_total{end="answered",tenant="harbour"} 1.0' in text
     assert 'appliance_sessions{state="served",tenant="harbour"} 1.0' in text
     assert "appliance_frames_total{" not in (await stand.client("museum").get("/metrics")).text
+
+
+async def test_infer_frames_wait_for_their_batch(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that come as tensors over `/v2` are answered together, when the last of their batch is there, and go
+    before their tenant's other work."""
+    box = stand.appliance.running()
+    live = await joined(stand, ACCURACY, "harbour", application="adding")
+    gates = Batches(stand.appliance.clock)
+    monkeypatch.setattr(box.sessions.planning, "gates_of", lambda _: gates)  # the planner makes others meanwhile
+    start_ns = stand.appliance.clock.now_ns() + 60 * NS_PER_S
+    gates.plan([PlannedBatch(start_ns, 1, 0, frozenset({(live.id, 0), (live.id, 1)}))])
+    seen: list[Request] = []
+    infer = box.engine.infer
+
+    async def watched(request: Request) -> Result:
+        seen.append(request)
+        return await infer(request)
+
+    monkeypatch.setattr(box.engine, "infer", watched)
+    client = stand.client("harbour")
+    inputs = (await client.get("/v2/models/adding")).json()["inputs"]
+    data = {"shape": [1, 4], "datatype": "FP32", "data": [1.0, 2.0, 3.0, 4.0]}
+    body = {"inputs": [data | {"name": one["name"]} for one in inputs]}
+
+    async def asked(number: int) -> int:
+        headers = {"X-Session": live.id, "X-Frame": str(number)}
+        return (await client.post("/v2/models/adding/infer", json=body, headers=headers)).status_code
+
+    first = asyncio.create_task(asked(0))
+    async with asyncio.timeout(10):
+        while (live.id, 0) not in gates._came:  # noqa: ASYNC110 - until it waits
+            await asyncio.sleep(0.01)  # noqa: TID251
+    assert not seen
+    assert (await asked(1), await first) == (200, 200)
+    assert {request.batch for request in seen} == {seen[0].batch} != {0}
+    assert all(request.priority == PLANNED_PRIORITY and request.is_planned for request in seen)
+    assert gates.counts.full == 1
+
+
+async def test_kinds_of_sessions_are_bounded(stand: Stand) -> None:
+    """Each least accuracy is planned by itself, so a tenant has 32 of them at most; those that are there go on."""
+    kinds = [LATENCY | {"accuracy_min": number / 1000, "rate_rps": 0.1} for number in range(1, 33)]
+    client = stand.client("harbour")
+    for kind in kinds:
+        answer = await client.post("/v1/sessions", json=order(kind, fps=1, wait=True))
+        assert answer.status_code == 201, answer.text
+    one_more = order(kinds[0] | {"accuracy_min": 0.5}, fps=1, wait=True)
+    refused = await client.post("/v1/sessions", json=one_more)
+    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-sessions")
+    assert (await client.post("/v1/sessions", json=order(kinds[3], fps=1, wait=True))).status_code == 201
 
 
 async def test_a_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ class Fleet:
         rtt_ms: float = 10.0,
         tenant: str | None = None,
         wait: bool = False,
+        weight: float = 1.0,
     ) -> LiveSession:
         """A session. Raises: PromiseNotPossible."""
         order = JoinOrder(
@@ -132,6 +133,7 @@ class Fleet:
             application,
             fps,
             promise,
+            weight=weight,
             wait=wait,
             rtt_ms=rtt_ms,
             uplink_bps=None if mbps is None else mbps * 1e6,
@@ -146,11 +148,15 @@ class Fleet:
         rtt_ms: float = 10.0,
         drop_rate: float | None = None,
         from_frame: int = 0,
+        is_greedy: bool = False,
     ) -> Device:
-        """Its device sends from now on, as its plans say."""
+        """Its device sends from now on, as its plans say; a greedy one every frame."""
         device = Device(live, Counter())
         self.devices.append(device)
-        for work in (self._camera(device, link, rtt_ms, drop_rate, from_frame), self._listen(device)):
+        for work in (
+            self._camera(device, link, rtt_ms, drop_rate, from_frame, is_greedy=is_greedy),
+            self._listen(device),
+        ):
             task = asyncio.create_task(work)
             device.tasks.append(task)
             self._tasks.add(task)
@@ -172,7 +178,7 @@ class Fleet:
                 device.told[notice.kind] += 1
 
     async def _camera(
-        self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None, from_frame: int
+        self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None, from_frame: int, *, is_greedy: bool
     ) -> None:
         live, fps = device.live, device.live.session.fps
         start_ns = free_ns = self.clock.now_ns()
@@ -189,7 +195,7 @@ class Fleet:
                     continue
                 ahead = [one for one in plan.frames if one >= number]
                 due = number in plan.frames if ahead else number - last >= plan.interval
-                if not due:
+                if not due and not is_greedy:
                     continue
                 last = number
                 size = plan.size or 300

@@ -22,9 +22,9 @@ from appliance.domain.errors import (
     OutOfMemory,
     RunFailed,
 )
-from appliance.domain.session import FrameEnd, FrameHead, LatencyPromise, NoticeKind, Session, SessionPlan
+from appliance.domain.session import DropCause, FrameEnd, FrameHead, LatencyPromise, NoticeKind, Session, SessionPlan
 from appliance.domain.states import SessionState
-from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
+from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameCall, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.fakes.hand_clock import HandClock
@@ -38,18 +38,25 @@ async def never(live: LiveSession, frame: Frame, media: Media, request_id: str) 
     raise AssertionError("frames are run by the test")
 
 
+async def at_once(live: LiveSession, frame: Frame) -> int:
+    return 0
+
+
 class Stage:
     """A session that is served, and what it told of frames that ended."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
         self.ended: list[FrameResult] = []
+        self.has_room = True
         self.live = LiveSession(
             self.clock,
             SESSION,
             APPLICATION,
             credit=2,
             predict=never,
+            turn=at_once,
+            has_room=lambda live: self.has_room,
             on_received=lambda live: None,
             on_ended=lambda live, frame, result: self.ended.append(result),
         )
@@ -239,3 +246,43 @@ async def test_a_device_hears_of_the_newest_plan_only() -> None:
         if notice.kind is NoticeKind.VARIANT:
             live.become(SessionState.ENDED, "left")
     assert told == [(NoticeKind.VARIANT, 4), (NoticeKind.ENDED, None)]
+
+
+def test_what_is_beyond_the_promised_rate_is_no_part_of_the_promise() -> None:
+    """30 frames a second of a session that was promised 15: half of them nobody planned. They run at no priority while
+    there is room, and are dropped with a cause of their own where there is none; no window is broken by that.
+    """
+    stage = Stage()
+    live = stage.live
+    refused = planned = 0
+    for number in range(330):
+        stage.has_room = number % 4 != 3
+        stage.clock.pass_s(1 / 30)
+        try:
+            frame = live.begin(stage.head(number))
+        except FrameDropped:
+            refused += 1
+            continue
+        frame.received(b"picture")
+        assert live.call_of(frame).priority == (PLANNED_PRIORITY if frame.is_planned else 0)
+        planned += frame.is_planned
+        frame.end(FrameResult(number, FrameEnd.ANSWERED, stage.clock.now_ns(), b""))
+    live.roll(stage.clock.now_ns())
+    counts = live.counts
+    assert planned == counts.sent - counts.unplanned
+    assert 160 <= planned <= 175
+    assert refused == counts.drops[DropCause.OVER_RATE] == counts.dropped > 30
+    assert counts.answered == 330 - refused
+    assert (live.windows, live.kept) == (1, 1)
+
+
+def test_frames_that_were_held_up_are_within_the_rate() -> None:
+    """A link that brings three frames at once, five times a second, is no reason to drop any."""
+    stage = Stage()
+    stage.has_room = False
+    for number in range(0, 300, 2):
+        stage.clock.pass_s(0.2 if number % 6 == 0 else 0.0)
+        frame = stage.live.begin(stage.head(number))
+        frame.received(b"picture")
+        frame.end(FrameResult(number, FrameEnd.ANSWERED, stage.clock.now_ns(), b""))
+    assert stage.live.counts.unplanned == 0

@@ -8,8 +8,11 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import PromiseNotPossible
-from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, NoticeKind, Promise, Reference
+from appliance.domain.session import AccuracyPromise, Cause, DropCause, LatencyPromise, NoticeKind, Promise, Reference
 from appliance.domain.states import SessionState
+from appliance.runtime.sessions import planning
+from appliance.runtime.sessions.link import LinkEstimate
+from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
@@ -178,6 +181,27 @@ async def test_both_kinds_and_plain_requests_share_a_processor() -> None:
 
 
 @story
+async def test_who_sends_more_than_was_promised_takes_it_from_nobody() -> None:
+    """One camera of a full box sends six times what it was promised: what is beyond runs in gaps or is dropped with a
+    cause of its own, and all promises are kept, its own among them.
+    """
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        for number in range(4):
+            live = await fleet.join(gate, LatencyPromise(150.0, 5.0 if number == 0 else 15.0), mbps=50)
+            fleet.stream(live, steady(50), is_greedy=number == 0)
+        await fleet.pass_s(32)
+        greedy = fleet.devices[0].live
+        counts = greedy.counts
+        assert counts.sent > 5 * 150
+        assert counts.unplanned == pytest.approx(counts.sent - 5 * 32, rel=0.1)
+        assert counts.drops[DropCause.OVER_RATE] > 0
+        assert counts.answered > 5 * 32  # there are gaps
+        assert kept_share(fleet) >= 0.98, [(d.live.counts, d.live.windows, d.live.kept) for d in fleet.devices]
+
+
+@story
 async def test_a_session_that_waits_is_served_when_there_is_room() -> None:
     """With `wait` it is told why, and goes on when another one leaves."""
     fleet = Fleet(workers=1)
@@ -221,6 +245,38 @@ async def test_beyond_its_share_a_tenant_gives_way() -> None:
         states = [live.state for live in mine]
         assert states.count(SessionState.WAITING) >= 1
         assert all(live.reason.startswith("share: ") for live in mine if live.state is SessionState.WAITING)
+
+
+@story
+async def test_who_weighs_more_is_removed_after_the_others() -> None:
+    """When another tenant wants its share, the first one's light sessions give way, and not the newest, which is
+    heavy; when links narrow so that not all find room, too.
+    """
+    fleet = Fleet(workers=1)
+    one = fleet.add({640: Cost(run_ms=20)}, tenant="one")
+    two = fleet.add({640: Cost(run_ms=20)}, tenant="two", name="two")
+    async with fleet.working():
+        mine = []
+        for weight in (1.0, 1.0, 1.0, 5.0):
+            mine.append(await fleet.join(one, LatencyPromise(150.0, 10.0), mbps=50, weight=weight))
+            fleet.stream(mine[-1], steady(50))
+        await fleet.pass_s(3)
+        fleet.stream(await fleet.join(two, LatencyPromise(150.0, 10.0), mbps=50), steady(50))
+        await fleet.pass_s(2)
+        states = [live.state for live in mine]
+        assert states[-1] is SessionState.SERVED
+        assert SessionState.WAITING in states
+        served = [live for live in mine if live.state is SessionState.SERVED]
+        for live in served:
+            live.beyond_share = False
+        key = key_of(served[0])
+        zoo = fleet.sessions.planning._zoo(key)
+        left_out = [mine[-1].id]
+        assert fleet.sessions.planning._victim(key, served, left_out, zoo).session.weight == 1.0
+        mine[-1].link = LinkEstimate(1e4)
+        assert fleet.sessions.planning._victim(key, served, left_out, zoo) is mine[-1], (
+            "nothing would serve it on such a link"
+        )
 
 
 @story
@@ -343,6 +399,29 @@ async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
         before = other.plan.number
         await fleet.pass_s(2)
         assert other.plan.number >= before + 2
+
+
+@story
+async def test_planning_lets_others_go_first() -> None:
+    """However many sessions there are: the event loop turns between pools, and within one every few sessions."""
+    fleet = Fleet(workers=1)
+    gates = [fleet.add({160: Cost(run_ms=1)}, name=f"gate-{number}") for number in range(4)]
+    for number in range(40):
+        await fleet.join(gates[number % 4], LatencyPromise(500.0, 0.1), fps=1.0, mbps=50)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)  # noqa: TID251 - turns are counted, no time passes
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "AT_ONCE", 4)
+        await fleet.sessions.planning.adapt_all()
+    counting.cancel()
+    assert turns >= 4 + 40 // 4
 
 
 @story
