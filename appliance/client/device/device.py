@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from appliance.client.device.answers import drop_between, drop_of, found_in
-from appliance.client.device.encoding import Frame
+from appliance.client.device.encoding import Encode, Frame, encoded
 from appliance.client.device.line import Line
 from appliance.client.device.opencv import has_opencv
 from appliance.client.device.session import Box, Promise
@@ -101,14 +101,18 @@ class Device:
         weight: float = 1.0,
         wait: bool = False,
         clock: Clock | None = None,
+        encode: Encode = encoded,
     ) -> None:
-        """`wait`: where the promise is not possible now, wait until it is, in place of an error."""
+        """`wait`: where the promise is not possible now, wait until it is, in place of an error. `encode`: for devices
+        that make JPEGs of frames in hardware.
+        """
         self._box = box
         self._fps = fps
         self._promise = promise
         self._order = {"application": application, "fps": fps, "promise": promise.order(), "weight": weight}
         self._order |= {"wait": wait} | ({} if name is None else {"name": name})
         self._clock = clock or SystemClock()
+        self._encode = encode
         self._lock = threading.Lock()
         self._sender = Sender(fps=fps, deadline_ms=getattr(promise, "slo_ms", None))
         self._line: Line | None = None
@@ -155,7 +159,14 @@ class Device:
         self.session = self._box.begin(self._order)
         self.state = str(self.session.get("state", self.state))
         self._line = Line(
-            self._box, str(self.session["id"]), self._sender, self._lock, self._taken_frame, self, self._clock
+            self._box,
+            str(self.session["id"]),
+            self._sender,
+            self._lock,
+            self._taken_frame,
+            self,
+            self._clock,
+            self._encode,
         )
         self._line.start()
 

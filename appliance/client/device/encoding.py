@@ -1,11 +1,14 @@
 """A frame as the JPEG that is sent: made as small as it shall be, and coded."""
 
+from collections.abc import Callable
 from typing import Any
 
 from appliance.client.device.opencv import opencv
 
 Frame = Any
 """uint8[H, W, 3], blue first as cameras give it, or uint8[H, W]; or the bytes of a JPEG, which is sent as it is."""
+Encode = Callable[[Frame, int, int], bytes]
+"""Frame, longer side in pixels at most, and quality → JPEG; ValueError for what is no picture."""
 
 
 def encoded(frame: Frame, size_px: int, quality: int) -> bytes:

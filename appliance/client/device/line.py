@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
-from appliance.client.device.encoding import Frame, encoded
+from appliance.client.device.encoding import Encode, Frame
 from appliance.client.device.session import Box
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.session import FrameEnd
@@ -81,7 +81,9 @@ class Line:
         frame_of: Callable[[int], Frame | None],
         receiver: Receiver,
         clock: Clock,
+        encode: Encode,
     ) -> None:
+        self._encode = encode
         self._box = box
         self._session = session
         self._sender = sender
@@ -243,7 +245,7 @@ class Line:
             assert again is not None
             send = again
             try:
-                body = b"" if frame is None else encoded(frame, send.size_px, send.quality)
+                body = b"" if frame is None else self._encode(frame, send.size_px, send.quality)
             except ValueError:
                 body = b""
             if not body:
