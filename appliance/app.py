@@ -28,6 +28,7 @@ from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
+from appliance.domain.hardware import EMULATED
 from appliance.domain.isolation import Isolation
 from appliance.domain.session import Session
 from appliance.machine import STEPPED, Machine
@@ -52,7 +53,6 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
@@ -235,7 +235,7 @@ class Appliance:
         sensors, statuses = machine.sense(core, telemetry)
         stack.callback(sensors.close)
         predictor, sessions = self._begin_sessions(
-            stack, core, _predictor(clock, core, media, processor, folder), telemetry, decisions, beginning.sessions
+            stack, core, _predictor(clock, core, media, machine, folder), telemetry, decisions, beginning.sessions
         )
         box = ServingBox(
             clock=clock,
@@ -268,6 +268,7 @@ class Appliance:
             started_ns=clock.now_ns(),
             is_ready=self.is_ready,
             confinement=asdict(confinement),
+            is_emulated=machine.is_emulated,
             metrics_open=settings.security.metrics_open,
             settings=settings.model_dump(mode="json"),
         )
@@ -394,17 +395,16 @@ def memory_budget(settings: Settings) -> int:
     return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
 
 
-def _predictor(
-    clock: Clock, core: RuntimeParts, media: MediaPool, texts: GuardedProcessor, folder: StateFolder
-) -> Predictor:
+def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Machine, folder: StateFolder) -> Predictor:
     return Predictor(
         clock=clock,
         catalogue=core.catalogue,
         engine=core.engine,
         sequences=core.sequences,
         media=media,
-        texts=texts,
+        texts=machine.processor,
         asset_path=folder.blobs.path,
+        processor=EMULATED if machine.is_emulated else "",
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.domain.hardware import EMULATED, ProcessorDescription, ProcessorStatus
 from appliance.domain.sensors import Sensed
 from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
@@ -69,6 +69,11 @@ class Machine:
         """Kind that guards compute on → what such a process takes by itself, about."""
         needed = {one.kind: KINDS[one.kind].guard for one in self.descriptions}
         return {kind: guard.base_bytes for kind, guard in needed.items() if guard is not None}
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether runs take the time of a processor that is not there."""
+        return self.descriptions[0].kind == EMULATED
 
     @property
     def copies(self) -> Mapping[str, int]:

@@ -329,7 +329,9 @@ class Settings(BaseSettings):
     `cpu` with cores of their own, each with its workers; then `openvino`, `xnnpack`, `cuda`, `tensorrt` or `dla` where
     those are there; on the same cores they take the workers of `cpu`. `memory_bytes` bounds what is loaded on a card
     with memory of its own. Each model is measured on each kind, on the first processor of it, and serves on the kind
-    that costs least.
+    that costs least. For measurements of the box on a processor that the machine does not have there is `emulated`,
+    alone: each run holds a worker for as long as `emulated_ms` in the network's own metadata says (milliseconds by
+    batch size, a JSON object), and every answer says so.
     """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()

@@ -76,6 +76,8 @@ class ServingBox:
     is_ready: Callable[[], bool]
     confinement: Mapping[str, bool]
     """Of the processes that touch uploaded files."""
+    is_emulated: bool = False
+    """Whether runs take the time of a processor that is not there, which answers say."""
     metrics_open: bool = False
     """`/metrics` without a key."""
     settings: Mapping[str, Any] = field(default_factory=dict)

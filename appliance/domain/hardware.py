@@ -7,6 +7,8 @@ from appliance.domain.catalogue import Shapes
 from appliance.domain.request import Tensors
 from appliance.domain.states import ProcessorState
 
+EMULATED = "emulated"
+"""The kind of a processor that is not there: what it answers says so."""
 CPU_KINDS = frozenset({"cpu", "openvino", "xnnpack"})
 """Kinds that compute on the machine's own cores; others are accelerators."""
 

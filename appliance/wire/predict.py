@@ -54,6 +54,8 @@ class PredictShape(Shape):
     timings_ms: TimingsShape
     parts: list[RanPartShape] = Field([])
     """What ran where, in its order, of a network that ran in parts; absent: it ran whole."""
+    processor: str | None = Field(None, examples=["emulated"])
+    """Its kind where it is none that computes at its own pace; absent: it does."""
     request_id: str
 
     @property

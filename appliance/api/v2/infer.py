@@ -111,7 +111,7 @@ async def encoded(
         text, json_bytes = await box.media.run(application.id, tenant, None, lambda: encode_infer(*parts))
     else:
         text, json_bytes = encode_infer(*parts)
-    timing = (b"server-timing", _timing(result))
+    timing = (b"server-timing", _timing(result) + (b", emulated" if box.is_emulated else b""))
     if json_bytes is None:
         return 200, [JSON, timing], text
     return 200, [BINARY, (b"inference-header-content-length", b"%d" % json_bytes), timing], text

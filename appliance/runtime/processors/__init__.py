@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from appliance.domain.hardware import EMULATED as EMULATED_KIND
 from appliance.runtime.processors.cpu.kind import CPU
 from appliance.runtime.processors.dla.kind import DLA
+from appliance.runtime.processors.emulated.kind import EMULATED
 from appliance.runtime.processors.kind import Kind
 from appliance.runtime.processors.openvino.kind import OPENVINO
 from appliance.runtime.processors.providers.cuda import CUDA
@@ -21,6 +23,7 @@ KINDS: Mapping[str, Kind] = {
     "tensorrt": TENSORRT,
     "dla": DLA,
     "xnnpack": XNNPACK,
+    EMULATED_KIND: EMULATED,
 }
 PROCESSORS: Mapping[str, Callable[..., Any]] = {name: kind.processor for name, kind in KINDS.items()}
 
@@ -34,7 +37,9 @@ def check_processors(named: Sequence[tuple[str, str]]) -> None:
         key = f"processors[{index}]"
         if kind not in KINDS:
             raise RuntimeError(f"{key}.kind: {kind!r} is not one of: {', '.join(KINDS)}")
-        if index == 0 and kind != FIRST:
+        if kind == EMULATED_KIND and len(named) > 1:
+            raise RuntimeError(f"{key}.kind: {kind!r} is the only processor of a box that has it")
+        if index == 0 and kind not in (FIRST, EMULATED_KIND):
             raise RuntimeError(f"{key}.kind: {FIRST!r} must be the first one")
         if kind in [other for other, _name in named[:index]] and not KINDS[kind].pins:
             raise RuntimeError(f"{key}.kind: {kind!r} is there twice")

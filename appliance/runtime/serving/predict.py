@@ -115,8 +115,11 @@ class Predictor:
         media: MediaRunner,
         texts: TextReader,
         asset_path: Callable[[str], Path],
+        processor: str = "",
     ) -> None:
-        """`asset_path`: SHA-256 of what was uploaded beside a graph → its file; may read it: for threads."""
+        """`asset_path`: SHA-256 of what was uploaded beside a graph → its file; may read it: for threads. `processor`:
+        its kind, where answers are to name it.
+        """
         self._clock = clock
         self._catalogue = catalogue
         self._engine = engine
@@ -124,6 +127,7 @@ class Predictor:
         self._media = media
         self._texts = texts
         self._asset_path = asset_path
+        self._processor = processor
 
     async def predict(self, application: Application, media: Media, call: Call, watch: Watch | None = None) -> bytes:
         """The answer as JSON bytes, or as the picture that it is where the media asks for one, to a call that has been
@@ -255,6 +259,8 @@ class Predictor:
             "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
             "request_id": run.call.request_id,
         }
+        if self._processor:
+            frame["processor"] = self._processor
         if parts_ran := [part for result in run.results for part in result.parts]:
             frame["parts"] = [
                 {"part": one.number, "group": one.group, "kind": one.kind, "ms": round(one.took_ns / NS_PER_MS, 3)}

@@ -41,8 +41,9 @@ def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ([("cpu", "c"), ("cpu", "c")], "processors[1].name: 'c' is there twice"),
         (
             [("cpu", "c"), ("abacus", "a")],
-            "processors[1].kind: 'abacus' is not one of: cpu, openvino, cuda, tensorrt, dla, xnnpack",
+            "processors[1].kind: 'abacus' is not one of: cpu, openvino, cuda, tensorrt, dla, xnnpack, emulated",
         ),
+        ([("cpu", "c"), ("emulated", "e")], "processors[1].kind: 'emulated' is the only processor of a box"),
         (
             [("cpu", "c"), ("cuda", "g")],
             "processors[1].kind: 'cuda' is not installed; take it out, or install the extra",

@@ -1,0 +1,60 @@
+"""A processor that is not there: it computes, takes the time that the network says, and answers say so."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.demo.zoo.toys import tiny_add
+from appliance.domain.errors import LoadFailed, RunStopped
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.emulated.session import Emulated, EmulatedProcessor, times_of
+
+pytestmark = pytest.mark.anyio
+
+
+def form(folder: Path, times: str | None) -> PreparedForm:
+    model = onnx.load(tiny_add(folder / "add.onnx"))
+    helper.set_model_props(model, {} if times is None else {"emulated_ms": times})
+    onnx.save(model, folder / "add.onnx")
+    return PreparedForm("add@emulated", str(folder / "add.onnx"), 1000, optimised=False)
+
+
+def numbers(rows: int) -> dict[str, np.ndarray]:
+    return {"A": np.full((rows, 4), 2.0, np.float32), "B": np.ones((rows, 4), np.float32)}
+
+
+async def test_runs_take_the_time_that_the_network_says(tmp_path: Path) -> None:
+    """By the number of items, on as many workers as it has; what it computes is right, and a run can be stopped."""
+    clock = SystemClock()
+    processor = EmulatedProcessor("e", workers=2, threads_per_run=1, loads_parallel_max=1)
+    handle = await processor.load(form(tmp_path, json.dumps({"1": 40, "4": 100})))
+    start_ns = clock.now_ns()
+    results = await asyncio.gather(*(processor.run(handle, numbers(rows), None) for rows in (1, 3)))
+    assert clock.now_ns() - start_ns >= 100 * NS_PER_MS
+    assert [result["SUM"].shape for result in results] == [(1, 4), (3, 4)]
+    assert results[0]["SUM"].tolist() == [[3.0] * 4]
+    with pytest.raises(RunStopped):
+        await processor.run(handle, numbers(4), None, deadline_ns=clock.now_ns() + 10 * NS_PER_MS)
+    await processor.unload(handle)
+    processor.close()
+
+
+@pytest.mark.parametrize("times", [None, "", "{}", "[1]", '{"0": 1}', '{"1": 0}', '{"1": "x"}'])
+async def test_a_network_that_says_nothing_is_not_loaded(tmp_path: Path, times: str | None) -> None:
+    """It names the key."""
+    processor = EmulatedProcessor("e", workers=1, threads_per_run=1, loads_parallel_max=1)
+    with pytest.raises(LoadFailed, match="emulated_ms"):
+        await processor.load(form(tmp_path, times))
+    processor.close()
+
+
+def test_times_between_and_beyond_batch_sizes() -> None:
+    """The next larger size counts; beyond the largest, in proportion."""
+    emulated = Emulated(None, times_of('{"1": 10, "4": 20}'))  # type: ignore[arg-type]  # nothing is run
+    assert [emulated.run_ms(items) for items in (1, 2, 4, 8)] == [10.0, 20.0, 20.0, 40.0]
