@@ -50,6 +50,21 @@ class Recognised:
 
 
 @dataclass(frozen=True, slots=True)
+class Streamed:
+    """What a device with a session was promised, and what was kept."""
+
+    application: str
+    promised: str
+    state: str
+    windows: int
+    """Stretches of 10 s that are over."""
+    kept: int
+    captured: int
+    sent: int
+    in_time: int
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """What the processors have done so far."""
 
@@ -71,6 +86,7 @@ class Picture:
     computed: Computed
     url: str
     key_file: str
+    streamed: tuple[Streamed, ...] = ()
 
 
 def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
@@ -79,9 +95,12 @@ def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
     from rich.text import Text
 
     lines: list[RenderableType] = [_heading(picture), Text(""), _table(picture), Text("")]
+    if picture.streamed:
+        lines += [_streams(picture.streamed), Text("")]
     told = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in troubles(picture)]
     told += [_recognised_line(found) for found in picture.recognised]
-    lines += told[: max(0, lines_max - len(picture.rows) - FIXED_LINES)]
+    tables = len(picture.rows) + (len(picture.streamed) + 2 if picture.streamed else 0)
+    lines += told[: max(0, lines_max - tables - FIXED_LINES)]
     lines += [Text(""), _footer(picture)]
     return Group(*lines)
 
@@ -116,6 +135,22 @@ def _table(picture: Picture) -> "Table":
     table.add_column("variants ready", no_wrap=True, min_width=24, max_width=26)
     for row in picture.rows:
         table.add_row(*_cells(row), _progress(row))
+    return table
+
+
+def _streams(streamed: tuple[Streamed, ...]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
+    table.add_column("stream", style="bold", no_wrap=True, max_width=16)
+    table.add_column("promised", no_wrap=True, max_width=24)
+    for heading in ("kept", "sent", "in time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("session", no_wrap=True, max_width=10)
+    for one in streamed:
+        kept = f"{one.kept} of {one.windows}" if one.windows else "–"
+        in_time = share(one.in_time / one.sent) if one.sent else "–"
+        table.add_row(one.application, one.promised, kept, f"{one.sent} of {one.captured}", in_time, one.state)
     return table
 
 
@@ -192,6 +227,11 @@ def in_lines(picture: Picture) -> Iterator[str]:
         )
         trouble = f" · {row.trouble}" if row.trouble else ""
         yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
+    for one in picture.streamed:
+        yield (
+            f"    {one.application:<16} promised {one.promised}: {one.state}, kept {one.kept} of {one.windows}, "
+            f"sent {one.sent} of {one.captured}, {one.in_time} in time"
+        )
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -18,6 +18,7 @@ from appliance.client import Client, UnexpectedAnswer
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
 from appliance.demo.fleet import DeviceOrder
 from appliance.demo.recognised import Nearest, in_words
+from appliance.demo.reporting import report
 from appliance.domain.errors import ApplianceError, LimitReached, ModelUnavailable, Unavailable, UnknownApplication
 from appliance.terminal.media import content_type_of
 from appliance.wire.predict import PredictShape
@@ -41,6 +42,10 @@ def main() -> None:
     facts = json.loads(sys.stdin.readline())
     order = DeviceOrder(**{**facts, "inputs": tuple(facts["inputs"])})
     threading.Thread(target=_leave_with_the_demo, daemon=True).start()
+    if order.is_clip:
+        from appliance.demo.clip import Clip  # OpenCV: most devices do without
+
+        Clip(order, SystemClock()).run()
     with Client(order.url, order.key) as client:
         Device(order, client, SystemClock()).run()
 
@@ -134,11 +139,6 @@ class Device:
         reason = str(error) or type(error).__name__
         report(kind="failure", at_ns=self._clock.now_ns(), reason=reason)
         pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
-
-
-def report(**facts: object) -> None:
-    """One line to the fleet."""
-    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,13 @@ class DeviceOrder:
     """Paths of files, sent in turn."""
     is_stream: bool
     """Whether the inputs are one sequence with a state on the box."""
+    is_clip: bool = False
+    """Whether they are the frames of a clip, which a session streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A line of a device: `kind` is answer or failure."""
+    """A line of a device: `kind` is answer, failure, or session."""
 
     device: int
     """Number of the device in the fleet."""

@@ -7,12 +7,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.clock import Clock, SystemClock, pause_s
 from appliance.demo import board
+from appliance.demo.clips import CLIPS
 from appliance.demo.downloads import fetched_or_smaller
 from appliance.demo.figures import DeviceFigures
 from appliance.demo.fleet import DeviceOrder, Fleet, fleet
@@ -92,6 +93,7 @@ def _order(model: "ZooModel", server: RunningServer, key: str) -> DeviceOrder:
         rate_per_s=model.rate_rps,
         inputs=tuple(str(path) for path in model.inputs),
         is_stream=model.task == TaskKind.VOICE_ACTIVITY,
+        is_clip=model.task in CLIPS,
     )
 
 
@@ -157,7 +159,10 @@ def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
 
 
 def _sum_up(options: DemoOptions, watch: Watch) -> int:
-    applications = [figures.summary() for figures in watch.figures]
+    applications = [
+        figures.summary() | ({} if streamed is None else {"session": asdict(streamed)})
+        for figures, streamed in zip(watch.figures, watch.streamed, strict=True)
+    ]
     if options.as_json:
         print(json.dumps({"tenants": len(TENANTS), "seconds": round(watch.elapsed_s), "applications": applications}))
     else:

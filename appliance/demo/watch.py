@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.demo.board import Computed, Picture, Recognised, Row
+from appliance.demo.board import Computed, Picture, Recognised, Row, Streamed
 from appliance.demo.figures import DeviceFigures, Seen, percentile
 from appliance.demo.fleet import Report
 from appliance.demo.server import RunningServer
@@ -45,6 +45,8 @@ class Watch:
         self._server = server
         self._tenancy = tenancy
         self.figures = figures
+        self.streamed: list[Streamed | None] = [None] * len(figures)
+        """Sessions of the devices that stream a clip, as they last told."""
         self._begin_ns = clock.now_ns()
         self._asked_ns = 0
         self._box = BoxState({}, {})
@@ -57,7 +59,9 @@ class Watch:
     def take(self, report: Report) -> None:
         """Count what a device reported; devices are numbered like the figures."""
         figures, facts = self.figures[report.device], dict(report.facts)
-        if report.kind == "answer":
+        if report.kind == "session":
+            self.streamed[report.device] = Streamed(figures.name, **facts)
+        elif report.kind == "answer":
             figures.add(Seen(**facts))
         else:
             figures.add_failure(facts["reason"])
@@ -119,6 +123,7 @@ class Watch:
             elapsed_s=self.elapsed_s,
             rows=tuple(self._row(figures) for figures in self.figures),
             recognised=tuple(self._recognised()),
+            streamed=tuple(one for one in self.streamed if one is not None),
             resident_bytes=memory.used_bytes if memory else 0,
             budget_bytes=memory.budget_bytes if memory else 0,
             computed=self._box.computed,

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from appliance.demo.board import Computed, Picture, Recognised, Row, drawn, in_lines
+from appliance.demo.board import Computed, Picture, Recognised, Row, Streamed, drawn, in_lines
 
 READY = Row("objects", "glasses", "int8-320x416", 9.8, 21.2, 48.1, 0.961, 0.98, 21_000_000, 7, None, "")
 IMPORTING = Row("faces", "camera", "fp32", 4.0, 20.1, 99.0, None, 1.0, 7_000_000, 1, 42.0, "int8 accuracy and profile")
@@ -76,3 +76,15 @@ def test_a_log_gets_a_line_an_application() -> None:
     assert "import 42 % int8 accuracy and profile" in lines[2]
     assert "no answer yet" in lines[3]
     assert lines[4].endswith("its import failed: no disk")
+
+
+def test_promised_and_kept() -> None:
+    """A line for each stream, on a terminal and in a log; recognised things give way to them."""
+    streamed = Streamed("objects", "10/s within 500 ms", "served", 7, 6, 812, 810, 803)
+    picture = dataclasses.replace(_picture(*[READY] * 11, recognised=11), streamed=(streamed, streamed))
+    lines = _screen(picture, lines=30)
+    assert len(lines) <= 30
+    assert max(len(line) for line in lines) <= 100
+    told = next(line for line in lines if "within 500 ms" in line)
+    assert told.split() == "objects 10/s within 500 ms 6 of 7 810 of 812 0.991 served".split()
+    assert any("promised 10/s within 500 ms: served, kept 6 of 7" in line for line in in_lines(picture))

@@ -37,6 +37,7 @@ from appliance.wire.stream import (
 )
 
 Answer = Callable[[int, bytes], dict[str, Any]]
+DECISIONS = {"count": 7, "mean_ms": 1.5, "p99_ms": 4.0}
 
 
 @dataclass
@@ -94,7 +95,9 @@ class SessionBox:
         return JSONResponse({"id": "s-1", "state": "served", "promise": order["promise"], "plan": None}, 201)
 
     async def show(self, request: Request) -> Response:
-        return JSONResponse({"id": request.path_params["session"], "state": "served", "windows": 2, "kept": 1})
+        return JSONResponse(
+            {"id": request.path_params["session"], "state": "served", "windows": 2, "kept": 1, "decisions": DECISIONS}
+        )
 
     async def leave(self, request: Request) -> Response:
         self.ended.append(request.path_params["session"])
