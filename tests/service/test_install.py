@@ -162,11 +162,26 @@ def test_an_upgrade_that_is_cut_short_leaves_a_box_that_runs(machine: Machine, c
     assert running(machine) == first
 
     is_first = f"test $(readlink /opt/edge-appliance/current) = /opt/edge-appliance/releases/{first}"
-    order = f"{checkout}/scripts/install & while {is_first}; do :; done; kill -KILL $!"
-    machine.run(f"{order}; systemctl stop {UNIT}", timeout_s=1200)
-    assert running(machine) != first
-    assert f"{first} runs again" in machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    machine.run(f"{checkout}/scripts/install & while {is_first}; do :; done; kill -KILL $!", timeout_s=1200)
+    machine.until(f"{is_first} && {READY}", 120)
+    machine.until("test ! -e /opt/edge-appliance/unproved", 60)
     server.write_text(sound)
+    # While the box is stopped and its database is kept, by a good release: what runs then was running before.
+    order = f"{checkout}/scripts/install & while systemctl is-active --quiet {UNIT}; do :; done; kill -KILL $!"
+    machine.run(order, timeout_s=1200)
+    machine.until(f"{READY} && test ! -e /opt/edge-appliance/unproved", 120)
+
+
+def test_a_release_whose_models_answer_no_more_is_left(machine: Machine, checkout: Path) -> None:
+    """It is ready, and manages the box, but who asks a model gets an error."""
+    first = running(machine)
+    infer = checkout / "appliance" / "api" / "v2" / "infer.py"
+    sound = infer.read_text()
+    infer.write_text(sound + "\n\nasync def infer(*_, **__):\n    raise RuntimeError('a bad release')\n")
+    said = machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    infer.write_text(sound)
+    assert "add does not answer, as it did before" in said
+    assert f"{first} runs again" in said
     machine.run(READY)
     assert running(machine) == first
 

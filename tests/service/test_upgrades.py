@@ -1,0 +1,246 @@
+"""Upgrades by the real installer, with a box of two paths and as much of systemctl as it needs, in mount and process
+namespaces: what is written to /etc, /opt and /var/lib is gone at the end. With the real box and systemd:
+test_install.py.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import NS_PER_S, SystemClock, pause_s
+
+ROOT = Path(__file__).parents[2]
+STUB = Path(__file__).parent / "stub"
+PREFIX = "/opt/edge-appliance"
+STATE = "/var/lib/edge-appliance"
+CLOCK = SystemClock()
+FORM = f"""import sqlite3
+rows = sqlite3.connect("{STATE}/appliance.db").execute("SELECT version_num FROM alembic_version")
+print(*rows.fetchone())"""
+SHARES = (0.5, 0.65, 0.75, 0.8, 0.85, 0.9, 0.95)
+KILLER = "set -o functrace\ntrap '(( ++__count != KILL_AT )) || kill -KILL $$' DEBUG\n"
+"""Sourced by every bash: kills it at its n-th command."""
+MOUNTS = """
+set -e
+mount -t tmpfs tmpfs {work}
+mkdir {work}/stub
+for place in etc opt var/lib run; do
+    mkdir -p /$place {work}/$place/up {work}/$place/work
+    mount -t overlay overlay -o lowerdir=/$place,upperdir={work}/$place/up,workdir={work}/$place/work /$place
+done
+mkdir -p /run/systemd/system /etc/systemd/system
+rm -rf /opt/edge-appliance /var/lib/edge-appliance
+install -m 0755 {systemctl} {work}/stub/systemctl
+mount --bind {work}/stub/systemctl {real}
+echo mounted
+exec sleep infinity
+"""
+
+
+class Place:
+    """A machine of which only the installer's folders are its own."""
+
+    def __init__(self, leader: int, folder: Path) -> None:
+        self._leader = leader
+        self.folder = folder
+
+    def run(self, *order: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["nsenter", "--target", str(self._leader), "--mount", "--pid", *order],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+            env=os.environ | environment,
+        )
+
+    def shell(self, command: str) -> str:
+        return self.run("bash", "-c", command).stdout.strip()
+
+    def checkout(self, form: int, fault: str = "", mark: str = "") -> Path:
+        """A release whose database has this form."""
+        path = self.folder / f"checkout-{form}{fault}{mark}"
+        if path.exists():
+            return path
+        migrations = path / "appliance/modelstore/store/migrations"
+        migrations.mkdir(parents=True)
+        for package in (path / "appliance/modelstore/store", path / "appliance/modelstore"):
+            (package / "__init__.py").touch()
+        (path / "appliance/__init__.py").write_text(f'__version__ = "0.{form}"\n')
+        box = (STUB / "box.py").read_text().replace('FORM, FAULT = 1, ""', f'FORM, FAULT = {form}, "{fault}" # {mark}')
+        (path / "appliance/__main__.py").write_text(box)
+        (migrations / "__init__.py").write_text(box)
+        shutil.copytree(ROOT / "systemd", path / "systemd")
+        (path / "locks").mkdir()
+        (path / "locks/cpu.txt").touch()
+        (path / "pyproject.toml").touch()
+        scripts = path / "scripts"
+        scripts.mkdir()
+        for name in ("install", "answers.py", "uninstall"):
+            shutil.copy(ROOT / "scripts" / name, scripts / name)
+        python = f'#!/bin/sh\nexport PYTHONPATH="$(dirname "$0")/../.."\nexec {sys.executable} -E -s "$@"\n'
+        python = python.replace("-E ", "")
+        setup = (
+            '#!/bin/bash\nvenv=$(dirname "$0")/../.venv\nmkdir -p "$venv/bin"\n'
+            f'cat >"$venv/bin/python" <<\'END\'\n{python}END\nchmod 755 "$venv/bin/python"\n'
+        )
+        for name, text in {"setup": setup, "web-ui": "#!/bin/sh\n"}.items():
+            (scripts / name).write_text(text)
+            (scripts / name).chmod(0o755)
+        return path
+
+    def install(self, checkout: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return self.run(str(checkout / "scripts/install"), *words, **environment)
+
+    def current(self) -> str:
+        return self.shell(f"basename $(readlink {PREFIX}/current)")
+
+    def form(self) -> str:
+        """Of the database."""
+        return self.run(sys.executable, "-c", FORM).stdout.strip()
+
+    def answers(self) -> bool:
+        url = f"$(cat {STATE}/address)/v2/health/ready"
+        return self.shell(f"curl --silent --fail --max-time 2 {url} && echo yes") == "yes"
+
+    def until_settled(self) -> None:
+        """What goes on in the background has ended, and the box answers."""
+        end_ns = CLOCK.now_ns() + 60 * NS_PER_S
+        while CLOCK.now_ns() < end_ns:
+            left = self.shell(
+                f"ls -d {PREFIX}/unproved {PREFIX}/going-back 2>/dev/null; "
+                f"flock --nonblock {PREFIX}/.lock true || echo held"
+            )
+            if not left and self.answers():
+                return
+            pause_s(0.05)
+        raise AssertionError(self.shell(f"ls -la {PREFIX}; cat /run/stub/log"))
+
+
+def _missing() -> str | None:
+    if os.geteuid() != 0:
+        return "only root can make namespaces"
+    tools = ("unshare", "nsenter", "systemctl", "useradd", "curl")
+    lacking = [name for name in tools if shutil.which(name) is None]
+    return f"there is no {lacking[0]}" if lacking else None
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    if (lacking := _missing()) is not None:
+        pytest.skip(lacking)
+    work = tmp_path / "work"
+    work.mkdir()
+    tmp_path.chmod(0o755)
+    mounts = MOUNTS.format(work=work, systemctl=STUB / "systemctl.py", real=shutil.which("systemctl"))
+    order = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", mounts]
+    with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as unshare:
+        assert unshare.stdout is not None
+        said = unshare.stdout.readline()
+        try:
+            if said.strip() != "mounted":
+                pytest.skip(f"no overlay can be mounted here: {said.strip()}")
+            children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
+            yield Place(int(children[0]), tmp_path)
+        finally:
+            unshare.kill()
+
+
+def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -> None:
+    """With the database that belongs to each."""
+    one, two = place.checkout(1), place.checkout(2)
+    done = place.install(one)
+    assert done.returncode == 0, done.stdout
+    first = place.current()
+    assert first.startswith("0.1-")
+    assert place.answers()
+    place.shell("echo '# mine' >>/etc/edge-appliance/box.toml")
+    assert place.shell(f"stat -c %U {STATE}/appliance.db {STATE}") == "root\nedge-appliance"  # the stub's box is root's
+
+    for fault in ("dies", "mute"):
+        done = place.install(place.checkout(2, fault))
+        assert done.returncode == 1, done.stdout
+        assert f"{first} runs again" in done.stdout
+        place.until_settled()
+        assert (place.current(), place.form()) == (first, "1")
+
+    done = place.install(two)
+    assert done.returncode == 0, done.stdout
+    assert (place.current()[:4], place.form(), place.answers()) == ("0.2-", "2", True)
+    assert place.shell("tail -n 1 /etc/edge-appliance/box.toml") == "# mine"
+    assert place.shell(f"ls {PREFIX}/releases").split()[0] == first
+
+    done = place.install(two, "--rollback")
+    assert done.returncode == 0, done.stdout
+    assert (place.current(), place.form(), place.answers()) == (first, "1", True)
+    assert place.install(two, "--rollback").returncode == 1  # there is none before
+
+    assert place.run(str(one / "scripts/uninstall")).returncode == 0
+    assert place.shell(f"ls -d {PREFIX} {STATE} /etc/systemd/system/edge-appliance* 2>/dev/null") == STATE
+    assert place.run(str(one / "scripts/uninstall"), "--purge").returncode == 0
+    assert place.shell(f"ls -d {STATE} /etc/edge-appliance 2>/dev/null") == ""
+
+
+def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:
+    """It answers at first."""
+    place.install(place.checkout(1))
+    first = place.current()
+    done = place.install(place.checkout(2, "ends"))
+    assert done.returncode == 0, done.stdout
+    end_ns = CLOCK.now_ns() + 60 * NS_PER_S
+    while place.current() != first and CLOCK.now_ns() < end_ns:
+        pause_s(0.1)
+    place.until_settled()
+    assert (place.current(), place.form()) == (first, "1")
+
+
+def test_two_runs_at_once_and_a_full_disk(place: Place) -> None:
+    """The second run is refused; without room nothing that runs is changed."""
+    one, two = place.checkout(1), place.checkout(2)
+    place.install(one)
+    first = place.current()
+    held = place.run("flock", f"{PREFIX}/.lock", str(two / "scripts/install"))
+    assert held.returncode == 1
+    assert "another run" in held.stdout
+    # Room for the release as it is asked for is not there; then for the database.
+    place.shell(f"mount -t tmpfs -o size=80m tmpfs {PREFIX}/releases && umount {PREFIX}/releases")
+    full = place.shell(
+        f"cp -a {PREFIX} /run/kept && mount -t tmpfs -o size=90m tmpfs {PREFIX} && cp -a /run/kept/. {PREFIX}/"
+    )
+    assert full == ""
+    done = place.install(two)
+    assert done.returncode == 1
+    assert "are needed" in done.stdout
+    assert (place.current(), place.form(), place.answers()) == (first, "1", True)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place) -> None:
+    """Killed at shares of its commands; what was begun is ended in the background, and with the database of its own."""
+    kill = place.folder / "kill.sh"
+    kill.write_text(KILLER)
+    count = place.folder / "count.sh"
+    count.write_text("set -o functrace\ntrap '(( ++__count )); echo $__count >/run/stub/count' DEBUG\n")
+    place.install(place.checkout(1))
+    place.install(place.checkout(1, mark="counted"), BASH_ENV=str(count))
+    commands = int(place.shell("cat /run/stub/count"))
+    for share in SHARES:
+        place.install(place.checkout(1, mark="again"))
+        before = place.current()
+        killed = place.install(place.checkout(2), BASH_ENV=str(kill), KILL_AT=str(int(commands * share)))
+        assert killed.returncode == -signal.SIGKILL, killed.stdout
+        place.until_settled()
+        assert (place.current() == before, place.form()) in ((True, "1"), (False, "2")), share
+        done = place.install(place.checkout(2))
+        assert done.returncode == 0, done.stdout
+        assert (place.current()[:4], place.form(), place.answers()) == ("0.2-", "2", True)
+        assert place.install(place.checkout(2), "--rollback").returncode == 0
+        assert (place.current(), place.form()) == (before, "1")
