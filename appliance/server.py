@@ -15,17 +15,21 @@ from typing import Any
 import uvicorn
 
 from appliance import log
+from appliance.api.auth.browsers import own_names
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
+from appliance.api.http.renewal import LOOK_S, Renewal
 from appliance.api.http.unix_socket import UnixSocket
 from appliance.api.protocol import BoxProtocol
 from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
+from appliance.clock import Clock
 from appliance.settings import Settings
 from appliance.systemd import Systemd
 
 _TICKS_PER_LOOK = 10
+_TICKS_PER_RENEWAL = int(LOOK_S * 10)
 _MIGRATION_S = 600
 """How long what an older version left may take to become today's before systemd gives the start up."""
 _OTHER_FILES = 256
@@ -44,6 +48,7 @@ class Server(uvicorn.Server):
         on_listen: Callable[[str], None],
         systemd: Systemd,
         unix_socket: UnixSocket | None = None,
+        renew: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(config)
         self._unix_socket = unix_socket
@@ -52,6 +57,8 @@ class Server(uvicorn.Server):
         self._handshake_s = handshake_s
         self._on_listen = on_listen
         self._systemd = systemd
+        self._renew = renew
+        self._renewal: Renewal | None = None
 
     async def startup(self, sockets: Any = None) -> None:
         context, plain = self.config.ssl, self.config.http_protocol_class
@@ -59,6 +66,9 @@ class Server(uvicorn.Server):
             shake = partial(Handshake, context, self._connections, self._handshake_s)
             self.config.http_protocol_class = lambda **parts: shake(partial(plain, **parts))  # type: ignore[assignment]
             self.config.ssl = None
+            assert self.config.ssl_certfile is not None
+            cert, key = Path(self.config.ssl_certfile), Path(self.config.ssl_keyfile or self.config.ssl_certfile)
+            self._renewal = Renewal(context, cert, key, self._renew)
         await super().startup(sockets)
         if self._unix_socket is not None and self.started:
             parts = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
@@ -86,6 +96,8 @@ class Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 assert isinstance(connection, BoxProtocol)
                 connection.look(now_s)
+        if self._renewal is not None and counter % _TICKS_PER_RENEWAL == 0:
+            self._renewal.begin_look()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: Any = None) -> None:
@@ -122,7 +134,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         on_listen(url)
         systemd.ready(f"listens at {url}")
 
-    cert, key = _certificate(settings)
+    cert, key, renew = _certificate(settings, appliance.clock)
     other_files = _OTHER_FILES + (files_max(http.shared_memory_regions_max) if http.shared_memory else 0)
     connections_max = _connections_max(http.connections_max, other_files)
     connections = Connections[Counted](connections_max, http.connections_reserved)
@@ -155,7 +167,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
     with stack:  # a box that could not start leaves the address of the one that runs here alone
         try:
-            Server(config, appliance, connections, http.head_s, listening, systemd, unix_socket).run()
+            Server(config, appliance, connections, http.head_s, listening, systemd, unix_socket, renew).run()
         except SystemExit:
             if appliance.failure is not None:
                 raise appliance.failure from None
@@ -177,10 +189,18 @@ def _connections_max(wanted: int, other_files: int) -> int:
     return allowed
 
 
-def _certificate(settings: Settings) -> tuple[Path | None, Path | None]:
+def _certificate(settings: Settings, clock: Clock) -> tuple[Path | None, Path | None, Callable[[], object] | None]:
+    """Files of the certificate and its key, and what makes them anew where that is due."""
     http = settings.http
-    if http.tls_cert is None and http.tls_self_signed:
-        from appliance.api.http.certificate import self_signed  # cryptography is large and seldom needed
+    if http.tls_cert is not None or not http.tls_self_signed:
+        return http.tls_cert, http.tls_key, None
+    from appliance.api.http import certificate  # cryptography is large and seldom needed
 
-        return self_signed(settings.state_dir / "tls", http.host)
-    return http.tls_cert, http.tls_key
+    folder = settings.state_dir / "tls"
+    own = own_names(http.host, settings.security.host_names)
+
+    def renew() -> bool:
+        return certificate.ensure(folder, certificate.names_of(http.host, own), clock.wall_now())
+
+    renew()
+    return folder / certificate.CERTIFICATE, folder / certificate.KEY, renew

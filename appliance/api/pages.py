@@ -7,6 +7,7 @@ not the box's own.
 
 import gzip
 import re
+import ssl
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -36,6 +37,7 @@ POLICY = (
 PERMISSIONS = "camera=(self), microphone=(self), geolocation=(), payment=(), usb=()"
 ASSET = re.compile(r"[\w-]+(\.[\w-]+)*\.(js|css|svg)", re.ASCII)
 """What may be asked for."""
+ATTACHED = 'attachment; filename="edge-appliance.crt"'
 KEPT = "public, max-age=31536000, immutable"
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -70,6 +72,17 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         found.headers["Cache-Control"] = KEPT
         return found
 
+    async def authority(request: Request) -> Response:
+        path = request.app.state.box.state_dir / "tls" / "authority.pem"
+        try:
+            content = ssl.PEM_cert_to_DER_cert(path.read_text())
+        except (OSError, ValueError):
+            status, body = plain_problem("no-such-path", "the box has no authority of its own", request.url.path)
+            return Response(body, status, media_type=CONTENT_TYPE)
+        # As phones want it: they offer to trust it.
+        return Response(content, media_type="application/x-x509-ca-cert", headers={"Content-Disposition": ATTACHED})
+
+    app.add_api_route("/authority.crt", authority, methods=["GET", "HEAD"], include_in_schema=False)
     for path in PATHS:
         app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/assets/{name}", asset, methods=["GET", "HEAD"], include_in_schema=False)

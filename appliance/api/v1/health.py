@@ -218,7 +218,7 @@ def _certificate(box: RunningBox) -> Iterator[CheckShape]:
             name="certificate",
             status="warn",
             detail=f"it ends on {end:%Y-%m-%d}",
-            action="Put a new one in its place and restart the box; a self-signed one is made anew after its end.",
+            action="Put a new one in its place: the box shows it within a minute. Its own it renews by itself.",
         )
     else:
         yield _good("certificate", f"good until {end:%Y-%m-%d}")

@@ -1,35 +1,120 @@
-"""The certificate that a box makes for itself."""
+"""The certificate that a box makes for itself, and shows anew while it serves."""
 
+import asyncio
+import datetime
 import ipaddress
 import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from cryptography import x509
 
-from appliance.api.http.certificate import self_signed
+from appliance.api.http.certificate import AUTHORITY, CERTIFICATE, KEY, ensure, names_of
+from appliance.api.http.renewal import Renewal
+from appliance.clock import SystemClock
+
+NOW = SystemClock().wall_now()
+DAY = datetime.timedelta(days=1)
+NAMES = ["localhost", "127.0.0.1"]
 
 
-def names(certificate: Path) -> set[str]:
-    found = x509.load_pem_x509_certificate(certificate.read_bytes()).extensions
-    return {str(name.value) for name in found.get_extension_for_class(x509.SubjectAlternativeName).value}
+def certificate(folder: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+
+
+def names(folder: Path) -> set[str]:
+    found = certificate(folder).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return {str(name.value) for name in found.value}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_box_on_every_interface_has_all_addresses(host: str, tmp_path: Path) -> None:
     """And not the word for all of them, under which nobody calls it."""
-    certified = names(self_signed(tmp_path, host)[0])
+    ensure(tmp_path, names_of(host, ["box", "box.local", host]), NOW)
     families = (socket.AF_INET, socket.AF_INET6)
     known = [each for some in psutil.net_if_addrs().values() for each in some if each.family in families]
     addresses = {str(ipaddress.ip_address(each.address.partition("%")[0])) for each in known}
-    assert addresses | {"127.0.0.1", "::1", "localhost"} <= certified
-    assert host not in certified
+    assert names(tmp_path) == addresses | {"127.0.0.1", "::1", "localhost", "box", "box.local"}
 
 
-def test_a_name_of_its_own_is_kept(tmp_path: Path) -> None:
-    """Also by the next start: who has pinned the certificate goes on."""
-    made = self_signed(tmp_path, "box.local")
-    assert "box.local" in names(made[0])
-    before = made[0].read_bytes()
-    assert self_signed(tmp_path, "box.local")[0].read_bytes() == before
+def test_it_stays_while_it_is_good(tmp_path: Path) -> None:
+    """A new name, a new address and its last two months each make another one, of the same authority and key."""
+    assert ensure(tmp_path, NAMES, NOW)
+    authority, key = (tmp_path / AUTHORITY).read_bytes(), (tmp_path / KEY).read_bytes()
+    assert not ensure(tmp_path, NAMES, NOW + 300 * DAY)
+    assert not ensure(tmp_path, NAMES[:1], NOW)  # an address that has gone
+    assert ensure(tmp_path, [*NAMES, "192.0.2.7"], NOW)
+    assert "192.0.2.7" in names(tmp_path)
+    assert ensure(tmp_path, NAMES, NOW + 350 * DAY)
+    assert ((tmp_path / AUTHORITY).read_bytes(), (tmp_path / KEY).read_bytes()) == (authority, key)
+    assert ensure(tmp_path, [*NAMES, "box.example.org"], NOW)  # which the authority was not made for
+    assert (tmp_path / AUTHORITY).read_bytes() != authority
+
+
+def test_a_clock_that_was_not_set_and_files_of_another_version(tmp_path: Path) -> None:
+    """What is good no more, or is damaged, is made anew."""
+    ensure(tmp_path, NAMES, datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
+    assert ensure(tmp_path, NAMES, NOW)
+    (tmp_path / KEY).write_text("damaged")
+    assert ensure(tmp_path, NAMES, NOW)
+    (tmp_path / AUTHORITY).unlink()
+    assert ensure(tmp_path, NAMES, NOW)
+    assert not ensure(tmp_path, NAMES, NOW)
+
+
+@asynccontextmanager
+async def served(context: ssl.SSLContext) -> AsyncIterator[int]:
+    """A server that sends back what it gets; its port."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        server.close()
+
+
+def shown(writer: asyncio.StreamWriter) -> x509.Certificate:
+    return x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+
+
+@pytest.mark.anyio
+async def test_a_new_one_is_shown_to_who_connects_next(tmp_path: Path) -> None:
+    """Under the authority that was trusted before; who is connected stays so."""
+    ensure(tmp_path, NAMES, NOW)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / CERTIFICATE, tmp_path / KEY)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / AUTHORITY))
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    wanted = list(NAMES)
+    renewal = Renewal(context, tmp_path / CERTIFICATE, tmp_path / KEY, lambda: ensure(tmp_path, wanted, NOW))
+    async with served(context) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        first = shown(writer)
+        await renewal.look()
+        _, unchanged = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        assert shown(unchanged) == first
+        wanted.append("192.0.2.7")
+        await renewal.look()
+        _, later = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
+        assert shown(later) == certificate(tmp_path) != first
+        writer.write(b"still here")
+        assert await reader.read(100) == b"still here"
+
+        kept = (tmp_path / KEY).read_bytes()
+        (tmp_path / KEY).write_text("half a pair")
+        renewal = Renewal(context, tmp_path / CERTIFICATE, tmp_path / KEY, None)
+        (tmp_path / CERTIFICATE).touch()
+        await renewal.look()
+        _, last = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        assert shown(last) == certificate(tmp_path)
+        (tmp_path / KEY).write_bytes(kept)
+        for each in (writer, unchanged, later, last):
+            each.close()

@@ -1,10 +1,12 @@
 """Whether the box is well, as it says itself, and what to do where it is not."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance.clock import SystemClock
 from tests.api.stand import Stand, copied, running
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +27,7 @@ async def test_a_box_that_is_well(stand: Stand) -> None:
     assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
     assert set(await checks(stand, "harbour")) == {"service", "quarantine", "keys"}
     assert (await stand.client("device").get("/v1/health")).status_code == 403
+    assert (await stand.client(None).get("/authority.crt")).status_code == 404
 
 
 async def test_keys_that_expire_soon(stand: Stand) -> None:
@@ -43,11 +46,14 @@ async def test_keys_that_expire_soon(stand: Stand) -> None:
 
 async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """Where the box has TLS: one that ends soon is told of."""
-    from appliance.api.http.certificate import self_signed
+    from appliance.api.http.certificate import ensure
 
     folder = copied(furnished[0], tmp_path / "state")
-    self_signed(folder / "tls", "127.0.0.1")
+    ensure(folder / "tls", ["127.0.0.1"], SystemClock().wall_now())
     async with running(folder, http={"tls_self_signed": True}) as appliance:
         stand = Stand(appliance, folder, furnished[1])
         assert (await checks(stand))["certificate"]["status"] == "good"
+        authority = await stand.client(None).get("/authority.crt")
+        assert authority.headers["content-type"] == "application/x-x509-ca-cert"
+        assert authority.content == ssl.PEM_cert_to_DER_cert((folder / "tls" / "authority.pem").read_text())
         await stand.close()
