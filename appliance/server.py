@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import resource
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from appliance import log
+from appliance import __version__, log
 from appliance.api.auth.browsers import own_names
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.handshake import Handshake
@@ -25,6 +26,8 @@ from appliance.api.protocol import BoxProtocol
 from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
 from appliance.clock import Clock
+from appliance.discovery.announcement import Announcement
+from appliance.discovery.service import Service, fingerprint_of, reachable
 from appliance.settings import Settings
 from appliance.systemd import Systemd
 
@@ -49,7 +52,9 @@ class Server(uvicorn.Server):
         systemd: Systemd,
         unix_socket: UnixSocket | None = None,
         renew: Callable[[], object] | None = None,
+        discovery: str | None = None,
     ) -> None:
+        """`discovery`: the name under which the local network is told of the box; None: it is not."""
         super().__init__(config)
         self._unix_socket = unix_socket
         self._appliance = appliance
@@ -59,6 +64,8 @@ class Server(uvicorn.Server):
         self._systemd = systemd
         self._renew = renew
         self._renewal: Renewal | None = None
+        self._discovery = discovery
+        self._announcement: Announcement | None = None
 
     async def startup(self, sockets: Any = None) -> None:
         context, plain = self.config.ssl, self.config.http_protocol_class
@@ -82,6 +89,15 @@ class Server(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
             self._on_listen(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+            if self._discovery is not None:
+                self._announcement = Announcement(self._appliance.clock, partial(self._service, self._discovery, port))
+                self._announcement.begin()
+
+    def _service(self, name: str, port: int) -> Service:
+        """What the local network is told; blocks."""
+        cert = self.config.ssl_certfile
+        fingerprint = "" if cert is None else fingerprint_of(Path(cert))
+        return Service(name, reachable(self.config.host), port, __version__, cert is not None, fingerprint)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; every tenth time the connections are looked at.
@@ -102,6 +118,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: Any = None) -> None:
         self._systemd.stopping()
+        if self._announcement is not None:
+            await self._announcement.end()
         self._appliance.begin_drain()
         await super().shutdown(sockets)
         # A signal that was obeyed is no failure: not raised again, so that the clean-up runs and the status is 0.
@@ -164,10 +182,11 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     if http.unix_socket is not None:
         unix_socket = UnixSocket(http.unix_socket, int(http.unix_socket_mode, 8))
         stack.callback(unix_socket.close)
+    discovery = (settings.discovery.name or socket.gethostname()) if settings.discovery.enabled else None
     logging.getLogger("uvicorn.error").addFilter(lambda record: appliance.failure is None)
     with stack:  # a box that could not start leaves the address of the one that runs here alone
         try:
-            Server(config, appliance, connections, http.head_s, listening, systemd, unix_socket, renew).run()
+            Server(config, appliance, connections, http.head_s, listening, systemd, unix_socket, renew, discovery).run()
         except SystemExit:
             if appliance.failure is not None:
                 raise appliance.failure from None

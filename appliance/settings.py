@@ -306,6 +306,15 @@ class SensorSettings(Section):
     """Whether the service of jetson-stats is asked, too, on a Jetson with the extra `jetson`."""
 
 
+class DiscoverySettings(Section):
+    enabled: bool = False
+    """Whether the box tells the local network of itself (`_inference._tcp`): its address, version and certificate, no
+    tenants and no models. It takes the extra `discovery`.
+    """
+    name: str = Field("", max_length=60)
+    """Name under which it does; empty: the machine's. Where another one has the name, this one becomes `NAME-2`."""
+
+
 class LogSettings(Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$")
     """Lowest level written."""
@@ -344,6 +353,7 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
     sessions: SessionSettings = SessionSettings()
     sensors: SensorSettings = SensorSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     log: LogSettings = LogSettings()
 
     @classmethod

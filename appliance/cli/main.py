@@ -19,6 +19,7 @@ from appliance.cli import (
     cut,
     decisions,
     events,
+    find,
     imports,
     jobs,
     keys,
@@ -65,6 +66,7 @@ app.command("simulate", rich_help_panel=BOX)(simulate.simulate)
 app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
+app.command("find", rich_help_panel=BOX)(find.find)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.command("system", rich_help_panel=BOX)(system.system)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)

@@ -49,7 +49,7 @@ def test_every_pin_has_a_hash(lock: Path) -> None:
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_lock_holds_what_the_project_asks_for(lock: Path) -> None:
     """A dependency added to pyproject.toml without `scripts/lock` is missing here."""
-    extras = {name: ["cpu", name] for name in ("dev", "openvino", "cluster")}.get(lock.stem, [lock.stem])
+    extras = {name: ["cpu", name] for name in ("dev", "openvino", "cluster", "discovery")}.get(lock.stem, [lock.stem])
     wanted = names([requirement for extra in ["", *extras] for requirement in project()[extra]])
     assert wanted | {"hatchling", "editables"} <= pins(lock).keys()
 

@@ -1,0 +1,129 @@
+"""Boxes that tell of themselves, each in a network of its own, and who finds them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_S, SystemClock, pause_s
+from appliance.discovery.service import Service, fingerprint_of, reachable, read
+
+CLOCK = SystemClock()
+ANNOUNCING = Path(__file__).parent / "announcing.py"
+SPACES = [f"appliance-{os.getpid()}-{side}" for side in "ab"]
+
+
+def test_what_is_told_is_read_back() -> None:
+    """The TXT record has the version and the certificate, and nothing else."""
+    service = Service("box", ("192.0.2.7", "2001:db8::7"), 8443, "1.2.3", True, "ab" * 32)
+    assert set(service.properties()) == {"version", "tls", "fingerprint"}
+    assert read("box._inference._tcp.local.", service.addresses, 8443, dict(service.properties())) == service
+    assert service.url == "https://192.0.2.7:8443"
+    plain = Service("box", ("2001:db8::7",), 8080, "1.2.3", False, "")
+    assert (plain.url, plain.properties()) == ("http://[2001:db8::7]:8080", {"version": "1.2.3", "tls": "0"})
+
+
+def test_what_strangers_tell_is_cut() -> None:
+    """No control characters for a terminal, nothing long."""
+    found = read("\x1b[2Jbox._inference._tcp.local.", (), 1, {"version": "9\x07" * 200, "tls": None, "tenants": "all"})
+    assert found == Service("[2Jbox", (), 1, "9" * 100, False, "")
+
+
+def test_a_box_on_the_loopback_is_not_told_of(tmp_path: Path) -> None:
+    """Nobody could reach it."""
+    assert reachable("127.0.0.1") == reachable("::1") == reachable("localhost") == ()
+    assert reachable("192.0.2.7") == ("192.0.2.7",)
+    assert all(not address.startswith(("127.", "fe80")) for address in reachable("0.0.0.0"))
+    assert fingerprint_of(tmp_path / "none.pem") == ""
+
+
+def _missing() -> str | None:
+    if os.geteuid() != 0:
+        return "only root can make network namespaces"
+    if shutil.which("ip") is None:
+        return "there is no `ip` (Debian's package iproute2)"
+    made = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
+    return None if made.returncode == 0 else "network namespaces are not permitted here"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def networks() -> Iterator[list[str]]:
+    """Two namespaces with a cable between them."""
+    if (lacking := _missing()) is not None:
+        pytest.skip(lacking)
+    pytest.importorskip("zeroconf", reason="the extra `discovery` is not installed")
+    with ExitStack() as stack:
+        for space in SPACES:
+            ip("netns", "add", space)
+            stack.callback(ip, "netns", "delete", space)
+        ip("link", "add", "eth0", "netns", SPACES[0], "type", "veth", "peer", "name", "eth0", "netns", SPACES[1])
+        for number, space in enumerate(SPACES, 1):
+            ip("-n", space, "address", "add", f"10.97.0.{number}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "lo", "up")
+            ip("-n", space, "link", "set", "eth0", "up")
+        yield SPACES
+
+
+def inside(space: str, *words: str) -> list[str]:
+    return ["ip", "netns", "exec", space, sys.executable, *words]
+
+
+@contextmanager
+def announced(space: str, name: str) -> Iterator["subprocess.Popen[str]"]:
+    """A box in a namespace."""
+    order = inside(space, str(ANNOUNCING), name)
+    with subprocess.Popen(order, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as box:
+        try:
+            assert box.stdout is not None
+            assert box.stdout.readline() == "told\n"
+            yield box
+        finally:
+            box.kill()
+
+
+def found(space: str, seconds: float = 1.5) -> dict[str, dict[str, Any]]:
+    """By name, as the command prints it."""
+    order = inside(space, "-m", "appliance", "find", "--seconds", str(seconds), "--json")
+    said = subprocess.run(order, capture_output=True, text=True, check=True).stdout
+    return {one["name"]: one for one in json.loads(said)}
+
+
+def until(holds: Callable[[dict[str, dict[str, Any]]], bool], space: str) -> dict[str, dict[str, Any]]:
+    end_ns = CLOCK.now_ns() + 30 * NS_PER_S
+    while not holds(seen := found(space)):
+        assert CLOCK.now_ns() < end_ns, seen
+        pause_s(0.1)
+    return seen
+
+
+def test_two_boxes_of_one_name(networks: list[str]) -> None:
+    """Both are found, each under its own address; a new address is told, and who stops is gone."""
+    a, b = networks
+    with announced(a, "box") as first:
+        until(lambda seen: set(seen) == {"box"}, b)
+        with announced(b, "box"):
+            seen = until(lambda seen: set(seen) == {"box", "box-2"}, a)
+            assert (seen["box"]["addresses"], seen["box-2"]["addresses"]) == (["10.97.0.1"], ["10.97.0.2"])
+            assert seen["box"]["url"] == "https://10.97.0.1:8443"
+            assert (seen["box"]["version"], seen["box"]["fingerprint"]) == ("1.2.3", "ab" * 32)
+
+            ip("-n", a, "address", "add", "10.97.0.9/24", "dev", "eth0")
+            until(lambda seen: sorted(seen["box"]["addresses"]) == ["10.97.0.1", "10.97.0.9"], b)
+
+            assert first.stdin is not None
+            assert first.stdout is not None
+            first.stdin.write("\n")
+            first.stdin.flush()
+            assert "gone\n" in iter(first.stdout.readline, "")  # after lines of its log
+            assert set(found(b)) == {"box-2"}
