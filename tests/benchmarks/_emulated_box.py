@@ -112,7 +112,7 @@ def _variant(
     scenario: Scenario, model: str, shape: VariantShape, sha256: str, description: ProcessorDescription
 ) -> Variant:
     of = next(one for one in scenario.models if one.name == model)
-    made = variant_of(model_id("default", model), of, shape, scenario.processor)
+    made = variant_of(model_id("default", model), of, shape, [scenario.processor])
     assert made.profile is not None
     profile = replace(made.profile, processor=description.name, kind=EMULATED, hazards=(), runs=_HARMLESS)
     return replace(

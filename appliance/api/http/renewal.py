@@ -12,6 +12,9 @@ from appliance import log
 LOOK_S = 60.0
 """How often files and addresses are looked at."""
 
+_State = tuple[int, int, int]
+"""Of a file: which one it is, when it was written, its bytes."""
+
 
 class Renewal:
     """`renew` makes the file anew where that is the box's business, and blocks."""
@@ -41,7 +44,7 @@ class Renewal:
         self._shown = found
         log.get("certificate").info("certificate renewed", file=str(self._cert))
 
-    def _found(self) -> tuple[object, object] | None:
+    def _found(self) -> tuple[_State, _State] | None:
         """State of new files that belong together; None: there are none."""
         if self._renew is not None:
             self._renew()
@@ -53,6 +56,6 @@ class Renewal:
         return found
 
 
-def _state(path: Path) -> tuple[int, int, int]:
+def _state(path: Path) -> _State:
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_size

@@ -331,7 +331,7 @@ async def test_infer_frames_wait_for_their_batch(stand: Stand, monkeypatch: pyte
     before their tenant's other work."""
     box = stand.appliance.running()
     live = await joined(stand, ACCURACY, "harbour", application="adding")
-    gates = Batches(stand.appliance.clock)
+    gates = Batches(stand.appliance.clock, "harbour", box.engine.reservations)
     monkeypatch.setattr(box.sessions.planning, "gates_of", lambda _: gates)  # the planner makes others meanwhile
     start_ns = stand.appliance.clock.now_ns() + 60 * NS_PER_S
     gates.plan([PlannedBatch(start_ns, 1, 0, frozenset({(live.id, 0), (live.id, 1)}))])

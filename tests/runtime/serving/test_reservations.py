@@ -10,7 +10,7 @@ import pytest
 
 from appliance.clock import NS_PER_MS
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
-from appliance.runtime.sessions.sessions import PLANNED_PRIORITY
+from appliance.runtime.sessions.frame import PLANNED_PRIORITY
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
