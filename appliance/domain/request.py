@@ -38,8 +38,10 @@ class Request:
     """The connection that it came over, as a number of its own; 0: not known."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
+    is_frame: bool = False
+    """Of a session: no forecaster learns of it."""
     is_planned: bool = False
-    """A frame of a session: its plan says when it comes, and no forecaster learns of it."""
+    """A frame whose plan says when it comes: it is not kept waiting for what other plans have reserved."""
     batch: int = 0
     """Those with the same number are planned to run together; 0: it is planned with nobody."""
     started_ns: int = 0

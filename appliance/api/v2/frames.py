@@ -43,7 +43,7 @@ async def infer_frame(
         request = made_of(box, application, principal, version, asked, arrival_ns, source)
         request.deadline_ns = call.deadline_ns
         request.variant = request.variant or call.variant
-        request.priority, request.is_planned = call.priority, True
+        request.is_frame, request.is_planned, request.priority = True, call.is_planned, call.priority
         request.batch = await call.turn()
         result = await box.engine.infer(request)
         _, made, text = await encoded(box, application, principal.tenant, asked, name, result)

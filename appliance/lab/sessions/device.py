@@ -490,7 +490,8 @@ class Device:
             variant=call.variant,
             deadline_ns=call.deadline_ns,
             priority=call.priority,
-            is_planned=True,
+            is_frame=True,
+            is_planned=call.is_planned,
             batch=batch,
         )
 

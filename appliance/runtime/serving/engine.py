@@ -295,7 +295,7 @@ class Engine:
 
     async def _infer(self, request: Request, entry: Entry) -> Result:
         start_ns = placed_ns = self._clock.now_ns()
-        if not request.is_planned:
+        if not request.is_frame:
             self._residency.seen(request.application_id, placed_ns)
         self._sole.saw(request.source, placed_ns)
         while True:

@@ -44,6 +44,8 @@ class Call:
     sequence_end: bool = False
     began_cold: bool = False
     """As of a `Request`."""
+    is_frame: bool = False
+    """As of a `Request`."""
     is_planned: bool = False
     """As of a `Request`."""
     gate: Callable[[], Awaitable[int]] | None = None
@@ -282,6 +284,7 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         priority=run.call.priority,
         began_cold=run.call.began_cold and not run.results,
         is_admitted=True,
+        is_frame=run.call.is_frame,
         is_planned=run.call.is_planned,
         is_read=True,
     )

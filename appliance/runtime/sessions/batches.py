@@ -130,7 +130,7 @@ class Batches:
         """How many batches have yet to begin, and are to by then."""
         now_ns = self._clock.now_ns()
         gates = {gate.number: gate.batch for gate in self._gates.values() if not gate.is_open.is_set()}
-        return sum(now_ns <= batch.start_ns + batch.grace_ns and batch.start_ns < until_ns for batch in gates.values())
+        return sum(now_ns <= batch.end_ns and batch.start_ns < until_ns for batch in gates.values())
 
     def ended(self, member: Member) -> None:
         """It has its answer, or will have none: nobody waits for it."""

@@ -36,12 +36,17 @@ class FrameCall:
     """Capture + SLO − downlink, on the box's clock."""
     variant: str | None
     """That the plan names; None: the box chooses."""
-    priority: int
-    """Of its request: `PLANNED_PRIORITY`, or 0 of a frame beyond the promised rate."""
+    is_planned: bool
+    """Whether it is within the promised rate."""
     turn: Callable[[], Awaitable[int]]
     """Awaited before the run, once its tensors are there: until the batch begins that it is planned for, whose number
     it returns; 0: it is planned with nobody. Raises FrameDropped for a frame beyond the promised rate without room.
     """
+
+    @property
+    def priority(self) -> int:
+        """Of its request."""
+        return PLANNED_PRIORITY if self.is_planned else 0
 
     @property
     def timeout_ms(self) -> float:

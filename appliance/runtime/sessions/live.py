@@ -29,7 +29,7 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
-from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameCall, FrameResult, anew
+from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
@@ -455,7 +455,7 @@ class LiveSession:
             frame.received_ns or self._clock.now_ns(),
             frame.deadline_ns,
             self.variant or None,
-            PLANNED_PRIORITY if frame.is_planned else 0,
+            frame.is_planned,
             partial(self._turn, self, frame),
         )
 

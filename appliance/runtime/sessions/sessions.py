@@ -587,7 +587,8 @@ class Sessions:
             asked.variant,
             asked.timeout_ms,
             asked.priority,
-            is_planned=True,
+            is_frame=True,
+            is_planned=asked.is_planned,
             gate=asked.turn,
         )
         with self._engine.admitted(application, tenant):

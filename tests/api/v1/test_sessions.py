@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.cli.decisions import BOXS_OWN, differences
-from appliance.clock import NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.demo.zoo import toys
 from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch
 from appliance.domain.request import Request, Result
@@ -334,7 +334,7 @@ async def test_infer_frames_wait_for_their_batch(stand: Stand, monkeypatch: pyte
     gates = Batches(stand.appliance.clock, "harbour", box.engine.reservations)
     monkeypatch.setattr(box.sessions.planning, "gates_of", lambda _: gates)  # the planner makes others meanwhile
     start_ns = stand.appliance.clock.now_ns() + 60 * NS_PER_S
-    gates.plan([PlannedBatch(start_ns, 1, 0, frozenset({(live.id, 0), (live.id, 1)}))])
+    gates.plan([PlannedBatch(start_ns, NS_PER_MS, 0, frozenset({(live.id, 0), (live.id, 1)}))])
     seen: list[Request] = []
     infer = box.engine.infer
 

@@ -146,7 +146,7 @@ async def test_frames_of_sessions_train_no_forecaster() -> None:
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=20)})
     async with bench.working():
-        await bench.infer(1.0, is_planned=True)
+        await bench.infer(1.0, is_frame=True, is_planned=True)
         assert list(bench.core.residency._seen) == []
         await bench.infer(1.0)
         assert len(bench.core.residency._seen) == 1

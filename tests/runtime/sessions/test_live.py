@@ -264,7 +264,7 @@ def test_what_is_beyond_the_promised_rate_is_no_part_of_the_promise() -> None:
             refused += 1
             continue
         frame.received(b"picture")
-        assert live.call_of(frame).priority == (PLANNED_PRIORITY if frame.is_planned else 0)
+        assert (live.call_of(frame).priority == PLANNED_PRIORITY) is frame.is_planned
         planned += frame.is_planned
         frame.end(FrameResult(number, FrameEnd.ANSWERED, stage.clock.now_ns(), b""))
     live.roll(stage.clock.now_ns())
