@@ -12,6 +12,7 @@ from dataclasses import fields
 from fastapi import FastAPI
 
 from appliance.api.auth.access import ensure_admin_key
+from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.box import RunningBox, ServingBox
 from appliance.api.service import create_service
 from appliance.clock import Clock
@@ -35,6 +36,7 @@ from appliance.settings import ImportSettings, Settings
 
 _REMEMBER_EVERY_S = 10
 _SAVE_SIGN_INS_EVERY_S = 60
+_SAVE_REFUSED_EVERY_S = 60
 _SAVE_SEEN_EVERY_S = 60
 """So much of what was learnt of run times may a power cut take."""
 
@@ -70,7 +72,14 @@ class Management:
         """From here on what serves follows the store's changes."""
         self._builds, self._profiles = builds, core.profiles
         keys_max, http = settings.security.keys_per_tenant_max, settings.http
-        store = Store(folder, serving.clock, ChangeFeed(), on_removed=self._forget, keys_per_tenant_max=keys_max)
+        store = Store(
+            folder,
+            serving.clock,
+            ChangeFeed(),
+            on_removed=self._forget,
+            keys_per_tenant_max=keys_max,
+            audit_rows_max=settings.audit.rows_max,
+        )
         store.feed.subscribe(Follower(core, serving))
         processors = list(serving.processors)
         limits, scratch = _child_limits(settings.imports), folder.path / "scratch"
@@ -85,6 +94,7 @@ class Management:
             uploads=Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max),
             importer=importer,
             deletion=ModelDeletion(store.models, [importer.cancel, core.availability.retire_model]),
+            refused_sign_ins=RefusedSignIns(),
         )
         self._chores = Housekeeping(store, self.box.uploads, settings.imports.jobs_kept_days)
         self._chores.every_night(core.forecasting.choose_all, "choose forecasters")
@@ -99,6 +109,7 @@ class Management:
             "remember residents": self._remember(),
             "save run times": self._save_seen(),
             "save sign-ins": self._save_sign_ins(),
+            "count refused sign-ins": self._keep_refused(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self._chores.start()
@@ -112,6 +123,7 @@ class Management:
         with suppress(Unavailable):
             await self.box.store.residents.save(self._memory.resident_set())
             await self._save_changed(at_all=True)
+            await self._save_refused()
 
     async def close(self) -> None:
         """Write the last decisions, once nothing decides any more."""
@@ -134,6 +146,17 @@ class Management:
         while True:
             await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SIGN_INS_EVERY_S * 10**9)
             await self.box.browsers.save()
+
+    async def _keep_refused(self) -> None:
+        """Write down once a minute how many sign-ins were refused."""
+        while True:
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_REFUSED_EVERY_S * 10**9)
+            with suppress(Unavailable):
+                await self._save_refused()
+
+    async def _save_refused(self) -> None:
+        if records := self.box.refused_sign_ins.taken(self.box.clock):
+            await self.box.store.audit.add(records)
 
     async def _forget(self, contents: Collection[str]) -> None:
         """Contents have left the disk."""

@@ -273,6 +273,13 @@ class DecisionSettings(Section):
     """Decisions that may wait for the writer; more are dropped and counted in `/metrics`."""
 
 
+class AuditSettings(Section):
+    rows_max: int = Field(10_000, ge=100)
+    """Entries kept for `/v1/audit` of each tenant's changes, of admins', and of refused sign-ins; the oldest go."""
+    kept_days: int = Field(365, ge=1)
+    """Days after which entries go in any case."""
+
+
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
@@ -350,6 +357,7 @@ class Settings(BaseSettings):
     selection: SelectionSettings = SelectionSettings()
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
+    audit: AuditSettings = AuditSettings()
     security: SecuritySettings = SecuritySettings()
     sessions: SessionSettings = SessionSettings()
     sensors: SensorSettings = SensorSettings()

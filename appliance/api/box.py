@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.api.auth.browsers import Browsers
 from appliance.api.auth.keyring import KeyRing
+from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
@@ -92,3 +93,4 @@ class RunningBox(ServingBox):
     uploads: "Uploads"
     importer: "Importer"
     deletion: "ModelDeletion"
+    refused_sign_ins: RefusedSignIns

@@ -12,9 +12,11 @@ from fastapi import APIRouter, FastAPI
 
 from appliance import __version__
 from appliance.api import documents, pages
+from appliance.api.audit_trail import AuditTrail
 from appliance.api.http import faults
 from appliance.api.v1 import (
     applications,
+    audit,
     decisions,
     events,
     frames,
@@ -45,6 +47,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     system.router,
     events.router,
     decisions.router,
+    audit.router,
 )
 
 DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
@@ -100,6 +103,7 @@ def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Non
     documents.register(app)
     pages.register(app)
     faults.register(app, ROUTERS)
+    app.add_middleware(AuditTrail)
     return app
 
 

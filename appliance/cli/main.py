@@ -15,6 +15,7 @@ import typer
 from appliance import __version__
 from appliance.cli import (
     applications,
+    audit,
     backup,
     cut,
     decisions,
@@ -67,6 +68,7 @@ app.command("scenario", rich_help_panel=BOX)(scenario.scenario)
 app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("find", rich_help_panel=BOX)(find.find)
+app.command("audit", rich_help_panel=BOX)(audit.audit)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.command("system", rich_help_panel=BOX)(system.system)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)

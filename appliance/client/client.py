@@ -19,6 +19,7 @@ from appliance.client.sse import ServerEvent, events
 from appliance.client.trust import trusted
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.audit import AuditShape
 from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
 from appliance.wire.catalogue import (
     ApplicationChange,
@@ -338,6 +339,10 @@ class Client:
     def decision(self, id: int) -> DecisionShape:
         """One of them, with everything that the policy knew."""
         return self._get(f"/v1/decisions/{id}", DecisionShape)
+
+    def audit(self) -> Iterator[AuditShape]:
+        """Who changed what, newest first; a tenant's key sees what concerned the tenant."""
+        return self._pages("/v1/audit", AuditShape)
 
     def events(self, after: int | None = None) -> Iterator[EventShape]:
         """What happens, without end; `after` an event id, what was missed comes first."""

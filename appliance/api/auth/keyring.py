@@ -122,6 +122,11 @@ class KeyRing:
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
 
+    def record(self, key_id: str) -> KeyRecord | None:
+        """A key as it is stored; None: it was revoked."""
+        entry = self._entries.get(self._digests.get(key_id, b""))
+        return None if entry is None else entry.record
+
     def has(self, key_id: str) -> bool:
         """Whether a key was not revoked."""
         return key_id in self._digests

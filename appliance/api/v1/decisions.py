@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.http.documented import problems
-from appliance.api.v1.deps import Limit, Member, TheBox
+from appliance.api.v1.deps import Before, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import Forbidden, UnknownDecision
@@ -24,10 +24,6 @@ SHARED = "-"
 
 router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
 
-Before = Annotated[
-    str,
-    Query(max_length=18, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start."),
-]
 Kind = Annotated[
     str | None,
     Query(

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
+from appliance.api.audit_trail import note_actor
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.limits import PRINCIPAL
@@ -34,8 +35,9 @@ TheBox = Annotated[RunningBox, Depends(the_box)]
 
 async def caller(request: Request, box: TheBox, _: Annotated[object, Depends(_documented)] = None) -> Principal:
     """Whoever sent a good key or is signed in. Raises: what `Browsers.caller` raises."""
-    known: Principal | None = request.scope.get(PRINCIPAL)
-    return known or box.browsers.caller(request.scope)
+    principal: Principal = request.scope.get(PRINCIPAL) or box.browsers.caller(request.scope)
+    note_actor(request.scope, principal)
+    return principal
 
 
 Caller = Annotated[Principal, Depends(caller)]
@@ -61,4 +63,9 @@ async def admin(principal: Caller) -> Principal:
 Admin = Annotated[Principal, Depends(admin)]
 
 Cursor = Annotated[str, Query(max_length=200, description="`next_cursor` of the page before; empty: from the start.")]
+Before = Annotated[
+    str,
+    Query(max_length=18, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start."),
+]
+"""Of lists whose ids are numbers, newest first."""
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items on the page.")]

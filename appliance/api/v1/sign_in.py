@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from appliance.api.audit_trail import note_actor
 from appliance.api.auth.browsers import cookie_of, set_cookie
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
@@ -41,6 +42,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     principal = box.keyring.authenticate(f"Bearer {order.key}".encode(), None, client.host if client else "")
     if principal.role is Role.DEVICE:
         raise Forbidden(action="sign in; it may only call applications")
+    note_actor(request.scope, principal)
     before = cookie_of(request.scope, dict(request.scope["headers"]))
     if before is not None:
         box.browsers.sign_ins.end(before)
@@ -68,6 +70,9 @@ async def sign_out(request: Request, box: TheBox, _: OwnPage) -> Response:
     """The cookie stands for nothing any more; without one nothing happens."""
     cookie = cookie_of(request.scope, dict(request.scope["headers"]))
     if cookie is not None:
+        principal = box.keyring.known(box.browsers.sign_ins.key_of(cookie))
+        if principal is not None:
+            note_actor(request.scope, principal)
         box.browsers.sign_ins.end(cookie)
         await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, "")})

@@ -14,6 +14,7 @@ from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
+from appliance.modelstore.store.audit import Audit
 from appliance.modelstore.store.contents import Contents, OnRemoved, drop_unused
 from appliance.modelstore.store.decisions import Decisions
 from appliance.modelstore.store.disk import keep_only
@@ -56,6 +57,7 @@ class Store:
         feed: ChangeFeed,
         on_removed: OnRemoved | None = None,
         keys_per_tenant_max: int = 1000,
+        audit_rows_max: int = 10_000,
     ) -> None:
         """`feed` is told of every committed change; `on_removed` is awaited with digests whose files have left the
         disk.
@@ -72,6 +74,7 @@ class Store:
         self.imports = Imports(self._records, contents)
         self.jobs = Jobs(self._records)
         self.decisions = Decisions(self._records)
+        self.audit = Audit(self._records, audit_rows_max)
         self.residents = Residents(self._records)
         self.seen = Seen(self._records)
         self.sessions = StoredSessions(self._records)

@@ -5,11 +5,13 @@ A change here needs a migration (`migrations/versions`); a test compares the two
 
 import datetime
 from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, LargeBinary, MetaData
+from sqlalchemy import JSON, BigInteger, Column, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from appliance.domain.access import KeyRecord, Role
+from appliance.domain.audit import Actor, AuditOutcome, AuditRecord
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
@@ -81,6 +83,14 @@ class KeyRow(Row, table=True):
             self.expires_at,
             self.label,
         )
+
+
+class KeyUseRow(Row, table=True):
+    """When a key was used last, to a minute."""
+
+    __tablename__ = "key_use"
+    key_id: str = Field(foreign_key="access_key.id", ondelete="CASCADE", primary_key=True)
+    used_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
 
 class ModelRow(Row, table=True):
@@ -334,6 +344,46 @@ class DecisionApplicationRow(Row, table=True):
     decision_id: int = Field(foreign_key="decision.id", ondelete="CASCADE", primary_key=True)
     application: str = Field(primary_key=True, index=True)
     tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE", index=True)
+
+
+class AuditRow(Row, table=True):
+    """Who changed what, newest last; an id never comes twice."""
+
+    __tablename__ = "audit"
+    __table_args__ = {"sqlite_autoincrement": True}
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    tenant: str
+    owner: str | None = Field(default=None, foreign_key="tenant.name", ondelete="SET NULL", index=True)
+    """The same while it exists: a new tenant of the same name sees nothing of the old one."""
+    part: str = Field(index=True)
+    """Whose part of the rows it is in: a tenant's that changed something, `*` admins', empty: nobody's."""
+    action: str
+    method: str
+    path: str
+    subject: str
+    change: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    actor: Actor | None = Field(default=None, sa_column=Column(Document(Actor)))
+    address: str
+    outcome: str
+    times: int
+
+    def to_record(self) -> AuditRecord:
+        assert self.id is not None
+        return AuditRecord(
+            self.at,
+            self.tenant,
+            self.action,
+            self.method,
+            self.path,
+            self.subject,
+            self.change,
+            self.actor,
+            self.address,
+            AuditOutcome(self.outcome),
+            self.times,
+            self.id,
+        )
 
 
 class SessionRow(Row, table=True):

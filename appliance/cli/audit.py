@@ -1,0 +1,41 @@
+"""`appliance audit`: who changed what, and with which key."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from appliance.cli.connection import Connection, connected
+from appliance.terminal import screen
+
+if TYPE_CHECKING:
+    from appliance.wire.audit import AuditShape
+
+LIST_MAX = 20
+
+
+@connected
+def audit(
+    box: Connection, limit: Annotated[int, typer.Option(help="Most entries, the newest first.", min=1)] = LIST_MAX
+) -> None:
+    """List what was changed, when, with which key and from where, newest first; who signed in, and who was refused.
+
+    An admin key sees all of it, a tenant's key what concerned the tenant.
+
+    [dim]$[/dim] appliance audit --limit 100
+    """
+    from itertools import islice
+
+    with box.client() as client:
+        entries = list(islice(client.audit(), limit))
+    if box.as_json:
+        screen.show_json(entries)
+        return
+    columns = ("id>", "at (UTC)", "tenant", "what", "of what", "who", "from")
+    screen.show_table(columns, map(_row, entries), "Nothing was changed yet.")
+
+
+def _row(one: "AuditShape") -> tuple[object, ...]:
+    refused = f", refused {screen.count(one.times, 'time')}" if one.outcome == "refused" else ""
+    named = one.path.removeprefix("/v1/") + (f" {one.subject}" if one.subject else "")
+    who = "" if one.actor is None else f"{one.actor.role} {one.actor.label or one.actor.key_id or ''}".strip()
+    return one.id, f"{one.at:%Y-%m-%d %H:%M:%S}", one.tenant, one.action + refused, named, who, one.address or ""

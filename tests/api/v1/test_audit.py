@@ -1,0 +1,96 @@
+"""Who changed what: each change leaves an entry with its key, and a tenant sees its own."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.stand import Stand
+
+pytestmark = pytest.mark.anyio
+
+
+async def entries(stand: Stand, who: str = "admin", **query: Any) -> list[dict[str, Any]]:
+    answer = await stand.client(who).get("/v1/audit", params={"limit": 20, **query})
+    assert answer.status_code == 200
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+async def test_a_change_and_its_key(stand: Stand) -> None:
+    """What was sent, what was made, with which key and from where; refusals, questions and calls leave nothing."""
+    admin, harbour = stand.client(), stand.client("harbour")
+    before = await entries(stand)
+    order = {"label": "glasses", "role": "device", "applications": ["digits"]}
+    made = (await harbour.post("/v1/tenants/harbour/keys", json=order)).json()
+    [entry, *rest] = await entries(stand)
+    assert rest[:1] == before[:1]
+    assert (entry["action"], entry["method"], entry["path"]) == ("Make a key", "POST", "/v1/tenants/harbour/keys")
+    assert (entry["tenant"], entry["subject"], entry["change"]) == ("harbour", made["id"], order)
+    assert (entry["actor"]["tenant"], entry["actor"]["role"], entry["address"]) == ("harbour", "tenant", "127.0.0.1")
+    assert (entry["outcome"], entry["times"]) == ("done", 1)
+    assert made["key"] not in str(entry)
+
+    assert (await harbour.post("/v1/tenants", json={"name": "x"})).status_code == 403
+    assert (await harbour.get("/v1/models")).status_code == 200
+    assert (await stand.client("device").post("/v1/applications/digits/predict", content=b"x")).status_code == 422
+    assert (await entries(stand))[0] == entry
+
+    assert (await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code == 200
+    [deleted, *_] = await entries(stand)
+    assert (deleted["action"], deleted["subject"], deleted["change"]) == ("Revoke a key", "", None)
+    assert deleted["path"].endswith(made["id"])
+
+
+async def test_a_tenant_sees_what_concerned_it(stand: Stand) -> None:
+    """Also what an admin did to it, without the admin's key; nothing of others, and nothing of one of the same name
+    before. A device key sees nothing.
+    """
+    admin = stand.client()
+    await admin.put("/v1/tenants/harbour", json={"quota": {"requests_per_s": 50}})
+    await admin.put("/v1/tenants/museum", json={"quota": {"requests_per_s": 7}})
+    [entry, *rest] = await entries(stand, "harbour")
+    assert entry["change"] == {"quota": {"requests_per_s": 50}}
+    assert (entry["actor"]["role"], entry["actor"]["key_id"], entry["address"]) == ("admin", None, None)
+    assert {one["tenant"] for one in rest} == {"harbour"}
+    assert (await stand.client("device").get("/v1/audit")).status_code == 403
+
+    await admin.post("/v1/tenants", json={"name": "pier"})
+    await admin.delete("/v1/tenants/pier")
+    await admin.post("/v1/tenants", json={"name": "pier"})
+    key = (await admin.post("/v1/tenants/pier/keys", json={})).json()["key"]
+    pier = stand.client(None, Authorization=f"Bearer {key}")
+    seen = (await pier.get("/v1/audit")).json()["items"]
+    assert [one["action"] for one in seen] == ["Make a key", "Make a tenant"]
+    assert [one["action"] for one in await entries(stand, limit=4)][2] == "Delete a tenant"
+
+
+async def test_in_pages(stand: Stand) -> None:
+    """Newest first, each once."""
+    admin = stand.client()
+    for weight in range(1, 6):
+        await admin.put("/v1/tenants/harbour", json={"quota": {"processor_weight": weight}})
+    seen: list[int] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await admin.get("/v1/audit", params={"limit": 2, "cursor": cursor})).json()
+        seen += [one["id"] for one in page["items"]]
+        cursor = page["next_cursor"]
+    assert seen == sorted(set(seen), reverse=True)
+    assert len(seen) >= 5
+
+
+async def test_signing_in_and_failing_to(stand: Stand) -> None:
+    """Who signed in is named, the key that was sent is not; who was refused is counted by address."""
+    own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin", "Host": "localhost"}
+    page = stand.client(None, **own)
+    for _ in range(3):
+        assert (await page.post("http://localhost/v1/sign-in", json={"key": "ea_wrong"})).status_code == 401
+    assert (await page.post("http://localhost/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
+    [entry, *_] = await entries(stand)
+    assert (entry["action"], entry["tenant"], entry["change"]) == ("Sign a browser in", "harbour", None)
+    management, _ = await stand.appliance._managed()
+    await management._save_refused()
+    [refused, *_] = await entries(stand)
+    assert (refused["outcome"], refused["times"], refused["actor"]) == ("refused", 3, None)
+    assert refused["address"] == "127.0.0.1"
+    assert "ea_wrong" not in str(refused)
