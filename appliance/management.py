@@ -15,6 +15,7 @@ from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.box import RunningBox, ServingBox
 from appliance.api.service import create_service
+from appliance.api.v1.health import certificate
 from appliance.clock import Clock
 from appliance.confinement.available import Confinement
 from appliance.confinement.limits import ChildLimits
@@ -24,9 +25,11 @@ from appliance.domain.errors import Unavailable
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.quick_start import Beginning
 from appliance.modelstore.store.records import Change, ChangeFeed
+from appliance.modelstore.store.restoring import Restoring
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
@@ -87,19 +90,40 @@ class Management:
         options = _import_options(settings.imports, confinement)
         importer = Importer(store, builds, measure, processors, serving.telemetry, options)
         serving.sessions.kept_in(store.sessions)
+        uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
+        kept_days = {"jobs_kept_days": settings.imports.jobs_kept_days, "audit_kept_days": settings.audit.kept_days}
+        self._chores = chores = Housekeeping(store, uploads, **kept_days)
+        backups_dir = settings.backups.folder or folder.path / "backups"
+        backups = Backups(folder.path, backups_dir, serving.clock, settings.backups.kept)
         self._memory = core.memory
         self.box = RunningBox(
             **{field.name: getattr(serving, field.name) for field in fields(serving)},
             store=store,
-            uploads=Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max),
+            uploads=uploads,
             importer=importer,
             deletion=ModelDeletion(store.models, [importer.cancel, core.availability.retire_model]),
             refused_sign_ins=RefusedSignIns(),
+            housekeeping=chores,
+            backups=backups,
+            restoring=Restoring(folder.path),
         )
-        self._chores = Housekeeping(store, self.box.uploads, settings.imports.jobs_kept_days)
+        self._add_chores(core, settings)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _add_chores(self, core: RuntimeParts, settings: Settings) -> None:
+        """Beside those of the store."""
         self._chores.every_night(core.forecasting.choose_all, "choose forecasters")
         self._chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
-        self._tasks: list[asyncio.Task[None]] = []
+        if settings.backups.kept:
+            self._chores.every_night(self.box.backups.nightly, "nightly backup")
+        if settings.http.tls_cert is not None or settings.http.tls_self_signed:
+            self._chores.every_night(self._look_at_certificate, "look at the certificate")
+
+    async def _look_at_certificate(self) -> None:
+        """Tell of one that ends soon."""
+        for check in await asyncio.to_thread(lambda: list(certificate(self.box))):
+            if check.status != "good":
+                self.box.telemetry.emit("certificate ends soon", detail=check.detail)
 
     def start(self) -> None:
         """Begin with imports, chores, and writing down what was decided and what is in memory."""
@@ -112,11 +136,14 @@ class Management:
             "count refused sign-ins": self._keep_refused(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
+        self.box.backups.sweep()
         self._chores.start()
 
     async def stop(self) -> None:
         """End what `start` began; what is in memory now is what the next start brings back."""
         self._chores.stop()
+        await self.box.backups.stop()
+        await self.box.restoring.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -280,6 +280,13 @@ class AuditSettings(Section):
     """Days after which entries go in any case."""
 
 
+class BackupSettings(Section):
+    kept: int = Field(7, ge=0)
+    """Nightly backups that stay; 0 = none is made at night."""
+    folder: Path | None = None
+    """Where backups lie, a folder that is there, on another disk for example; None = `backups` in the state folder."""
+
+
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
@@ -358,6 +365,7 @@ class Settings(BaseSettings):
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
     audit: AuditSettings = AuditSettings()
+    backups: BackupSettings = BackupSettings()
     security: SecuritySettings = SecuritySettings()
     sessions: SessionSettings = SessionSettings()
     sensors: SensorSettings = SensorSettings()

@@ -31,6 +31,9 @@ from appliance.runtime.telemetry import Telemetry
 if TYPE_CHECKING:
     from appliance.modelstore.importing.deletion import ModelDeletion
     from appliance.modelstore.importing.importer import Importer
+    from appliance.modelstore.store.backups import Backups
+    from appliance.modelstore.store.housekeeping import Housekeeping
+    from appliance.modelstore.store.restoring import Restoring
     from appliance.modelstore.store.store import Store
     from appliance.modelstore.store.uploads import Uploads
 
@@ -94,3 +97,6 @@ class RunningBox(ServingBox):
     importer: "Importer"
     deletion: "ModelDeletion"
     refused_sign_ins: RefusedSignIns
+    housekeeping: "Housekeeping"
+    backups: "Backups"
+    restoring: "Restoring"

@@ -17,10 +17,12 @@ from appliance.api.http import faults
 from appliance.api.v1 import (
     applications,
     audit,
+    backups,
     decisions,
     events,
     frames,
     health,
+    housekeeping,
     jobs,
     models,
     predict,
@@ -48,6 +50,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     decisions.router,
     audit.router,
+    backups.router,
+    housekeeping.router,
 )
 
 DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
@@ -77,6 +81,7 @@ TAGS = [
     {"name": "tenants", "description": "Who pays, what they may use, and the keys that open the box."},
     {"name": "sign-in", "description": "Browsers: a key for a cookie."},
     {"name": "system", "description": "What the box is, does and holds."},
+    {"name": "backups", "description": "Everything that cannot be made again, in one file; and back."},
     {"name": "events", "description": "What happens, as it happens."},
     {"name": "decisions", "description": "What the box decided, and why."},
     {"name": "v2", "description": "The Open Inference Protocol, for any client that speaks it."},

@@ -17,6 +17,7 @@ from appliance.cli import (
     applications,
     audit,
     backup,
+    backups,
     cut,
     decisions,
     events,
@@ -72,6 +73,7 @@ app.command("audit", rich_help_panel=BOX)(audit.audit)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.command("system", rich_help_panel=BOX)(system.system)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)
+app.add_typer(backups.app, name="backups", rich_help_panel=BOX)
 app.command("backup", rich_help_panel=BOX)(backup.backup)
 app.command("restore", rich_help_panel=BOX)(backup.restore)
 app.add_typer(zoo.app, name="zoo", rich_help_panel=BOX)

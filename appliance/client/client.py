@@ -5,6 +5,7 @@ Synchronous, one connection pool, safe to share between threads. Methods raise `
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from appliance.client.trust import trusted
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
 from appliance.wire.audit import AuditShape
+from appliance.wire.backups import BackupShape, ChoreShape, RestoreOrder, RestoreShape
 from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
 from appliance.wire.catalogue import (
     ApplicationChange,
@@ -343,6 +345,50 @@ class Client:
     def audit(self) -> Iterator[AuditShape]:
         """Who changed what, newest first; a tenant's key sees what concerned the tenant."""
         return self._pages("/v1/audit", AuditShape)
+
+    def housekeeping(self) -> list[ChoreShape]:
+        """What the box does by itself, with the latest and the next run of each; for an admin key, as what follows."""
+        return [ChoreShape.model_validate(one) for one in self._send("GET", "/v1/housekeeping").json()]
+
+    def backups(self) -> Iterator[BackupShape]:
+        """Backups on the box, newest first."""
+        return self._pages("/v1/backups", BackupShape)
+
+    def make_backup(self) -> BackupShape:
+        """Begin with one; `backups` says how far it is."""
+        return self._post("/v1/backups", "", BackupShape)
+
+    def download_backup(self, name: str, target: Path, *, on_progress: Progress | None = None) -> None:
+        """Write one to a new file, which its owner alone can read. Raises: FileExistsError."""
+        with ExitStack() as stack:
+            response = stack.enter_context(self._http.stream("GET", f"/v1/backups/{name}"))
+            if not response.is_success:
+                response.read()
+            raise_for(response)
+            total, done = int(response.headers.get("content-length", 0)), 0
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            file = stack.enter_context(os.fdopen(descriptor, "wb"))
+            for block in response.iter_bytes():
+                file.write(block)
+                done += len(block)
+                if on_progress is not None:
+                    on_progress(done, total)
+
+    def delete_backup(self, name: str) -> None:
+        """Frees its bytes at once."""
+        self._send("DELETE", f"/v1/backups/{name}")
+
+    def restore(self, order: RestoreOrder) -> RestoreShape:
+        """Begin to check a backup, on an empty box; its next start applies it."""
+        return self._post("/v1/restore", order.model_dump_json(), RestoreShape)
+
+    def restore_state(self) -> RestoreShape:
+        """How far a restore is."""
+        return self._get("/v1/restore", RestoreShape)
+
+    def withdraw_restore(self) -> None:
+        """The box stays as it is."""
+        self._send("DELETE", "/v1/restore")
 
     def events(self, after: int | None = None) -> Iterator[EventShape]:
         """What happens, without end; `after` an event id, what was missed comes first."""

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
 DEEP = "[" * 10_000
 LONG = "x" * 2**20
+BODYLESS = {"/v1/backups": {"POST"}, "/v1/sign-in/links": {"POST"}}
+"""What takes no body, and reads none."""
 DIGITS = "9" * 4300
 HALF = "\\ud800"
 ODD_TEXTS = (HALF, "\\u0000", "a\\nb", "\\u009b31m", f"x{HALF}y")
@@ -103,7 +105,7 @@ async def test_every_route_refuses_odd_json(stand: Stand, body: str) -> None:
     for router in ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)
-            for method in (route.methods or set()) - {"GET", "HEAD", "DELETE"}:
+            for method in (route.methods or set()) - {"GET", "HEAD", "DELETE"} - BODYLESS.get(route.path, set()):
                 path = route.path.format_map(paths)
                 answer = await admin.request(method, path, content=body.encode("latin-1"))
                 assert 400 <= answer.status_code < 500, (method, path, answer.text)

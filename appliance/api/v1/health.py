@@ -13,6 +13,8 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
+from appliance.clock import NS_PER_S
+from appliance.domain.backups import BackupState
 from appliance.domain.errors import Forbidden, Unavailable
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState, VariantState
@@ -28,6 +30,9 @@ MEMORY_FREE_MIN = 0.05
 """Share of the machine's memory."""
 SOON = datetime.timedelta(days=7)
 """A key that expires before is told of."""
+DISK_DAYS_MIN = 14
+"""Days until the disk is full below which it is time to look."""
+BACKUP_AGE_MAX = datetime.timedelta(hours=36)
 CERTIFICATE_SOON = datetime.timedelta(days=30)
 EPOCH = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
 """No box is older: a clock that says so was never set."""
@@ -42,7 +47,8 @@ async def health(box: TheBox, principal: Member) -> HealthShape:
     checks = [_answers(box), *_quarantine(box, principal), _keys(box, principal)]
     if principal.is_admin:
         checks[1:1] = [await _database(box), _processors(box), _memory(box), _disk(box), _heat(box), _clock(box)]
-        checks += [_confinement(box), *await asyncio.to_thread(_certificate, box)]
+        checks += [_confinement(box), *await asyncio.to_thread(lambda: list(certificate(box)))]
+        checks += [await _backup(box), _chores(box)]
     worst = max(checks, key=lambda check: ("good", "warn", "bad").index(check.status))
     return HealthShape(status=worst.status, checks=checks)
 
@@ -79,7 +85,15 @@ async def _database(box: RunningBox) -> CheckShape:
             detail=str(error),
             action="Look at the disk and the owner of the state folder; restore a backup where the file is damaged.",
         )
-    return _good("database", "it can be read")
+    checked = next((one.last for one in box.housekeeping.statuses() if one.name == "check the database"), None)
+    if checked is not None and checked.error:
+        return CheckShape(
+            name="database",
+            status="bad",
+            detail=checked.error,
+            action="Look at the disk; make a new state folder from the last good backup with 'appliance restore'.",
+        )
+    return _good("database", "it can be read" if checked is None else f"whole on {checked.began_at:%Y-%m-%d}")
 
 
 def _processors(box: RunningBox) -> CheckShape:
@@ -126,7 +140,13 @@ def _disk(box: RunningBox) -> CheckShape:
         return CheckShape(
             name="disk", status="warn", detail=detail, action="Make room before the next import: it may need it."
         )
-    return _good("disk", detail)
+    days = box.housekeeping.disk.days_left()
+    if days is not None and days < DISK_DAYS_MIN:
+        detail += f", and none in about {_days(days)}, if it goes on as in the last two weeks"
+        return CheckShape(
+            name="disk", status="warn", detail=detail, action="Delete what is not needed, or give the box more disk."
+        )
+    return _good("disk", detail if days is None else f"{detail}, enough for about {_days(days)}")
 
 
 def _heat(box: RunningBox) -> CheckShape:
@@ -204,7 +224,7 @@ def _keys(box: RunningBox, principal: Principal) -> CheckShape:
     return _good("keys", f"none expires within {SOON.days} days")
 
 
-def _certificate(box: RunningBox) -> Iterator[CheckShape]:
+def certificate(box: RunningBox) -> Iterator[CheckShape]:
     """Of a box with TLS; blocks."""
     http = box.settings.get("http", {})
     path = Path(http.get("tls_cert") or box.state_dir / "tls" / "cert.pem")
@@ -222,6 +242,41 @@ def _certificate(box: RunningBox) -> Iterator[CheckShape]:
         )
     else:
         yield _good("certificate", f"good until {end:%Y-%m-%d}")
+
+
+async def _backup(box: RunningBox) -> CheckShape:
+    """A nightly backup is at most a day old, where the box has something to lose."""
+    ready = [one for one in await box.backups.all() if one.state is BackupState.READY]
+    now = box.clock.wall_now()
+    if ready and now - ready[0].created_at <= BACKUP_AGE_MAX:
+        return _good("backup", f"the latest is of {ready[0].created_at:%Y-%m-%d %H:%M} UTC")
+    since_start = datetime.timedelta(seconds=(box.clock.now_ns() - box.started_ns) / NS_PER_S)
+    if not ready and (since_start < BACKUP_AGE_MAX or not any(box.catalogue.entries())):
+        return _good("backup", "there is none yet")
+    return CheckShape(
+        name="backup",
+        status="warn",
+        detail=f"the latest is of {ready[0].created_at:%Y-%m-%d}" if ready else "there is none",
+        action="Make one on the page Box, and see there why none was made at night.",
+    )
+
+
+def _chores(box: RunningBox) -> CheckShape:
+    failed = [one for one in box.housekeeping.statuses() if one.last is not None and one.last.error]
+    if failed:
+        return CheckShape(
+            name="housekeeping",
+            status="warn",
+            detail="; ".join(f"{one.name}: {one.last.error}" for one in failed if one.last is not None),
+            action="See Housekeeping on the page Box; each is tried again at its next time.",
+        )
+    return _good("housekeeping", "no chore has failed")
+
+
+def _days(days: float) -> str:
+    """`1 day`, `9 days`."""
+    whole = max(1, round(days))
+    return "1 day" if whole == 1 else f"{whole} days"
 
 
 def _mb(count: int) -> str:

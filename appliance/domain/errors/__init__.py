@@ -2,9 +2,9 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownRequest, UnknownSession, UnknownDecision, UnknownRegion, SharedMemoryOff
-├── Conflict: AlreadyExists, InUse, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable, PromiseNotPossible,
-│   FrameMismatch
+│   UnknownRequest, UnknownSession, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff
+├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
+│   PromiseNotPossible, FrameMismatch
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
@@ -31,6 +31,7 @@ from appliance.domain.errors.access import (
 )
 from appliance.domain.errors.conflicts import (
     AlreadyExists,
+    BoxNotEmpty,
     Conflict,
     IllegalState,
     InUse,
@@ -65,6 +66,7 @@ from appliance.domain.errors.missing import (
     NotFound,
     SharedMemoryOff,
     UnknownApplication,
+    UnknownBackup,
     UnknownDecision,
     UnknownJob,
     UnknownKey,
@@ -110,6 +112,7 @@ __all__ = [
     "BadRegion",
     "BadTensor",
     "Blocker",
+    "BoxNotEmpty",
     "Busy",
     "CeilingReached",
     "Conflict",
@@ -157,6 +160,7 @@ __all__ = [
     "TooManySessions",
     "Unavailable",
     "UnknownApplication",
+    "UnknownBackup",
     "UnknownDecision",
     "UnknownJob",
     "UnknownKey",

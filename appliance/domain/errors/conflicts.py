@@ -26,6 +26,23 @@ class InUse(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
+class BoxNotEmpty(Conflict):
+    """A restore would take the place of what is there; `name` is the box."""
+
+    name: str = "box"
+    models: int
+    applications: int
+    tenants: int
+    keys: int
+
+    def message(self) -> str:
+        return (
+            f"only an empty box is restored, and this one has models ({self.models}), applications "
+            f"({self.applications}), tenants beside 'default' ({self.tenants}), or keys beside admins' ({self.keys})"
+        )
+
+
+@dataclass(kw_only=True, eq=False)
 class Overcommitted(Conflict):
     """More memory would be guaranteed to tenants than the box has; `name` is the tenant that asked."""
 

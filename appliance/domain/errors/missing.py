@@ -46,6 +46,10 @@ class UnknownRequest(NotFound):
     what = "request"
 
 
+class UnknownBackup(NotFound):
+    what = "backup"
+
+
 class UnknownKey(NotFound):
     what = "key"
 

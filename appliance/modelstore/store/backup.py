@@ -1,9 +1,9 @@
 """Backup and restore of a state folder as one tar file; blocking, for command lines and housekeeping threads.
 
 A backup is taken beside a running box: SQLite copies the database consistently, contents are held by hard links while
-they are written. It holds what cannot be made again: database, contents, the admin key, TLS files. Prepared forms are
-made anew by the box; uploads and imports under way are not included, and the restored box says so in their jobs. The
-file opens the box: it is written with mode 0600.
+they are written. It holds what cannot be made again: database, contents and, where that is asked for, the admin key and
+TLS files: such a file opens the box. Keys are in it as their SHA-256. Prepared forms are made anew by the box; uploads
+and imports under way are not included, and the restored box says so in their jobs. The file has mode 0600.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ import shutil
 import sqlite3
 import tarfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from appliance.domain.errors import AlreadyExists, BadArchive, InUse, NotFound
-from appliance.modelstore.store.blobs import DIGEST, content_digest
+from appliance.modelstore.store.blobs import DIGEST, content_digest, folder_digest
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,
     full_disk_is_typed,
-    hash_of,
     private_file,
     remove,
+    require_free,
     sync_file,
     sync_folder,
 )
@@ -60,6 +60,12 @@ NO_BACKUP = (
 """What reading an archive raises that is not what we wrote."""
 ATTEMPTS = 5
 """Snapshots tried when models are being deleted at the same time."""
+Told = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all) as work goes on; what it raises ends the work."""
+
+
+def unheard(done_bytes: int, all_bytes: int) -> None:
+    """Nobody wants to know."""
 
 
 class UnknownStateFolder(NotFound):
@@ -77,8 +83,11 @@ class Backup:
     size_bytes: int
 
 
-def back_up(state_dir: Path, target: Path, now: datetime.datetime) -> Backup:
-    """Write a backup of `state_dir`, whether a box runs on it or not, to the new file `target`.
+def back_up(
+    state_dir: Path, target: Path, now: datetime.datetime, *, with_secrets: bool = True, told: Told = unheard
+) -> Backup:
+    """Write a backup of `state_dir`, whether a box runs on it or not, to the new file `target`; `with_secrets`: with
+    the admin key and TLS files in clear.
 
     Raises: AlreadyExists (`target`), UnknownStateFolder, BadArchive when a content is damaged, StorageFull; then
     nothing is left behind.
@@ -91,8 +100,8 @@ def back_up(state_dir: Path, target: Path, now: datetime.datetime) -> Backup:
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         with full_disk_is_typed():
-            _hold(state_dir, held)
-            backup = _write(held, part, now)
+            _hold(state_dir, held, PRIVATE if with_secrets else ())
+            backup = _write(held, part, now, told)
             sync_file(part)
             os.rename(part, target)
             sync_folder(target.parent)
@@ -115,7 +124,7 @@ def restore(source: Path, state_dir: Path) -> Backup:
     try:
         with full_disk_is_typed():
             part.mkdir(mode=0o700)
-            backup = _extract(source, part)
+            backup = extract(source, part)
             os.rename(part, state_dir)
             sync_folder(state_dir.parent)
         return backup
@@ -126,7 +135,7 @@ def restore(source: Path, state_dir: Path) -> Backup:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _hold(state_dir: Path, held: Path) -> None:
+def _hold(state_dir: Path, held: Path, private: Sequence[str]) -> None:
     """Copy the database and link what it refers to into `held`.
 
     Raises: InUse when models are deleted faster than this.
@@ -138,7 +147,7 @@ def _hold(state_dir: Path, held: Path) -> None:
         with contextlib.suppress(FileNotFoundError):  # deleted between the copy and the link: take a newer copy
             for sha256 in _contents(held / DATABASE):
                 _link(state_dir / "blobs" / sha256[:2] / sha256, held / "blobs" / sha256[:2] / sha256)
-            for name in PRIVATE:
+            for name in private:
                 if (state_dir / name).exists():
                     _link(state_dir / name, held / name)
             return
@@ -165,40 +174,75 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
 
 
-def _write(held: Path, part: Path, now: datetime.datetime) -> Backup:
-    manifest = _manifest(held, now)
+def _write(held: Path, part: Path, now: datetime.datetime, told: Told) -> Backup:
+    """Everything is read twice: for the manifest, and into the file."""
+    progress = _Progress(told, 2 * sum(path.stat().st_size for path in held.rglob("*") if path.is_file()))
+    manifest = _manifest(held, now, progress)
     with private_file(part) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         text = json.dumps(manifest, indent=1).encode()
         info = tarfile.TarInfo(MANIFEST)
         info.size, info.mode = len(text), 0o600
         archive.addfile(info, io.BytesIO(text))
         for name in manifest["files"]:
-            archive.add(held / name, arcname=name, recursive=False)
+            with (held / name).open("rb") as source:
+                archive.addfile(archive.gettarinfo(arcname=name, fileobj=source), _Counted(source, progress))
     return _described(manifest)
 
 
-def _manifest(held: Path, now: datetime.datetime) -> dict[str, Any]:
+def _manifest(held: Path, now: datetime.datetime, progress: "_Progress") -> dict[str, Any]:
     """Hashes of everything, each content compared with its name. Raises: BadArchive."""
+    files: dict[str, dict[str, Any]] = {}
+    for path in sorted(held.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as source:
+                sha256 = _hash(_Counted(source, progress))
+            status = path.stat()
+            name = path.relative_to(held).as_posix()
+            files[name] = {"sha256": sha256, "size": status.st_size, "modified_ns": status.st_mtime_ns}
     for path in sorted((held / "blobs").glob("*/*")):
-        if content_digest(path) != path.name:
+        name = path.relative_to(held).as_posix()
+        inside = {one.removeprefix(f"{name}/"): facts for one, facts in files.items() if one.startswith(f"{name}/")}
+        digests = {one: facts["sha256"] for one, facts in inside.items()}
+        if path.name != (folder_digest(digests) if path.is_dir() else files[name]["sha256"]):
             raise BadArchive(
                 reason=f"content {path.name} of the state folder is damaged; delete the models that use it first"
             )
-    files = {
-        path.relative_to(held).as_posix(): {
-            "sha256": hash_of(path),
-            "size": path.stat().st_size,
-            "modified_ns": path.stat().st_mtime_ns,
-        }
-        for path in sorted(held.rglob("*"))
-        if path.is_file()
-    }
     with contextlib.closing(sqlite3.connect(held / DATABASE)) as connection:
         counts = {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("model", "tenant", "blob")
         }
     return {"format": FORMAT, "created_at": now.isoformat(), "counts": counts, "files": files}
+
+
+def _hash(source: "_Counted") -> str:
+    digest = hashlib.sha256()
+    while block := source.read(CHUNK_BYTES):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+class _Progress:
+    """Bytes done of all bytes."""
+
+    def __init__(self, told: Told, all_bytes: int) -> None:
+        self._told, self._all_bytes, self._done_bytes = told, all_bytes, 0
+
+    def add(self, count: int) -> None:
+        self._done_bytes += count
+        self._told(min(self._done_bytes, self._all_bytes), self._all_bytes)
+
+
+class _Counted:
+    """A file that counts what is read of it."""
+
+    def __init__(self, file: BinaryIO, progress: _Progress) -> None:
+        self._file, self._progress = file, progress
+
+    def read(self, count: int = -1) -> bytes:
+        block = self._file.read(count)
+        self._progress.add(len(block))
+        return block
 
 
 def _described(manifest: Mapping[str, Any]) -> Backup:
@@ -215,19 +259,23 @@ def _described(manifest: Mapping[str, Any]) -> Backup:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _extract(source: Path, part: Path) -> Backup:
-    """Raises: BadArchive."""
+def extract(source: Path, part: Path, told: Told = unheard) -> Backup:
+    """What a backup holds, into the folder `part`: each file checked against its hash, the database whole and of a
+    version that is known, each content what its name says. Raises: BadArchive, StorageFull.
+    """
     try:
         with tarfile.open(source, "r:") as archive:
             members = iter(archive)
             manifest = _read_manifest(archive, next(members, None))
             backup = _described(manifest)
+            require_free(part, backup.size_bytes, 0)
+            progress = _Progress(told, backup.size_bytes)
             missing = dict(manifest["files"])
             for member in members:
                 entry = missing.pop(member.name, None)
                 if entry is None or not member.isreg():
                     raise BadArchive(reason=f"{member.name!r} does not belong into a backup")
-                _extract_file(archive, member, entry, part)
+                _extract_file(archive, member, entry, part, progress)
     except NO_BACKUP as error:
         raise BadArchive(reason=f"this is no backup, or it is damaged: {error}") from error
     if missing:
@@ -247,7 +295,9 @@ def _read_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> 
     return manifest
 
 
-def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Mapping[str, Any], part: Path) -> None:
+def _extract_file(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Mapping[str, Any], part: Path, progress: _Progress
+) -> None:
     """One file, hashed while it is written. Raises: BadArchive."""
     pure = PurePosixPath(member.name)
     if not MEMBER.fullmatch(member.name) or {".", ".."} & set(pure.parts):
@@ -263,6 +313,7 @@ def _extract_file(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Mapp
         for block in _blocks(stream):
             digest.update(block)
             file.write(block)
+            progress.add(len(block))
         file.flush()
         os.fsync(file.fileno())
     if digest.hexdigest() != entry["sha256"]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.domain.errors import InUse, StorageFull
-from appliance.modelstore.store import reserve
+from appliance.modelstore.store import pending_restore, reserve
 from appliance.modelstore.store.blobs import Blobs
 from appliance.modelstore.store.disk import failed_disk_is_typed, make_private, restrict
 from appliance.modelstore.store.migrations import migrate
+from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 
 if TYPE_CHECKING:
     from appliance.modelstore.store.database import Database
@@ -51,6 +52,8 @@ class StateFolder:
             lock = _locked(path)
         try:
             held = reserve.Reserve(path, held_bytes)
+            with sqlite_errors_are_typed(), failed_disk_is_typed():
+                pending_restore.apply(path, DATABASE)
             _prepare(path, held)
         except BaseException:
             os.close(lock)

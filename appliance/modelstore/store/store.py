@@ -121,6 +121,12 @@ class Store:
 
         return await self._records.read(work)
 
+    async def check(self) -> str:
+        """`ok`, or what is wrong with the database; reads all of it."""
+        return await self._records.read(
+            lambda session: str(session.connection().exec_driver_sql("PRAGMA quick_check(1)").scalar())
+        )
+
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:

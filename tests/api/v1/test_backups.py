@@ -1,0 +1,200 @@
+"""Backups of a running box: made, listed, fetched, deleted; and restored into an empty one at its next start."""
+
+import asyncio
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.modelstore.store.pending_restore import FOLDER
+from tests.api.stand import Stand, copied, running
+
+pytestmark = pytest.mark.anyio
+
+
+async def made(admin: httpx.AsyncClient) -> dict[str, Any]:
+    """A backup that is no longer being made."""
+    answer = await admin.post("/v1/backups")
+    assert answer.status_code == 202, answer.text
+    name = answer.json()["name"]
+    async with asyncio.timeout(60):
+        while True:
+            [found] = [one for one in (await admin.get("/v1/backups")).json()["items"] if one["name"] == name]
+            if found["state"] != "making":
+                return dict(found)
+            await asyncio.sleep(0.02)  # noqa: TID251 - a thread writes, in real time
+
+
+async def checked(admin: httpx.AsyncClient) -> dict[str, Any]:
+    """The restore once it is no longer checked."""
+    async with asyncio.timeout(60):
+        while True:
+            found = (await admin.get("/v1/restore")).json()
+            if found["state"] != "checking":
+                return dict(found)
+            await asyncio.sleep(0.02)  # noqa: TID251 - a thread reads, in real time
+
+
+async def uploaded(admin: httpx.AsyncClient, body: bytes) -> str:
+    upload = (await admin.post("/v1/uploads", json={"length": len(body)})).json()["id"]
+    assert (await admin.patch(f"/v1/uploads/{upload}", content=body, headers={"Upload-Offset": "0"})).status_code == 200
+    return str(upload)
+
+
+def opened(appliance: Any, folder: Path, **keys: str) -> Stand:
+    return Stand(appliance, folder, keys)
+
+
+async def test_from_one_box_into_another(stand: Stand, tmp_path: Path) -> None:
+    """Whole, without a secret in clear; applied by the next start, opened by the keys of both boxes."""
+    admin = stand.client()
+    backup = await made(admin)
+    assert (backup["state"], backup["is_nightly"], backup["percent"]) == ("ready", False, 100.0)
+    answer = await admin.get(f"/v1/backups/{backup['name']}")
+    assert len(answer.content) == backup["size_bytes"]
+    with tarfile.open(stand.state_dir / "backups" / backup["name"]) as archive:
+        names = archive.getnames()
+    assert {name.partition("/")[0] for name in names} == {"manifest.json", "appliance.db", "blobs"}
+    for key in stand.keys.values():
+        assert key.encode() not in answer.content
+    assert (await admin.post("/v1/restore", json={"backup": backup["name"]})).json()[
+        "type"
+    ] == "/problems/box-not-empty"
+
+    folder = tmp_path / "new"
+    async with running(folder) as appliance:
+        new = opened(appliance, folder, admin=(folder / "admin.key").read_text().strip())
+        other = new.client()
+        upload = await uploaded(other, answer.content)
+        assert (await other.post("/v1/restore", json={"upload": upload})).status_code == 202
+        ready = await checked(other)
+        assert (ready["state"], ready["models"], ready["tenants"]) == ("ready", 2, 3)
+        assert (await other.get("/v1/uploads")).json()["items"] == []
+        assert (await other.get("/v1/models")).json()["items"] == []  # not before the next start
+        await new.close()
+    async with running(folder) as appliance:
+        again = opened(appliance, folder, **{**stand.keys, "new": new.keys["admin"]})
+        assert [one["name"] for one in (await again.client("harbour").get("/v1/models")).json()["items"]] == [
+            "adding",
+            "digits",
+        ]
+        for who in ("new", "admin"):
+            assert len((await again.client(who).get("/v1/tenants")).json()["items"]) == 3
+        assert (await again.client("new").get("/v1/restore")).json()["state"] == "none"
+        tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
+        found = await again.client("harbour").post("/v2/models/adding/infer", json={"inputs": [tensor]})
+        assert found.status_code in (200, 400), found.text  # it is served, whatever its inputs are called
+        await again.close()
+    assert not (folder / FOLDER).exists()
+
+
+async def test_what_cannot_be_restored(tmp_path: Path, stand: Stand) -> None:
+    """A damaged file is refused whole; a restore that waits can be forgotten, and is given up where something was
+    added meanwhile.
+    """
+    backup = await made(stand.client())
+    body = (stand.state_dir / "backups" / backup["name"]).read_bytes()
+    folder = tmp_path / "new"
+    async with running(folder) as appliance:
+        new = opened(appliance, folder, admin=(folder / "admin.key").read_text().strip())
+        admin = new.client()
+        assert (await admin.post("/v1/restore", json={})).status_code == 422
+        assert (await admin.post("/v1/restore", json={"upload": "none"})).json()["type"] == "/problems/unknown-upload"
+        half = len(body) // 2
+        damaged = body[:half] + bytes([body[half] ^ 1]) + body[half + 1 :]
+        for bad in (damaged, body[: len(body) // 3], b"no backup"):
+            assert (await admin.post("/v1/restore", json={"upload": await uploaded(admin, bad)})).status_code == 202
+            failed = await checked(admin)
+            assert failed["state"] == "failed"
+            assert failed["error"]
+            assert not (folder / FOLDER).exists()
+        for attempt in range(2):
+            await admin.post("/v1/restore", json={"upload": await uploaded(admin, body)})
+            assert (await checked(admin))["state"] == "ready"
+            if attempt == 0:
+                assert (await admin.delete("/v1/restore")).status_code == 200
+                assert (await admin.delete("/v1/restore")).status_code == 409
+        await admin.post("/v1/tenants", json={"name": "pier"})
+        await new.close()
+    async with running(folder) as appliance:
+        again = opened(appliance, folder, **new.keys)
+        tenants = (await again.client().get("/v1/tenants")).json()["items"]
+        assert [one["name"] for one in tenants] == ["default", "pier"]
+        await again.close()
+
+
+async def test_only_for_admins(stand: Stand) -> None:
+    """Names that are none lead nowhere."""
+    for method, path in (("GET", ""), ("POST", ""), ("GET", "/x"), ("DELETE", "/x")):
+        assert (await stand.client("harbour").request(method, f"/v1/backups{path}")).status_code == 403
+    assert (await stand.client("harbour").get("/v1/restore")).status_code == 403
+    assert (await stand.client("harbour").get("/v1/housekeeping")).status_code == 403
+    admin = stand.client()
+    for name in ("x", "..%2Fadmin.key", "admin.key", "manual-20260101T000000Z.tar"):
+        assert (await admin.get(f"/v1/backups/{name}")).status_code == 404
+        assert (await admin.delete(f"/v1/backups/{name}")).status_code == 404
+
+
+async def test_a_disk_that_would_be_full(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made, and what is there stays; the list and the health say why."""
+    admin = stand.client()
+    before = await made(admin)
+    usage = shutil.disk_usage(stand.state_dir)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=usage.total // 25))
+    refused = await admin.post("/v1/backups")
+    assert (refused.status_code, refused.json()["type"]) == (507, "/problems/storage-full")
+    assert [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]] == [before["name"]]
+    assert [one.name for one in (stand.state_dir / "backups").iterdir()] == [before["name"]]
+    management, _ = await stand.appliance._managed()
+    await management.box.housekeeping.run("nightly backup")
+    checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
+    assert checks["housekeeping"]["status"] == "warn"
+    assert "nightly backup: the disk of the box is full" in checks["housekeeping"]["detail"]
+
+
+async def test_one_that_fails_says_why(stand: Stand) -> None:
+    """Content that is damaged is no backup; nothing is left of it, and its entry goes when it is deleted."""
+    admin = stand.client()
+    blob = next(one for one in (stand.state_dir / "blobs").glob("*/*") if one.is_file())
+    blob.write_bytes(blob.read_bytes()[:-1] + b"?")
+    failed = await made(admin)
+    assert failed["state"] == "failed"
+    assert blob.name in failed["error"]
+    assert list((stand.state_dir / "backups").iterdir()) == []
+    assert (await admin.get(f"/v1/backups/{failed['name']}")).status_code == 404
+    assert (await admin.delete(f"/v1/backups/{failed['name']}")).status_code == 200
+    assert (await admin.get("/v1/backups")).json()["items"] == []
+
+
+async def test_seven_nights(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """The oldest nightly one goes when a new one is there; those that were asked for stay. Chores say when they ran,
+    also after a restart.
+    """
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, backups={"kept": 2}) as appliance:
+        stand = opened(appliance, folder, **furnished[1])
+        admin = stand.client()
+        by_hand = await made(admin)
+        management, _ = await appliance._managed()
+        for _ in range(3):
+            await management.box.housekeeping.run("nightly backup")
+        items = (await admin.get("/v1/backups")).json()["items"]
+        assert [one["is_nightly"] for one in items] == [True, True, False]
+        assert items[-1]["name"] == by_hand["name"]
+        assert (await admin.delete(f"/v1/backups/{items[0]['name']}")).status_code == 200
+        assert len((await admin.get("/v1/backups")).json()["items"]) == 2
+        page = (await admin.get("/v1/backups", params={"limit": 1})).json()
+        rest = (await admin.get("/v1/backups", params={"cursor": page["next_cursor"]})).json()
+        assert [one["name"] for one in page["items"] + rest["items"]] == [one["name"] for one in items[1:]]
+        await stand.close()
+    async with running(folder, backups={"kept": 2}) as appliance:
+        stand = opened(appliance, folder, **furnished[1])
+        chores = {one["name"]: one for one in (await stand.client().get("/v1/housekeeping")).json()}
+        assert {"check the database", "disk forecast", "forget old audit entries"} <= set(chores)
+        assert chores["nightly backup"]["last"]["error"] == ""
+        assert all(one["next_at"] for one in chores.values())
+        assert chores["check the database"]["last"] is None
+        await stand.close()

@@ -1,0 +1,51 @@
+"""When the disk will be full."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from appliance.modelstore.store.disk_use import DiskUse, Sample, days_left
+
+HOUR_S = 3600.0
+
+
+def falling(hours: int, free: float, per_day: float) -> list[Sample]:
+    return [(at * HOUR_S, int(free - per_day * at / 24)) for at in range(hours)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "days"),
+    [
+        ([], None),
+        (falling(24, 1e9, 1e8), None),  # not a day yet
+        (falling(49, 1e9, 1e8), 8.0),
+        (falling(49, 1e9, 0.0), None),
+        (falling(49, 1e9, -1e8), None),
+        (falling(49, 1e12, 1e8), None),  # further than a year
+    ],
+)
+def test_by_the_straight_line(samples: list[Sample], days: float | None) -> None:
+    """From the latest sample on."""
+    assert days_left(samples) == (None if days is None else pytest.approx(days, rel=1e-6))
+
+
+def test_one_upload_is_no_trend() -> None:
+    """A gigabyte that came at once in two weeks of nothing weighs as what it is."""
+    samples = [(at * HOUR_S, 100_000_000_000 - (10**9 if at > 330 else 0)) for at in range(336)]
+    left = days_left(samples)
+    assert left is None or left > 300
+
+
+def test_kept_over_a_restart(tmp_path: Path) -> None:
+    """Two weeks of it; a clock that is set back takes what lies in its future away; a damaged file is an empty one."""
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    use = DiskUse(tmp_path)
+    for day in range(20):
+        use.note(now + datetime.timedelta(days=day))
+    again = DiskUse(tmp_path)
+    assert len(again._samples) == 15
+    again.note(now + datetime.timedelta(days=10))
+    assert len(again._samples) == 6
+    (tmp_path / "disk_use.json").write_text("[broken")
+    assert DiskUse(tmp_path).days_left() is None

@@ -1,0 +1,121 @@
+"""A restore is applied whole, whenever a kill interrupts it."""
+
+import asyncio
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from appliance.modelstore.store import pending_restore
+from appliance.modelstore.store.backup import back_up
+from appliance.modelstore.store.restoring import _stage
+from appliance.modelstore.store.state_folder import DATABASE, StateFolder
+from tests.modelstore.boxes import parts, stored_model
+
+NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
+
+
+class Killed(BaseException):
+    """What a kill leaves is what was done before."""
+
+
+def archived(folder: Path) -> Path:
+    async def story() -> None:
+        async with parts(folder / "original", runs=False) as box:
+            for number in range(3):
+                await stored_model(box.store, folder, f"m{number}", bytes([number]) * 5000)
+
+    asyncio.run(story())
+    back_up(folder / "original", folder / "box.tar", NOW, with_secrets=False)
+    return folder / "box.tar"
+
+
+def emptied(state: Path) -> None:
+    async def story() -> None:
+        async with parts(state, runs=False):
+            pass
+
+    asyncio.run(story())
+
+
+def models(state: Path) -> int:
+    """How many there are, each with its content as its digest says."""
+
+    async def story() -> int:
+        async with parts(state, runs=False) as box:
+            found = (await box.store.snapshot()).models
+            for model in found:
+                assert box.store.blobs.path(model.variants[0].content_sha256).exists()
+            return len(found)
+
+    return asyncio.run(story())
+
+
+def steps(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
+    """Be killed before the `at`-th change of the folder."""
+    count = 0
+
+    def counted(real: Callable[..., None]) -> Callable[..., None]:
+        def step(*args: object, **kwargs: object) -> None:
+            nonlocal count
+            count += 1
+            if count == at:
+                raise Killed
+            real(*args, **kwargs)
+
+        return step
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    for name in ("remove", "_settle", "sync_folder"):
+        monkeypatch.setattr(pending_restore, name, counted(getattr(pending_restore, name)))
+    return lambda: count
+
+
+def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old box or the restored one, never a mixture; and once it is ready, the restored one."""
+    archive = archived(tmp_path)
+    at, ended = 0, False
+    while not ended:
+        at += 1
+        state = tmp_path / f"state-{at}"
+        emptied(state)
+        _stage(archive, state, lambda done, every: None)
+        assert pending_restore.ready(state) == {"created_at": NOW.isoformat(), "models": 3, "tenants": 1}
+        with monkeypatch.context() as patched:
+            counted = steps(patched, at)
+            try:
+                pending_restore.apply(state, DATABASE)
+                ended = counted() < at
+            except Killed:
+                pass
+        assert models(state) == 3
+        assert not (state / pending_restore.FOLDER).exists()
+    assert at > 6
+
+
+def test_killed_while_it_is_checked(tmp_path: Path) -> None:
+    """Before it is ready nothing of it counts, and the next start sweeps it."""
+    archive = archived(tmp_path)
+    state = tmp_path / "state"
+    emptied(state)
+
+    def killed(done: int, every: int) -> None:
+        if done > 5000:
+            raise Killed
+
+    with pytest.raises(Killed):
+        _stage(archive, state, killed)
+    parts_left = pending_restore.parts_of(state)
+    (parts_left / "appliance.db").write_bytes(b"half of it")
+    assert pending_restore.ready(state) is None
+    assert models(state) == 0
+    assert not (state / pending_restore.FOLDER).exists()
+
+
+def test_without_a_restore_nothing_happens(tmp_path: Path) -> None:
+    """Also on a new folder."""
+    StateFolder.open(tmp_path / "state").close()
+    assert not (tmp_path / "state" / pending_restore.FOLDER).exists()
