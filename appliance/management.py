@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
+from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.box import RunningBox, ServingBox
 from appliance.api.service import create_service
 from appliance.api.v1.health import certificate
@@ -103,6 +104,7 @@ class Management:
             importer=importer,
             deletion=ModelDeletion(store.models, [importer.cancel, core.availability.retire_model]),
             refused_sign_ins=RefusedSignIns(),
+            sign_in_links=SignInLinks(serving.clock),
             housekeeping=chores,
             backups=backups,
             restoring=Restoring(folder.path),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from appliance.api.auth.browsers import Browsers
 from appliance.api.auth.keyring import KeyRing
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
+from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
@@ -97,6 +98,7 @@ class RunningBox(ServingBox):
     importer: "Importer"
     deletion: "ModelDeletion"
     refused_sign_ins: RefusedSignIns
+    sign_in_links: SignInLinks
     housekeeping: "Housekeeping"
     backups: "Backups"
     restoring: "Restoring"

@@ -33,6 +33,7 @@ from appliance.cli import (
     requests,
     scenario,
     serve,
+    sign_in_link,
     simulate,
     stream,
     system,
@@ -85,6 +86,7 @@ app.command("stream", rich_help_panel=USE)(stream.stream)
 app.add_typer(requests.app, name="requests", rich_help_panel=USE)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)
+app.command("sign-in-link", rich_help_panel=TENANTS)(sign_in_link.sign_in_link)
 app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
 
 

@@ -19,7 +19,16 @@ from appliance.client.pieces import pieces
 from appliance.client.sse import ServerEvent, events
 from appliance.client.trust import trusted
 from appliance.domain.catalogue import TaskKind
-from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.access import (
+    KeyOrder,
+    KeyShape,
+    NewKeyShape,
+    QuotaShape,
+    SignInLinkShape,
+    TenantChange,
+    TenantOrder,
+    TenantShape,
+)
 from appliance.wire.audit import AuditShape
 from appliance.wire.backups import BackupShape, ChoreShape, RestoreOrder, RestoreShape
 from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
@@ -293,6 +302,10 @@ class Client:
     def delete_tenant(self, name: str) -> None:
         """With its keys and applications; its models must be gone. Needs an admin key."""
         self._send("DELETE", f"/v1/tenants/{name}")
+
+    def sign_in_link(self) -> SignInLinkShape:
+        """A link that signs a browser in as this key; good once, for ten minutes."""
+        return self._post("/v1/sign-in/links", "", SignInLinkShape)
 
     def keys(self, tenant: str) -> Iterator[KeyShape]:
         """A tenant's keys, without their secrets."""

@@ -111,14 +111,24 @@ class NewKeyShape(KeyShape):
 
 
 class SignInOrder(Order):
-    """A key, for a cookie."""
+    """A key or the token of a link, for a cookie."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"key": "ea_H0wLdS9tqZb1mJk4xVnC7rYf2uPgA6eTiWsQoBzM3Ec"}]}
     )
 
-    key: Text = Field(max_length=200)
+    key: Text | None = Field(None, max_length=200)
     """An admin's or a tenant's."""
+    link: Text | None = Field(None, max_length=200)
+    """In its place: the token of a sign-in link (`POST /v1/sign-in/links`), which is good once."""
+
+
+class SignInLinkShape(Shape):
+    """A link that signs a browser in, once."""
+
+    path: str = Field(examples=["/#sign-in=Zk3v9cXo1nYwR5tLq8sGmJ2dHb7aPfUe4iKxN0yVrTQ"])
+    """Behind the box's address. What follows `#` is not sent with the page: it stands in no log."""
+    expires_at: datetime.datetime
 
 
 class SignInShape(Shape):

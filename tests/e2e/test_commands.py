@@ -248,3 +248,24 @@ def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
             main(["tenants", "list", "--url", box.url, "--key", box.admin_key, "--state", str(tmp_path)])
         assert end.value.code == 1
         assert "is not trusted here; name its authority with --ca FILE" in capsys.readouterr().err
+
+
+def test_what_an_operator_keeps(appliance: Run, tmp_path: Path) -> None:
+    """A backup is made, listed, fetched and deleted; the audit says who did; a link signs a browser in."""
+    made = json.loads(appliance("backups", "create", "--json"))
+    assert made["name"] in appliance("backups", "list")
+    fetched = tmp_path / "box.tar"
+    assert "written to" in appliance("backups", "download", made["name"], str(fetched))
+    assert fetched.stat().st_size == made["size_bytes"]
+    assert stat.S_IMODE(fetched.stat().st_mode) == 0o600
+    assert "exists already" in appliance("backups", "download", made["name"], str(fetched), status=1)
+    assert "is deleted" in appliance("backups", "delete", made["name"])
+    assert made["name"] not in appliance("backups", "list")
+    [deleted, *_] = json.loads(appliance("audit", "--limit", "1", "--json"))
+    assert (deleted["action"], deleted["actor"]["role"]) == ("Delete a backup", "admin")
+    assert "Delete a backup" in appliance("audit")
+    link = json.loads(appliance("sign-in-link", "--address", "https://box.local", "--json"))["link"]
+    assert link.startswith("https://box.local/#sign-in=")
+    drawn = appliance("sign-in-link").splitlines()
+    assert "/#sign-in=" in drawn[0]
+    assert len({len(line) for line in drawn[1:] if "█" in line}) == 1

@@ -9,10 +9,18 @@ from appliance.api.audit_trail import note_actor
 from appliance.api.auth.browsers import cookie_of, set_cookie
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
-from appliance.api.v1.deps import TheBox
+from appliance.api.v1.deps import Member, TheBox
 from appliance.domain.access import Role
-from appliance.domain.errors import Forbidden, ForeignOrigin, TlsRequired, TooLarge, TooManyFailedKeys, WrongKey
-from appliance.wire.access import SignInOrder, SignInShape
+from appliance.domain.errors import (
+    BadInput,
+    Forbidden,
+    ForeignOrigin,
+    TlsRequired,
+    TooLarge,
+    TooManyFailedKeys,
+    WrongKey,
+)
+from appliance.wire.access import SignInLinkShape, SignInOrder, SignInShape
 
 router = APIRouter(prefix="/v1/sign-in", tags=["sign-in"], route_class=StrictRoute)
 
@@ -31,15 +39,21 @@ _REFUSED = (ForeignOrigin, TlsRequired)
     status_code=204,
     response_class=Response,
     summary="Sign a browser in",
-    responses=problems(WrongKey, Forbidden, TooLarge, TooManyFailedKeys, *_REFUSED, keyless=True),
+    responses=problems(WrongKey, Forbidden, BadInput, TooLarge, TooManyFailedKeys, *_REFUSED, keyless=True),
 )
 async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage) -> Response:
     """A key for a cookie, with which the browser may do under `/v1` and `/metrics` what the key may; never under `/v2`.
+    Or the token of a link, which stands for the key that made it.
 
     It ends after 12 hours without a request, after 7 days, and with its key. Device keys sign nobody in (403).
     """
-    client = request.client
-    principal = box.keyring.authenticate(f"Bearer {order.key}".encode(), None, client.host if client else "")
+    if (order.key is None) == (order.link is None):
+        raise BadInput(reason="send either a key or the token of a link")
+    address = request.client.host if request.client else ""
+    if order.link is not None:
+        principal = box.keyring.principal(box.sign_in_links.take(order.link), None, address)
+    else:
+        principal = box.keyring.authenticate(f"Bearer {order.key}".encode(), None, address)
     if principal.role is Role.DEVICE:
         raise Forbidden(action="sign in; it may only call applications")
     note_actor(request.scope, principal)
@@ -49,6 +63,20 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     cookie = box.browsers.sign_ins.begin(principal.key_id)
     await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, cookie)})
+
+
+@router.post(
+    "/links",
+    status_code=201,
+    summary="Make a link that signs a browser in",
+    responses=problems(Forbidden, validated=False),
+)
+async def make_link(box: TheBox, principal: Member) -> SignInLinkShape:
+    """For a phone, or whoever sits at another machine: the link opens the pages signed in as the key that made it. It
+    is good once, for ten minutes, and not after a restart of the box.
+    """
+    token, expires_at = box.sign_in_links.make(principal.key_id)
+    return SignInLinkShape(path=f"/#sign-in={token}", expires_at=expires_at)
 
 
 @router.get("", summary="Who is signed in", responses=problems(*_REFUSED, keyless=True, validated=False))

@@ -252,3 +252,31 @@ async def test_a_host_that_is_half_an_address(stand: Stand, host: str) -> None:
     """Is none of the box's."""
     answer = await browser(stand, Host=host).post("/v1/sign-in", json={"key": stand.keys["harbour"]})
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
+
+
+async def test_a_link_instead_of_a_key(stand: Stand) -> None:
+    """Good once, for the key that made it; of the token nothing is kept but its digest. Devices make none."""
+    made = await stand.client("harbour").post("/v1/sign-in/links")
+    assert made.status_code == 201
+    path, _, token = made.json()["path"].partition("=")
+    assert path == "/#sign-in"
+    page, other = browser(stand), browser(stand)
+    assert (await page.post("/v1/sign-in", json={"link": token})).status_code == 204
+    assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
+    assert (await other.post("/v1/sign-in", json={"link": token})).json()["type"] == "/problems/wrong-key"
+    assert (await other.get("/v1/sign-in")).json() is None
+    assert (await stand.client("device").post("/v1/sign-in/links")).status_code == 403
+    for order in ({}, {"key": stand.keys["harbour"], "link": token}):
+        assert (await other.post("/v1/sign-in", json=order)).status_code == 422
+    audited = (await stand.client().get("/v1/audit")).text
+    assert token not in audited
+
+
+async def test_a_link_from_another_place(stand: Stand) -> None:
+    """The rules of signing in hold for it as for a key."""
+    token = (await stand.client().post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    far = browser(stand, at="10.0.0.9")
+    assert (await far.post("/v1/sign-in", json={"link": token})).json()["type"] == "/problems/tls-required"
+    foreign = browser(stand, Origin="https://example.org")
+    assert (await foreign.post("/v1/sign-in", json={"link": token})).json()["type"] == "/problems/foreign-origin"
+    assert (await browser(stand).post("/v1/sign-in", json={"link": token})).status_code == 204
