@@ -52,6 +52,7 @@ from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, Ru
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.notable import NotableRequests
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.serving.media import MediaPool
@@ -60,7 +61,7 @@ from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
-from appliance.settings import HttpSettings, Settings
+from appliance.settings import HttpSettings, RequestSettings, Settings
 
 if TYPE_CHECKING:
     from appliance.management import Management
@@ -171,8 +172,7 @@ class Appliance:
 
     async def _start(self, stack: AsyncExitStack) -> ServingBox:
         settings, clock = self.settings, self.clock
-        telemetry = Telemetry(clock)
-        telemetry.log_to(log.get("events"))
+        telemetry = _telemetry(settings.requests, clock)
         kept = settings.decisions
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
@@ -412,6 +412,13 @@ def _media(settings: Settings, clock: Clock, machine: Machine, catalogue: Catalo
     queues = settings.queues
     threads = queues.media_threads or sum(one.workers for one in machine.groups)
     return MediaPool(clock, threads=threads, waiting_max=queues.len_max, weight_of=catalogue.processor_weight)
+
+
+def _telemetry(settings: RequestSettings, clock: Clock) -> Telemetry:
+    notable = NotableRequests(settings.notable_per_application, settings.notable_max)
+    telemetry = Telemetry(clock, notable=notable if settings.notable_per_application else None)
+    telemetry.log_to(log.get("events"))
+    return telemetry
 
 
 def _regions(http: HttpSettings) -> Regions | None:

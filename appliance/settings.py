@@ -273,6 +273,15 @@ class DecisionSettings(Section):
     """Decisions that may wait for the writer; more are dropped and counted in `/metrics`."""
 
 
+class RequestSettings(Section):
+    notable_per_application: int = Field(64, ge=0)
+    """Late, cold, failed and less accurate answers of an application that `/v1/applications/{application}/requests`
+    has, the latest, beside a quarter as many samples; 0 = none are kept.
+    """
+    notable_max: int = Field(4096, ge=1)
+    """The same of all applications together (about half a kilobyte each)."""
+
+
 class AuditSettings(Section):
     rows_max: int = Field(10_000, ge=100)
     """Entries kept for `/v1/audit` of each tenant's changes, of admins', and of refused sign-ins; the oldest go."""
@@ -364,6 +373,7 @@ class Settings(BaseSettings):
     selection: SelectionSettings = SelectionSettings()
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
+    requests: RequestSettings = RequestSettings()
     audit: AuditSettings = AuditSettings()
     backups: BackupSettings = BackupSettings()
     security: SecuritySettings = SecuritySettings()

@@ -43,6 +43,7 @@ from appliance.wire.catalogue import (
 )
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
+from appliance.wire.notable import NotableShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 from appliance.wire.shape import Shape
@@ -152,6 +153,11 @@ class Client:
     def run_times(self, application: str) -> dict[str, list[float]]:
         """Variant → milliseconds of its latest warm runs of one item."""
         return self._get(f"/v1/applications/{application}/runs", RunsShape).variants
+
+    def notable_requests(self, application: str) -> list[NotableShape]:
+        """Why answers were late, cold, failed or by another variant, newest first, and samples of the others."""
+        answer = self._send("GET", f"/v1/applications/{application}/requests").json()
+        return [NotableShape.model_validate(one) for one in answer]
 
     # -- models --------------------------------------------------------------------------------------------------------
 

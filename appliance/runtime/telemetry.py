@@ -13,11 +13,14 @@ from typing import Any
 
 from appliance.clock import Clock
 from appliance.domain.request import RanPart
+from appliance.runtime.notable import NotableRequests
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
 _FIRST_NS = _BUCKETS_NS[0]
 PARTS = ("queue", "load", "compute", "total")
+SAMPLE_EVERY = 256
+"""Of the requests of one application × variant × tenant, one in so many is a sample."""
 RECENT_RUNS = 256
 """Run times that are kept of one application × variant × tenant, for scenarios of the lab."""
 
@@ -92,8 +95,12 @@ class WindowCounts:
 class Telemetry:
     """Implements `EventSink` and `WindowSink`; bounded everywhere."""
 
-    def __init__(self, clock: Clock, ring_len: int = 2000, subscriber_len: int = 500) -> None:
+    def __init__(
+        self, clock: Clock, ring_len: int = 2000, subscriber_len: int = 500, notable: NotableRequests | None = None
+    ) -> None:
+        """`notable` keeps requests worth a look; None: nobody wants to know."""
         self._clock = clock
+        self.notable = notable
         self._ring: deque[Event] = deque(maxlen=ring_len)
         self._subscriber_len = subscriber_len
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
@@ -172,14 +179,15 @@ class Telemetry:
         run_items: int,
         at_ns: int,
         slo_kept: bool | None = None,
-    ) -> None:
+    ) -> bool:
         """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load
         and compute. `run_items`: of its run, in which others may have had items, too; 0: that is counted with them.
 
-        `slo_kept`: whether that was within the application's SLO; None where it has none.
+        `slo_kept`: whether that was within the application's SLO; None where it has none. Returns whether it is a
+        sample of the requests like it.
         """
         statistics = self._statistics(key)
-        statistics.outcomes["done"] = statistics.outcomes.get("done", 0) + 1
+        statistics.outcomes["done"] = done = statistics.outcomes.get("done", 0) + 1
         histograms = statistics.histograms
         queue_ns, load_ns, compute_ns = parts_ns
         histograms["queue"].add(queue_ns)
@@ -202,6 +210,7 @@ class Telemetry:
                 count[1] += compute_ns
         statistics.last_ns = at_ns
         _count_slo(statistics, slo_kept)
+        return done % SAMPLE_EVERY == 0
 
     def ran_parts(self, key: tuple[str, str, str], parts: Iterable[RanPart]) -> None:
         """Count what ran where of one that is `done`."""
@@ -245,6 +254,8 @@ class Telemetry:
         for key in [k for k in self.statistics if k[0] == application_id]:
             del self.statistics[key]
         self.windows.pop(application_id, None)
+        if self.notable is not None:
+            self.notable.forget(application_id)
 
     def _statistics(self, key: tuple[str, str, str]) -> Statistics:
         found = self.statistics.get(key)

@@ -38,6 +38,7 @@ from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimePorts, assemble
+from appliance.runtime.notable import NotableRequests
 from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
@@ -137,7 +138,7 @@ class EngineBench:
         self.budget = budget
         self.others_bytes = 0
         """What other programs have taken of the machine."""
-        self.telemetry = Telemetry(self.clock)
+        self.telemetry = Telemetry(self.clock, notable=NotableRequests())
         self.decisions = Decisions()
         self.processor = FakeProcessor(self.clock, workers=workers, model=model, on_memory=self._watch)
         self.source = FakeSource()

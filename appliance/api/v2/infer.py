@@ -97,6 +97,8 @@ def made_of(
     variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
     request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=variant, outputs=call.outputs)
     request.source = source
+    if call.id:
+        request.id = call.id
     if call.parameters:
         _apply(call.parameters, request)
     return request

@@ -15,6 +15,7 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
+    ApplianceError,
     DeadlineExceeded,
     LimitReached,
     NoRoomToRun,
@@ -26,6 +27,7 @@ from appliance.domain.errors import (
     RunRefused,
     Unavailable,
 )
+from appliance.domain.notable import Cause, Kind, NotableRequest, Spent
 from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.policies.batching.base import BatchingPolicy
@@ -34,6 +36,7 @@ from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.notable import NotableRequests
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
@@ -71,6 +74,9 @@ _AFTER_NS = NS_PER_US
 
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
+
+_ID_MAX, _DETAIL_MAX = 64, 300
+"""Characters that are kept of what a caller named, and of an error."""
 
 _Run = tuple[dict[str, Any], int, int, int]
 """A run: (outputs, start, end, items; 0 where it is counted with another request's)."""
@@ -441,11 +447,44 @@ class Engine:
         parts = (start_ns - placed_ns - load_ns - wake_ns, load_ns + wake_ns, end_ns - start_ns)
         slo_ms = entry.application.latency_slo_ms
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
-        self._telemetry.done(
+        is_sample = self._telemetry.done(
             key, warm=warm, parts_ns=parts, items=items, run_items=run_items, at_ns=end_ns, slo_kept=kept
         )
-        if request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns:
+        is_late = request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns
+        if is_late:
             self._telemetry.late(key)
+        notable = self._telemetry.notable
+        if notable is not None and (
+            is_sample
+            or is_late
+            or not warm
+            or kept is False
+            or (request.variant is None and servable is not entry.order[0])
+        ):
+            self._note(notable, request, entry, placed, run, placed_ns, is_late or kept is False)
+
+    def _note(
+        self,
+        notable: NotableRequests,
+        request: Request,
+        entry: Entry,
+        placed: Placed,
+        run: _Run,
+        placed_ns: int,
+        is_late: bool,
+    ) -> None:
+        """Keep one that was answered, for whoever asks why it was slow."""
+        servable, _, warm, load_ns, wake_ns = placed
+        _, start_ns, end_ns, _ = run
+        best = _first_choice(entry)
+        is_smaller = request.variant is None and servable.name != best
+        found = ((Cause.LATE, is_late), (Cause.COLD, not warm), (Cause.SMALLER, is_smaller))
+        causes = tuple(cause for cause, is_so in found if is_so) or (Cause.SAMPLE,)
+        kind = Kind(causes, request.tenant, servable.name, best)
+        if not notable.counts(request.application_id, kind, end_ns):
+            queue_ns = start_ns - placed_ns - load_ns - wake_ns
+            spent = Spent(request.decoded_ns, queue_ns, load_ns, wake_ns, end_ns - start_ns)
+            notable.add(_noted(kind, request, entry, end_ns, spent))
 
     async def _run_in_turn(
         self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
@@ -581,6 +620,35 @@ class Engine:
         took_ns = self._clock.now_ns() - request.arrival_ns
         is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
         self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
+        notable = self._telemetry.notable
+        if notable is not None:
+            causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
+            problem = type(error) if isinstance(error, ApplianceError) else None
+            kind = Kind(causes, request.tenant, variant or "", _first_choice(entry), problem)
+            end_ns = request.arrival_ns + took_ns
+            if not notable.counts(request.application_id, kind, end_ns):
+                detail = "" if problem is None else str(error)[:_DETAIL_MAX]
+                notable.add(_noted(kind, request, entry, end_ns, Spent(request.decoded_ns), detail))
+
+
+def _first_choice(entry: Entry) -> str:
+    """Of a request that names no variant; empty: there is none."""
+    return entry.order[0].name if entry.order else ""
+
+
+def _noted(kind: Kind, request: Request, entry: Entry, end_ns: int, spent: Spent, detail: str = "") -> NotableRequest:
+    """A request as it is kept, without what it carried."""
+    return NotableRequest(
+        kind=kind,
+        application_id=request.application_id,
+        id=request.id[:_ID_MAX],
+        arrival_ns=request.arrival_ns,
+        ended_ns=end_ns,
+        slo_ms=entry.application.latency_slo_ms,
+        deadline_ns=request.deadline_ns,
+        spent=spent,
+        detail=detail,
+    )
 
 
 def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:

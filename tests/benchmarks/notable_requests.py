@@ -1,0 +1,53 @@
+"""`/v2` infer of a tiny model over 16 connections, with notes on requests and without.
+
+Asked: at least 0.98 of the requests per second. Rounds alternate between two boxes; the median ratio counts.
+"""
+
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from appliance.demo.zoo import toys
+from tests.benchmarks import _subjects as subjects
+
+ROUNDS, SECONDS, CONNECTIONS = 7, 3.0, 16
+
+
+def main() -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        model = toys.tiny_add(Path(folder) / "tiny.onnx")
+        ports = []
+        for kept in ("64", "0"):
+            box = stack.enter_context(subjects.box(APPLIANCE_REQUESTS__NOTABLE_PER_APPLICATION=kept))
+            subjects.await_job(box, subjects.upload(box, "tiny", model))
+            with box.http() as http:
+                inputs = http.get("/v2/models/tiny").json()["inputs"]
+            arrays = {i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
+            ports.append((box.port, box.process.pid, subjects.infer_request("tiny", box.key, arrays)))
+        rounds = []
+        for number in range(ROUNDS):
+            order = (0, 1) if number % 2 else (1, 0)
+            found = {at: _rate(*ports[at]) for at in order}
+            rounds.append((found[0], found[1]))
+    for (on, on_us), (off, off_us) in rounds:
+        print(f"notes {on:8.0f}/s ({on_us:4.0f} µs CPU)   none {off:8.0f}/s ({off_us:4.0f} µs)   ratio {on / off:.3f}")
+    median = statistics.median(on / off for (on, _), (off, _) in rounds)
+    by_cpu = statistics.median(off_us / on_us for (_, on_us), (_, off_us) in rounds)
+    print(f"median ratio {median:.3f} (asked ≥ 0.98), by processor time {by_cpu:.3f}")
+
+
+def _rate(port: int, pid: int, request: bytes) -> tuple[float, float]:
+    """Requests per second, and processor microseconds of the server per request."""
+    before = subjects.cpu_s(pid)
+    result = subjects.drive(port, [request], CONNECTIONS, SECONDS)
+    assert result["errors"] == 0, result
+    used = subjects.cpu_s(pid) - before
+    return float(result["count"] / result["seconds"]), used / result["count"] * 1e6
+
+
+if __name__ == "__main__":
+    main()

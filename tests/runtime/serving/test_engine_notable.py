@@ -1,0 +1,92 @@
+"""Which requests are noted, and with what."""
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import DeadlineExceeded, QuotaExceeded
+from appliance.domain.notable import Cause, NotableRequest
+from appliance.runtime.telemetry import SAMPLE_EVERY
+from tests.fakes.clock import ms, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def noted(bench: EngineBench, application: str = "t/app") -> list[NotableRequest]:
+    assert bench.telemetry.notable is not None
+    return bench.telemetry.notable.of(application)
+
+
+@story
+async def test_cold_late_and_ordinary() -> None:
+    """A cold start that breaks the SLO is both, with its times; a warm one in time is neither."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=100, run_ms=10)}, slo_ms=500)
+    async with bench.working():
+        await bench.infer(id="x" * 100)
+        await bench.infer()
+    [one] = noted(bench)
+    assert one.kind.causes == (Cause.COLD,)
+    assert (one.kind.variant, one.kind.best, one.slo_ms, one.id) == ("v", "v", 500, "x" * 64)
+    assert (ms(one.spent.load_ns), ms(one.spent.compute_ns), ms(one.ended_ns - one.arrival_ns)) == (100, 10, 110)
+
+
+@story
+async def test_late_answers_and_none() -> None:
+    """Who got no answer in time is late and failed, with the words of the error."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
+    async with bench.working():
+        await bench.infer()
+        await bench.pause(200)
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=20)
+    [late, _] = noted(bench)
+    assert late.kind.causes == (Cause.FAILED, Cause.LATE)
+    assert late.kind.problem is DeadlineExceeded
+    assert late.detail
+
+
+@story
+async def test_another_variant_than_the_first_choice() -> None:
+    """Who named none is told; who named it wanted it."""
+    bench = EngineBench(budget=100)
+    bench.add(
+        {"best": Cost(resident_bytes=90, peak_bytes=90, load_ms=100), "small": Cost(resident_bytes=10, peak_bytes=10)}
+    )
+    bench.add({"v": Cost(resident_bytes=60, peak_bytes=60, run_ms=10_000)}, name="other")
+    async with bench.working():
+        await bench.infer(variant="small")
+        await bench.pause(200)
+        result = await bench.infer()
+        await bench.pause(200)
+        await bench.infer(variant="small")
+    assert result.variant == "small"
+    seen = [(one.kind.causes, one.kind.variant, one.kind.best) for one in noted(bench)]
+    assert seen == [((Cause.SMALLER,), "small", "best"), ((Cause.COLD,), "small", "best")]
+
+
+@story
+async def test_one_of_many_is_a_sample() -> None:
+    """Nothing else is noted of requests with which nothing is amiss."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=1)})
+    async with bench.working():
+        for _ in range(2 * SAMPLE_EVERY):
+            await bench.infer()
+    assert [one.kind.causes for one in noted(bench)] == [(Cause.SAMPLE,), (Cause.SAMPLE,), (Cause.COLD,)]
+
+
+@story
+async def test_who_is_refused() -> None:
+    """A flood beyond a quota is one entry with its count, and nothing of what it carried."""
+    bench = EngineBench()
+    bench.add({"v": Cost(load_ms=0, run_ms=1)}, quota=Quota(requests_per_s=1))
+    async with bench.working():
+        await bench.infer()
+        for _ in range(50):
+            with pytest.raises(QuotaExceeded):
+                await bench.infer(inputs={"x": np.array([12345.0], np.float32)})
+    [refused, _] = noted(bench)
+    assert (refused.kind.causes, refused.kind.problem, refused.times) == ((Cause.FAILED,), QuotaExceeded, 50)
+    assert "12345" not in repr(refused)
