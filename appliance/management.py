@@ -41,6 +41,7 @@ from appliance.settings import ImportSettings, Settings
 _REMEMBER_EVERY_S = 10
 _SAVE_SIGN_INS_EVERY_S = 60
 _SAVE_REFUSED_EVERY_S = 60
+_SAVE_USES_EVERY_S = 60
 _SAVE_SEEN_EVERY_S = 60
 """So much of what was learnt of run times may a power cut take."""
 
@@ -136,6 +137,7 @@ class Management:
             "save run times": self._save_seen(),
             "save sign-ins": self._save_sign_ins(),
             "count refused sign-ins": self._keep_refused(),
+            "note uses of keys": self._note_uses(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self.box.backups.sweep()
@@ -153,6 +155,7 @@ class Management:
             await self.box.store.residents.save(self._memory.resident_set())
             await self._save_changed(at_all=True)
             await self._save_refused()
+            await self._save_uses()
 
     async def close(self) -> None:
         """Write the last decisions, once nothing decides any more."""
@@ -186,6 +189,16 @@ class Management:
     async def _save_refused(self) -> None:
         if records := self.box.refused_sign_ins.taken(self.box.clock):
             await self.box.store.audit.add(records)
+
+    async def _note_uses(self) -> None:
+        """Write down once a minute which keys were used in it."""
+        while True:
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_USES_EVERY_S * 10**9)
+            with suppress(Unavailable):
+                await self._save_uses()
+
+    async def _save_uses(self) -> None:
+        await self.box.store.keys.used(self.box.keyring.take_uses(), self.box.clock.wall_now())
 
     async def _forget(self, contents: Collection[str]) -> None:
         """Contents have left the disk."""

@@ -88,6 +88,14 @@ class ServingBox:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings as shown to the operator."""
 
+    @property
+    def certificate_file(self) -> Path | None:
+        """With which the box shows itself under TLS; None: it has none."""
+        http = self.settings.get("http", {})
+        if http.get("tls_cert"):
+            return Path(http["tls_cert"])
+        return self.state_dir / "tls" / "cert.pem" if http.get("tls_self_signed") else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBox(ServingBox):

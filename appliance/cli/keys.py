@@ -17,7 +17,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 @app.command("list")
 @connected
 def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose keys.")]) -> None:
-    """List a tenant's keys: role, expiry and label, never the secret.
+    """List a tenant's keys: role, expiry, label and last use, never the secret.
 
     [dim]$[/dim] appliance keys list harbour
     """
@@ -27,10 +27,18 @@ def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose
         screen.show_json(keys)
         return
     rows = [
-        (k.id, k.role, k.label, ", ".join(k.applications) or "all", _day(k.created_at), _day(k.expires_at))
+        (
+            k.id,
+            k.role,
+            k.label,
+            ", ".join(k.applications) or "all",
+            _day(k.created_at),
+            _day(k.expires_at) + (" (soon)" if k.expires_soon else ""),
+            _day(k.used_at),
+        )
         for k in keys
     ]
-    columns = ("id", "role", "label", "applications", "made", "expires")
+    columns = ("id", "role", "label", "applications", "made", "expires", "last used")
     screen.show_table(columns, rows, f"Tenant {tenant} has no key; make one with: appliance keys create {tenant}")
 
 

@@ -4,6 +4,9 @@ import datetime
 from dataclasses import dataclass
 from enum import StrEnum
 
+EXPIRES_SOON = datetime.timedelta(days=7)
+"""A key that expires within it needs another one in its place."""
+
 
 class Role(StrEnum):
     """What a key may do."""

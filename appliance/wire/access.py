@@ -101,6 +101,10 @@ class KeyShape(Shape):
     label: str
     created_at: datetime.datetime
     expires_at: datetime.datetime | None
+    expires_soon: bool = False
+    """Within a week."""
+    used_at: datetime.datetime | None = None
+    """When it was used last, to a minute; null: never."""
 
 
 class NewKeyShape(KeyShape):

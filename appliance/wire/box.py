@@ -35,6 +35,8 @@ class SystemShape(Shape):
     policies: dict[str, str]
     settings: dict[str, dict[str, int | float | None]]
     """Those that decide how requests are served, by section: memory, queues, residency and selection."""
+    certificate_sha256: str | None = Field(None, examples=["9A:3F:...:07"])
+    """Fingerprint of the certificate that the box shows itself with; null: it serves without TLS."""
     models: int
     """Visible with this key."""
     applications: int

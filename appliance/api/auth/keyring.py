@@ -107,8 +107,12 @@ class KeyRing:
         self._is_tenant = is_tenant
         self._entries: dict[bytes, _Entry] = {}
         self._digests: dict[str, bytes] = {}
+        self._used: set[str] = set()
+        """Ids of keys that were used since that was last asked."""
         self.changes = 0
-        """How often a key came or went."""
+        """How often a key came or went, or uses were asked for: what a connection knows of its key is looked up anew
+        then.
+        """
 
     def fill(self, records: Iterable[KeyRecord]) -> None:
         """Take all of them; at start."""
@@ -121,6 +125,12 @@ class KeyRing:
         own = Principal(record.tenant, record.role, record.applications, record.id, record.expires_at)
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
+
+    def take_uses(self) -> set[str]:
+        """Ids of the keys that were used since this was asked last, also over connections that have been open since."""
+        used, self._used = self._used, set()
+        self.changes += 1
+        return used
 
     def record(self, key_id: str) -> KeyRecord | None:
         """A key as it is stored; None: it was revoked."""
@@ -163,6 +173,7 @@ class KeyRing:
         if entry is None or not hmac.compare_digest(entry.record.sha256, digest) or self._is_expired(entry.record):
             self._failed.add(address, self._clock.now_ns())
             raise WrongKey
+        self._used.add(entry.record.id)
         if x_tenant is None:
             return entry.own
         return self._acting(entry, x_tenant.decode("latin-1").strip())
@@ -181,6 +192,7 @@ class KeyRing:
         if own is None or key_id is None:
             self._failed.add(address, self._clock.now_ns())
             raise WrongKey
+        self._used.add(key_id)
         if x_tenant is None:
             return own
         return self._acting(self._entries[self._digests[key_id]], x_tenant.decode("latin-1").strip())

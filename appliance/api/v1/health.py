@@ -4,7 +4,6 @@ import asyncio
 import datetime
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 from fastapi import APIRouter
@@ -14,6 +13,7 @@ from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
 from appliance.clock import NS_PER_S
+from appliance.domain.access import EXPIRES_SOON
 from appliance.domain.backups import BackupState
 from appliance.domain.errors import Forbidden, Unavailable
 from appliance.domain.sensors import Quantity
@@ -28,8 +28,6 @@ DISK_FREE_BYTES_MIN = 256 * 2**20
 """Below it imports and uploads begin to fail."""
 MEMORY_FREE_MIN = 0.05
 """Share of the machine's memory."""
-SOON = datetime.timedelta(days=7)
-"""A key that expires before is told of."""
 DISK_DAYS_MIN = 14
 """Days until the disk is full below which it is time to look."""
 BACKUP_AGE_MAX = datetime.timedelta(hours=36)
@@ -44,7 +42,7 @@ async def health(box: TheBox, principal: Member) -> HealthShape:
 
     An admin key sees all of them, a tenant's key those that concern the tenant.
     """
-    checks = [_answers(box), *_quarantine(box, principal), _keys(box, principal)]
+    checks = [_answers(box), *_quarantine(box, principal), await _keys(box, principal)]
     if principal.is_admin:
         checks[1:1] = [await _database(box), _processors(box), _memory(box), _disk(box), _heat(box), _clock(box)]
         checks += [_confinement(box), *await asyncio.to_thread(lambda: list(certificate(box)))]
@@ -208,27 +206,30 @@ def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
         yield _good("quarantine", "no variant is taken out of service")
 
 
-def _keys(box: RunningBox, principal: Principal) -> CheckShape:
+async def _keys(box: RunningBox, principal: Principal) -> CheckShape:
     now = box.clock.wall_now()
-    soon = [
-        one for one in box.keyring.expiring(now, now + SOON) if principal.is_admin or one.tenant == principal.tenant
-    ]
+    expiring = box.keyring.expiring(now, now + EXPIRES_SOON)
+    soon = [one for one in expiring if principal.is_admin or one.tenant == principal.tenant]
     if soon:
+        uses = await box.store.keys.uses([one.id for one in soon[:10]])
         return CheckShape(
             name="keys",
             status="warn",
-            detail=f"{len(soon)} expire within {SOON.days} days: "
-            + ", ".join(f"{one.tenant}/{one.label or one.id}" for one in soon[:10]),
+            detail=f"{len(soon)} expire within {EXPIRES_SOON.days} days: "
+            + ", ".join(f"{one.tenant}/{one.label or one.id} ({_used(uses.get(one.id))})" for one in soon[:10]),
             action="Make others for their devices on the page of the tenant.",
         )
-    return _good("keys", f"none expires within {SOON.days} days")
+    return _good("keys", f"none expires within {EXPIRES_SOON.days} days")
+
+
+def _used(at: datetime.datetime | None) -> str:
+    return "never used" if at is None else f"last used on {at:%Y-%m-%d}"
 
 
 def certificate(box: RunningBox) -> Iterator[CheckShape]:
     """Of a box with TLS; blocks."""
-    http = box.settings.get("http", {})
-    path = Path(http.get("tls_cert") or box.state_dir / "tls" / "cert.pem")
-    if not (http.get("tls_cert") or http.get("tls_self_signed")) or not path.exists():
+    path = box.certificate_file
+    if path is None or not path.exists():
         return
     from appliance.api.http.certificate import end_of  # cryptography is large and seldom needed
 

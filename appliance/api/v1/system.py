@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -19,6 +20,7 @@ from appliance import __version__
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
+from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.steps import Steps
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
@@ -68,6 +70,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         confinement=dict(box.confinement),
         policies=dict(box.settings.get("policies", {})),
         settings={section: box.settings[section] for section in _SERVING if section in box.settings},
+        certificate_sha256=await asyncio.to_thread(_fingerprint, box.certificate_file),
         models=len(box.catalogue.visible_models(principal.tenant)),
         applications=len(box.catalogue.visible(principal.tenant)),
         engine=status | {"queues": _own(status["queues"], principal)},
@@ -203,6 +206,10 @@ def _python_build() -> str:
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
     found = [name for option, name in (("--enable-optimizations", "PGO"), ("--with-lto", "LTO")) if option in options]
     return ", ".join(found) or "plain"
+
+
+def _fingerprint(certificate: Path | None) -> str | None:
+    return None if certificate is None or not certificate.exists() else fingerprint_of(certificate)
 
 
 def _process_bytes() -> int:

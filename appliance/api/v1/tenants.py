@@ -11,7 +11,7 @@ from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox
 from appliance.api.v1.pages import page
-from appliance.domain.access import KeyRecord, Role
+from appliance.domain.access import EXPIRES_SOON, KeyRecord, Role
 from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
 from appliance.domain.errors import (
     AlreadyExists,
@@ -117,10 +117,18 @@ async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal
 async def list_keys(
     tenant: TenantName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
 ) -> Page[KeyShape]:
-    """Keys of a tenant with role, expiry and label; never the secret."""
+    """Keys of a tenant with role, expiry, label and last use; never the secret."""
     _visible(box, principal, tenant)
     keys = await box.store.keys.page(tenant, cursor, limit + 1)
-    return page(keys, limit, lambda key: key.id, KeyShape.model_validate)
+    uses = await box.store.keys.uses([key.id for key in keys])
+    soon = box.clock.wall_now() + EXPIRES_SOON
+
+    def shape(key: KeyRecord) -> KeyShape:
+        is_soon = key.expires_at is not None and key.expires_at < soon
+        more = {"used_at": uses.get(key.id), "expires_soon": is_soon}
+        return KeyShape.model_validate(key).model_copy(update=more)
+
+    return page(keys, limit, lambda key: key.id, shape)
 
 
 @router.delete("/{tenant}/keys/{key}", summary="Revoke a key", responses=problems(UnknownTenant, UnknownKey))

@@ -1,11 +1,14 @@
 """Keys in the store: who may open the box, as whom, and until when."""
 
+import datetime
+from collections.abc import Collection
+
 from sqlmodel import Session, col, func, select
 
 from appliance.domain.access import KeyRecord, Role
 from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownKey
 from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S, Change, Changes, Records
-from appliance.modelstore.store.tables import KeyRow
+from appliance.modelstore.store.tables import KeyRow, KeyUseRow
 from appliance.modelstore.store.tenants import tenant_row
 
 
@@ -73,6 +76,22 @@ class Keys:
         return await self._records.read(
             lambda session: [row.to_key() for row in session.exec(select(KeyRow).order_by(col(KeyRow.id)))]
         )
+
+    async def used(self, ids: Collection[str], at: datetime.datetime) -> None:
+        """Note when keys were used last; those that are gone meanwhile are passed over."""
+
+        def work(session: Session) -> None:
+            there = session.exec(select(KeyRow.id).where(col(KeyRow.id).in_(ids))).all()
+            for id in there:
+                session.merge(KeyUseRow(key_id=id, used_at=at))
+
+        if ids:
+            await self._records.database.write(work)
+
+    async def uses(self, ids: Collection[str]) -> dict[str, datetime.datetime]:
+        """When keys were used last, by id; without those that never were."""
+        query = select(KeyUseRow).where(col(KeyUseRow.key_id).in_(ids))
+        return await self._records.read(lambda session: {row.key_id: row.used_at for row in session.exec(query)})
 
     async def revoke(self, id: str) -> None:
         """Raises: UnknownKey."""

@@ -168,3 +168,19 @@ def test_a_step_of_the_clock_moves_only_what_is_told_in_civil_time(step_s: int) 
     else:
         with pytest.raises(WrongKey):
             ask(keys, expiring, address="10.0.0.8")
+
+
+def test_which_keys_were_used() -> None:
+    """Each once until somebody asks; then connections look their keys up anew, so that one that stays open counts."""
+    one, other = new_key(), new_key()
+    keys = ring(record(one), record(other))
+    ask(keys, one)
+    ask(keys, one)
+    with pytest.raises(WrongKey):
+        ask(keys, new_key())
+    before = keys.changes
+    assert keys.take_uses() == {f"id-{one[-6:]}"}
+    assert keys.changes > before
+    assert keys.take_uses() == set()
+    assert keys.principal(f"id-{other[-6:]}", None, "") is not None
+    assert keys.take_uses() == {f"id-{other[-6:]}"}

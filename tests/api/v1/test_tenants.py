@@ -1,6 +1,7 @@
 """Tenants and keys over HTTP."""
 
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -129,3 +130,29 @@ async def test_an_admin_acts_where_x_tenant_says(stand: Stand) -> None:
     ] == "harbour"
     nobody = await stand.client("admin", **{"X-Tenant": "nobody"}).get("/v1/models")
     assert (nobody.status_code, nobody.json()["type"]) == (404, "/problems/unknown-tenant")
+
+
+async def test_when_a_key_was_used_last(stand: Stand) -> None:
+    """To a minute, by key or by cookie; a revoked one leaves nothing; one that ends within a week says so."""
+    admin = stand.client()
+    order = {"label": "soon", "expires_in_s": 3600}
+    made = (await admin.post("/v1/tenants/harbour/keys", json=order)).json()
+    assert (made["used_at"], made["expires_soon"]) == (None, False)
+
+    async def listed() -> dict[str, dict[str, Any]]:
+        return {one["id"]: one for one in (await admin.get("/v1/tenants/harbour/keys")).json()["items"]}
+
+    management, _ = await stand.appliance._managed()
+    await management._save_uses()
+    before = await listed()
+    assert (before[made["id"]]["used_at"], before[made["id"]]["expires_soon"]) == (None, True)
+    client = stand.client(None, Authorization=f"Bearer {made['key']}")
+    assert (await client.get("/v1/models")).status_code == 200
+    await management._save_uses()
+    used = (await listed())[made["id"]]["used_at"]
+    assert used is not None
+    checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
+    assert f"harbour/soon (last used on {used[:10]})" in checks["keys"]["detail"]
+    await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")
+    await management._save_uses()
+    assert made["id"] not in await listed()
