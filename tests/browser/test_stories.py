@@ -220,11 +220,13 @@ def test_a_key_for_a_device(tab: Tab, box: Box, shape: str) -> None:
         page.get_by_role("combobox", name="Application").select_option(MODEL)
         page.get_by_label("Where it is used").fill(label)
         page.get_by_role("button", name="Make the key").click()
-        code = page.get_by_role("img", name="The key with address and application, as a QR code")
+        code = page.get_by_role(
+            "img", name="The key with address, application and fingerprint of the box, as a QR code"
+        )
         picture = cv2.imdecode(np.frombuffer(code.screenshot(), np.uint8), cv2.IMREAD_COLOR)
         assert picture is not None
         told = json.loads(cv2.QRCodeDetector().detectAndDecode(picture)[0])
-        assert (told["url"], told["application"]) == (box.server.url, MODEL)
+        assert (told["url"], told["application"], told["fingerprint"]) == (box.server.url, MODEL, None)
         assert page.locator("pre").first.inner_text() == told["key"]
         with box.server.client(told["key"]) as device:
             assert device.predict(MODEL, box.picture).variant

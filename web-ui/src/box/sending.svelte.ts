@@ -82,6 +82,25 @@ export class Sending {
     }
   }
 
+  /** Send a file and hand its upload on; a reload begins anew. Null: it did not get so far. */
+  async hand<T>(file: File, on: (upload: string) => Promise<T>): Promise<T | null> {
+    this.error = null
+    this.isUnderWay = true
+    this.size = file.size
+    this.offset = 0
+    this.#abort = new AbortController()
+    try {
+      const made = await ask<Upload>('/v1/uploads', { method: 'POST', body: { length: file.size, file_name: file.name } })
+      await this.#pieces(file, made.id)
+      return await on(made.id)
+    } catch (error) {
+      this.error = error
+      return null
+    } finally {
+      this.isUnderWay = false
+    }
+  }
+
   /** How far the upload of before a reload has come; null: the box does not have it any more. */
   async recall(): Promise<Kept | null> {
     const found = kept()

@@ -7,6 +7,8 @@ import type { components } from './wire'
 class Session {
   /** undefined: not asked yet; null: nobody. */
   who = $state<components['schemas']['SignInShape'] | null | undefined>(undefined)
+  /** Why a link did not sign in. */
+  refused = $state.raw<unknown>(null)
   /** It ended while somebody was at work. */
   ended = $state(false)
 
@@ -24,6 +26,20 @@ class Session {
   /** The tenant acted for. */
   get tenant(): string {
     return (this.isAdmin && route.query.get('tenant')) || this.who?.tenant || ''
+  }
+
+  /** A link that signs in, once: the token stands behind `#`, and leaves the address before anything else. */
+  async begin(): Promise<void> {
+    const token = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1]
+    if (token) {
+      history.replaceState(null, '', location.pathname + location.search)
+      try {
+        await ask('/v1/sign-in', { method: 'POST', body: { link: token } })
+      } catch (error) {
+        this.refused = error
+      }
+    }
+    await this.look()
   }
 
   async look(): Promise<void> {

@@ -1,0 +1,58 @@
+"""What an operator needs to keep a box: who changed what, backups, why an answer was slow, and a link that signs in."""
+
+import tarfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import MODEL, Box
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+Tab = Callable[..., AbstractContextManager[Any]]
+
+
+def test_a_backup_from_making_to_deleting(tab: Tab, tmp_path: Path) -> None:
+    """Made, fetched whole, and deleted; the audit has all of it. A box that is not empty refuses to be restored, and
+    says what to do.
+    """
+    with tab("/box") as page:
+        page.get_by_role("button", name="Make a backup").click()
+        link = page.locator('a[href^="/v1/backups/manual-"]')
+        with page.expect_download() as fetched:
+            link.click()
+        fetched.value.save_as(tmp_path / "box.tar")
+        with tarfile.open(tmp_path / "box.tar") as archive:
+            assert archive.getnames()[0] == "manifest.json"
+        page.get_by_label("Backup to restore").set_input_files(tmp_path / "box.tar")
+        page.get_by_role("button", name="Check and restore").click()
+        page.get_by_role("alert").get_by_text("Restore to a new box").wait_for()
+        page.get_by_role("button", name="Delete manual-").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        link.wait_for(state="detached")
+        page.get_by_role("row", name="check the database").wait_for()
+        page.reload()
+        audit = page.locator("section", has=page.get_by_role("heading", name="Who changed what"))
+        audit.get_by_text("Delete a backup").wait_for()
+        audit.get_by_text("Make a backup").wait_for()
+
+
+def test_why_was_that_answer_slow(tab: Tab) -> None:
+    """The first request of the model was cold, and the page of the application says so."""
+    with tab(f"/applications/{MODEL}") as page:
+        row = page.get_by_role("row").filter(has_text="no variant was in memory")
+        row.get_by_text("cold", exact=True).wait_for()
+
+
+def test_a_link_signs_in_once(tab: Tab, box: Box) -> None:
+    """It opens the pages signed in and leaves the address; the second time it says what to do."""
+    with box.server.client() as admin:
+        path = admin.sign_in_link().path
+    with tab(path, key=None) as page:
+        page.get_by_role("heading", name="Overview").wait_for()
+        assert "#" not in page.url
+    with tab(path, key=None) as page:
+        page.get_by_text("ask for another one").wait_for()
+        page.get_by_label("Key", exact=True).wait_for()
