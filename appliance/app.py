@@ -31,6 +31,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.hardware import EMULATED
 from appliance.domain.isolation import Isolation
 from appliance.domain.session import Session
+from appliance.history.composition import make_history
 from appliance.machine import STEPPED, Machine
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
@@ -231,9 +232,12 @@ class Appliance:
             stack.callback(regions.clear)
         core.profiles.restore(beginning.seen)
         await self._fill(beginning.snapshot, core.catalogue, keyring, builds)
-        await self._run_in_background(stack, core, keeper, beginning.residents)
         sensors, statuses = machine.sense(core, telemetry)
         stack.callback(sensors.close)
+        history = make_history(
+            clock, core, telemetry, decisions, statuses, sensors, settings.state_dir, **settings.history.model_dump()
+        )
+        await self._run_in_background(stack, core, keeper, beginning.residents)
         predictor, sessions = self._begin_sessions(
             stack, core, _predictor(clock, core, media, machine, folder), telemetry, decisions, beginning.sessions
         )
@@ -250,6 +254,7 @@ class Appliance:
             sequences=core.sequences,
             telemetry=telemetry,
             decisions=decisions,
+            history=history,
             keyring=keyring,
             browsers=_browsers(settings, clock, keyring),
             in_flight=self.in_flight,

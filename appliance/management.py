@@ -138,6 +138,7 @@ class Management:
             "save sign-ins": self._save_sign_ins(),
             "count refused sign-ins": self._keep_refused(),
             "note uses of keys": self._note_uses(),
+            "history": self.box.history.run(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self.box.backups.sweep()
@@ -151,6 +152,7 @@ class Management:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.box.history.close()
         with suppress(Unavailable):
             await self.box.store.residents.save(self._memory.resident_set())
             await self._save_changed(at_all=True)
@@ -229,6 +231,7 @@ class Follower:
         self._sign_ins = serving.browsers.sign_ins
         self._regions = serving.regions
         self._deferred = serving.deferred
+        self._history = serving.history
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -252,6 +255,7 @@ class Follower:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)
                 self._deferred.drop_tenant(change.id)
+                self._history.forget_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
             case "key", KeyRecord() as key:

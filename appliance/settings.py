@@ -296,6 +296,15 @@ class BackupSettings(Section):
     """Where backups lie, a folder that is there, on another disk for example; None = `backups` in the state folder."""
 
 
+class HistorySettings(Section):
+    days: int = Field(30, ge=0, le=366)
+    """Days for which the history keeps what happened, the latest 24 hours of them at 10 seconds, the others at 5
+    minutes; 0 = there is none.
+    """
+    series_max: int = Field(2_000, ge=100, le=100_000)
+    """Series that the history keeps; one of 30 days takes 80 kB at most."""
+
+
 class SecuritySettings(Section):
     failed_keys_per_min: int = Field(30, ge=1)
     """Wrong keys one address may send in a minute before it gets 429."""
@@ -376,6 +385,7 @@ class Settings(BaseSettings):
     requests: RequestSettings = RequestSettings()
     audit: AuditSettings = AuditSettings()
     backups: BackupSettings = BackupSettings()
+    history: HistorySettings = HistorySettings()
     security: SecuritySettings = SecuritySettings()
     sessions: SessionSettings = SessionSettings()
     sensors: SensorSettings = SensorSettings()

@@ -14,6 +14,7 @@ from appliance.api.http.limits import InFlight
 from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.history.history import History
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -57,6 +58,7 @@ class ServingBox:
     sequences: Sequences
     telemetry: Telemetry
     decisions: DecisionLog
+    history: History
     keyring: KeyRing
     browsers: Browsers
     in_flight: InFlight

@@ -4,9 +4,10 @@ Synchronous, one connection pool, safe to share between threads. Methods raise `
 `UnexpectedAnswer` (something else answered) and `httpx.TransportError` (nobody answered).
 """
 
+import datetime
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -42,6 +43,7 @@ from appliance.wire.catalogue import (
     VariantShape,
 )
 from appliance.wire.decisions import DecisionShape
+from appliance.wire.history import HistoryShape, MemoryHistoryShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.notable import NotableShape
 from appliance.wire.predict import PredictShape
@@ -280,6 +282,17 @@ class Client:
         response = self._send("PATCH", path, content=change.model_dump_json(exclude_unset=True), headers=JSON)
         return ApplicationShape.model_validate_json(response.content)
 
+    def load_application(self, name: str, variant: str | None = None) -> ApplicationShape:
+        """Bring a variant into memory, the most wanted one unless named, and the application back into service."""
+        query = {} if variant is None else {"variant": variant}
+        answer = self._send("POST", f"/v1/applications/{name}/load", params=query, timeout=None)
+        return ApplicationShape.model_validate_json(answer.content)
+
+    def unload_application(self, name: str) -> ApplicationShape:
+        """Take it out of service; returns when running requests have ended and its variants have left."""
+        answer = self._send("POST", f"/v1/applications/{name}/unload", timeout=None)
+        return ApplicationShape.model_validate_json(answer.content)
+
     def delete_application(self, name: str) -> None:
         """The model stays."""
         self._send("DELETE", f"/v1/applications/{name}")
@@ -349,6 +362,34 @@ class Client:
     def sensors(self) -> SensorsShape:
         """Heat, watts and clocks; for an admin key."""
         return self._get("/v1/sensors", SensorsShape)
+
+    def history(
+        self,
+        series: Sequence[str] = (),
+        *,
+        start: datetime.datetime | None = None,
+        to: datetime.datetime | None = None,
+        points: int | None = None,
+    ) -> HistoryShape:
+        """Figures between two times, of the last hour where none is said; without `series` the names of those there
+        are.
+        """
+        query: dict[str, Any] = {"series": list(series), **_period(start, to)}
+        if points is not None:
+            query["points"] = points
+        return HistoryShape.model_validate_json(self._send("GET", "/v1/history", params=query).content)
+
+    def memory_history(
+        self,
+        *,
+        start: datetime.datetime | None = None,
+        to: datetime.datetime | None = None,
+        application: str | None = None,
+    ) -> MemoryHistoryShape:
+        """Who was in memory between two times, in which variant, and why."""
+        query = _period(start, to) | ({} if application is None else {"application": application})
+        answer = self._send("GET", "/v1/memory/history", params=query)
+        return MemoryHistoryShape.model_validate_json(answer.content)
 
     def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:
         """What was decided, newest first; of one kind, or those that concerned an application (name, or id
@@ -481,6 +522,10 @@ class Client:
         if on_progress is not None and "file" in files:
             on_progress(file.stat().st_size, file.stat().st_size)
         return JobShape.model_validate_json(response.content)
+
+
+def _period(start: datetime.datetime | None, to: datetime.datetime | None) -> dict[str, str]:
+    return {name: at.isoformat() for name, at in (("from", start), ("to", to)) if at is not None}
 
 
 def _text(value: object) -> str:

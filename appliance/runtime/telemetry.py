@@ -7,7 +7,7 @@ Recording is list arithmetic (about a microsecond); the Prometheus text is made 
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +107,10 @@ class Telemetry:
         self._closed = False
         self._next_id = 1
         self._logger: Any = None
+        self.on_event: Callable[[str, Mapping[str, Any]], None] = _nothing
+        """Told of every event, at once."""
+        self.on_window: Callable[[str, bool], None] = _nothing
+        """Told of every window: of which application, and whether it opens."""
         self.statistics: dict[tuple[str, str, str], Statistics] = {}
         """(application id, variant name, calling tenant) → figures."""
         self.windows: dict[str, WindowCounts] = {}
@@ -130,6 +134,7 @@ class Telemetry:
             if subscriber.full():  # a slow reader loses the oldest; ids show the gap
                 subscriber.get_nowait()
             subscriber.put_nowait(record)
+        self.on_event(event, facts)
         if self._logger is not None:
             self._logger.info(event, **facts)
 
@@ -161,11 +166,13 @@ class Telemetry:
 
     def window_opened(self, application: str) -> None:
         self.windows.setdefault(application, WindowCounts()).opened += 1
+        self.on_window(application, True)
 
     def window_closed(self, application: str, *, answered: bool) -> None:
         counts = self.windows.setdefault(application, WindowCounts())
         counts.closed += 1
         counts.missed += not answered
+        self.on_window(application, False)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -262,6 +269,10 @@ class Telemetry:
         if found is None:
             found = self.statistics[key] = Statistics()
         return found
+
+
+def _nothing(_: object, __: object) -> None:
+    """Nobody listens."""
 
 
 def _count_slo(statistics: Statistics, kept: bool | None) -> None:

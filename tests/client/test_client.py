@@ -180,6 +180,9 @@ def test_the_box(port: Port) -> None:
         assert box.is_ready()
         assert box.system().ready
         assert box.memory().budget_bytes > 0
+        assert box.memory_history().is_whole
+        assert box.history(["up", "requests"], points=60).series[1].unit == "1/s"
+        assert isinstance(box.history().known, list)
         assert box.processors()[0].kind == "cpu"
         assert "appliance_ready 1.0" in box.metrics()
 

@@ -47,6 +47,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.BadMedia(reason="the picture ends in the middle"),
     e.BadMetadata(reason="task 'faces' is not known"),
     e.BadQuota(reason="300000000 bytes are more than the ceiling of 200000000: nothing above it can be guaranteed"),
+    e.BadSeries(series="p99:harbour/gate"),
+    e.BadPeriod(field="from", reason="from: it is not before `to`"),
     e.SloNotKept(
         reason="no variant keeps 3 ms: the fastest, int8, takes 5 ms (P99), so requests without a timeout of their own "
         "will get 504; 10 ms or a smaller model would do",

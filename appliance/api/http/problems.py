@@ -62,6 +62,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.BadQuota: Row(422, "The quota contradicts itself"),
     e.BadModel: Row(422, "The model is refused"),
     e.BadArchive: Row(422, "The archive is refused"),
+    e.BadSeries: Row(422, "There is no such series"),
+    e.BadPeriod: Row(422, "The times contradict one another"),
     e.SloNotKept: Row(422, "No variant keeps the SLO"),
     e.TooLarge: Row(413, "Larger than the limit"),
     e.NotAllowed: Row(403, "Not allowed"),

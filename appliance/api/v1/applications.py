@@ -19,10 +19,13 @@ from appliance.domain.errors import (
     AlreadyExists,
     BadName,
     Forbidden,
+    LoadFailed,
     ModelUnavailable,
+    OutOfMemory,
     SloNotKept,
     UnknownApplication,
     UnknownModel,
+    UnknownVariant,
 )
 from appliance.domain.names import application_id
 from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape, RunsShape
@@ -34,6 +37,10 @@ Strict = Annotated[
     bool, Query(description="Refuse (422 `slo-not-kept`) an SLO that no variant keeps, in place of a warning.")
 ]
 ApplicationName = Annotated[str, Path(description="Name of the application.", examples=["door"])]
+VariantName = Annotated[
+    str | None,
+    Query(max_length=200, description="Which one; left out: the most wanted.", examples=["int8"]),
+]
 
 
 @router.post(
@@ -123,6 +130,36 @@ async def change_application(
     if new.latency_slo_ms != old.latency_slo_ms:
         box.telemetry.forget_slo(new.id)
     return shape_of(box, changed)
+
+
+@router.post(
+    "/{application}/load",
+    summary="Bring a variant into memory",
+    responses=problems(Forbidden, UnknownApplication, UnknownVariant, ModelUnavailable, OutOfMemory, LoadFailed),
+)
+async def load_application(
+    application: ApplicationName, box: TheBox, principal: Member, variant: VariantName = None
+) -> ApplicationShape:
+    """The application is in service again, where it was unloaded, and a variant of it in memory. It stays no longer
+    than others do: as requests are expected for it.
+    """
+    own = own_application(box.catalogue, principal, application)
+    await box.availability.load(own, variant)
+    return shape_of(box, own)
+
+
+@router.post(
+    "/{application}/unload",
+    summary="Take an application out of service",
+    responses=problems(Forbidden, UnknownApplication, ModelUnavailable),
+)
+async def unload_application(application: ApplicationName, box: TheBox, principal: Member) -> ApplicationShape:
+    """Requests under way are answered, new ones get 409 `model-unavailable`; then the variants that nobody else uses
+    leave memory. `load` undoes it, and so does a restart of the box.
+    """
+    own = own_application(box.catalogue, principal, application)
+    await box.availability.unload(own)
+    return shape_of(box, own)
 
 
 @router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))

@@ -5,7 +5,8 @@ ApplianceError
 │   UnknownRequest, UnknownSession, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff
 ├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
 │   PromiseNotPossible, FrameMismatch
-├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, SloNotKept
+├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, BadSeries,
+│   BadPeriod, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
@@ -46,8 +47,10 @@ from appliance.domain.errors.inputs import (
     BadMetadata,
     BadModel,
     BadName,
+    BadPeriod,
     BadQuota,
     BadRegion,
+    BadSeries,
     BadTensor,
     SloNotKept,
     TooLarge,
@@ -108,8 +111,10 @@ __all__ = [
     "BadMetadata",
     "BadModel",
     "BadName",
+    "BadPeriod",
     "BadQuota",
     "BadRegion",
+    "BadSeries",
     "BadTensor",
     "Blocker",
     "BoxNotEmpty",

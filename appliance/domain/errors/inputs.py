@@ -54,6 +54,24 @@ class BadArchive(BadInput):
 
 
 @dataclass(kw_only=True, eq=False)
+class BadSeries(BadInput):
+    """There is no such series in the history, or it is another tenant's."""
+
+    series: str
+
+    def message(self) -> str:
+        return f"{self.series!r} is no series of the history that this key sees; without `series` it lists those"
+
+
+@dataclass(kw_only=True, eq=False)
+class BadPeriod(BadInput):
+    """The times of a question about the past contradict one another, or its points are too few."""
+
+    field: str
+    """`from`, `to` or `points`."""
+
+
+@dataclass(kw_only=True, eq=False)
 class SloNotKept(BadInput):
     """No variant keeps the latency that an application promises, and the caller wanted to be strict about it."""
 

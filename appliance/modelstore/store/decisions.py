@@ -27,13 +27,15 @@ class Decisions:
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
-        """Append in order, and remove the oldest beyond `rows_max`, in one transaction. Raises: StorageFull."""
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> int:
+        """Append in order, and remove the oldest beyond `rows_max`, in one transaction; the first id, 0 where there is
+        nothing to append. Raises: StorageFull.
+        """
 
         if not records:
-            return
+            return 0
 
-        def work(session: Session) -> None:
+        def work(session: Session) -> int:
             connection = (
                 session.connection()
             )  # plain statements: objects would cost four times as much, of a busy interpreter
@@ -53,8 +55,9 @@ class Decisions:
                         col(DecisionRow.kind) == kind, col(DecisionRow.id) <= (last or 0)
                     )
                     connection.execute(beyond)
+            return int(first)
 
-        await self._records.database.write(work)
+        return await self._records.database.write(work)
 
     async def page(
         self,

@@ -12,7 +12,7 @@ not push other tenants' decisions out.
 import asyncio
 import datetime
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,13 +50,18 @@ class Decision:
     kind: str
     facts: Mapping[str, object]
     times: int = 1
+    on_stored: Callable[[int], None] | None = None
+    """Told its id."""
 
 
 class DecisionStore(Protocol):
     """Where decisions are kept; the store of the box."""
 
-    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
-        """Append in order and remove the oldest beyond `rows_max`. Raises: StorageFull ..."""
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> int:
+        """Append in order, with ids that follow one another, and remove the oldest beyond `rows_max`; the first id.
+
+        Raises: StorageFull ...
+        """
         ...
 
 
@@ -78,6 +83,8 @@ class DecisionLog:
         self._arrived = asyncio.Event()
         self._writing: asyncio.Task[bool] | None = None
         self.written = self.dropped = 0
+        self.on_recorded: Callable[[str, Mapping[str, object]], Callable[[int], None] | None] = _nobody
+        """Asked at every decision that will be stored whether somebody wants its id, who is told."""
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
         """Remember a decision until it is written; `document` says what it holds."""
@@ -89,7 +96,7 @@ class DecisionLog:
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
             return
-        self._queue.append(Decision(now_ns, kind, decision, times))
+        self._queue.append(Decision(now_ns, kind, decision, times, self.on_recorded(kind, decision)))
         self._arrived.set()
 
     def _times(self, kind: str, key: object, tenant: object, now_ns: int) -> int:
@@ -156,16 +163,23 @@ class DecisionLog:
         offset = self._clock.wall_now() - datetime.timedelta(microseconds=self._clock.now_ns() / 1000)
         try:
             records = await asyncio.to_thread(_records, batch, offset)
-            await store.add(records, self._rows_max)
+            first_id = await store.add(records, self._rows_max)
         except Exception as error:
             self.dropped += len(batch)
             log.warning("decisions lost", count=len(batch), reason=repr(error))
             return False
         self.written += len(batch)
+        for id, decision in enumerate(batch, first_id):
+            if decision.on_stored is not None:
+                decision.on_stored(id)
         return True
 
     async def _pause(self, seconds: float) -> None:
         await self._clock.sleep_until_ns(self._clock.now_ns() + int(seconds * NS_PER_S))
+
+
+def _nobody(kind: str, facts: Mapping[str, object]) -> None:
+    """Nobody wants the id of a decision."""
 
 
 def _records(batch: Sequence[Decision], offset: datetime.datetime) -> list[DecisionRecord]:

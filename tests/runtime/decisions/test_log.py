@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -35,11 +35,13 @@ class FakeStore:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> None:
+    async def add(self, records: Sequence[DecisionRecord], rows_max: int) -> int:
         await self.gate.wait()
         if self.is_full:
             raise StorageFull()
+        first = 1 + sum(map(len, self.batches))
         self.batches.append(list(records))
+        return first
 
 
 async def until(log: DecisionLog, written: int) -> None:
@@ -62,6 +64,30 @@ async def test_decisions_come_in_batches_and_in_order() -> None:
     assert [len(batch) for batch in store.batches] == [BATCH_MAX, 5]
     times = [record.at for batch in store.batches for record in batch]
     assert [round((at - start).total_seconds(), 3) for at in times] == list(range(BATCH_MAX + 5))
+
+
+async def test_ids_are_told_to_who_wants_them() -> None:
+    """Once they are stored; of those that are lost nobody hears."""
+    store = FakeStore()
+    log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
+    told: dict[int, int] = {}
+    asked: list[str] = []
+
+    def wanted(kind: str, facts: Mapping[str, object]) -> Callable[[int], None]:
+        number = len(asked)
+        asked.append(kind)
+        return lambda id: told.update({number: id})
+
+    log.on_recorded = wanted
+    for _ in range(5):
+        log.record("residency", FACTS)
+    assert told == {}
+    await log.close(store)
+    assert (asked, told) == (["residency"] * 3, {0: 1, 1: 2, 2: 3})
+    store.is_full = True
+    log.record("residency", FACTS)
+    await log.close(store)
+    assert (len(asked), len(told)) == (4, 3)
 
 
 async def test_other_kinds_are_stored_as_they_are() -> None:

@@ -1,0 +1,214 @@
+"""What the box remembers: figures over a day and a month, and who was in memory when."""
+
+import asyncio
+import datetime
+from collections.abc import Sequence
+from math import isnan
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import RunningBox
+from appliance.api.http.documented import problems
+from appliance.api.v1.deps import Member, TheBox
+from appliance.domain.errors import BadPeriod, BadSeries, Forbidden
+from appliance.domain.names import application_id
+from appliance.history.file import StayRow
+from appliance.history.history import Residency
+from appliance.history.packing import Samples
+from appliance.history.series import MEASURES, UP, Scope, is_of_tenant, split_name
+from appliance.wire.fields import Instant
+from appliance.wire.history import HistoryShape, MemoryHistoryShape, SeriesShape
+
+router = APIRouter(tags=["system"])
+
+POINTS_MAX = 2_000
+SERIES_MAX = 50
+"""Series that one question may name."""
+_SHOWN = datetime.timedelta(hours=1)
+"""What is answered where `from` is left out."""
+
+Names = Annotated[
+    list[str] | None,
+    Query(
+        max_length=SERIES_MAX,
+        description="Series, each as its own `series=`: a measure, or `measure:subject`. None: the answer lists them.",
+        examples=[["requests", "p99:harbour/door"]],
+    ),
+]
+From = Annotated[Instant | None, Query(alias="from", description="Beginning; left out: an hour before `to`.")]
+To = Annotated[Instant | None, Query(description="End; left out: now.")]
+PointsMax = Annotated[int, Query(ge=1, le=POINTS_MAX, description="Most points of the answer, of all series together.")]
+ApplicationName = Annotated[
+    str | None, Query(max_length=200, description="Only stays of this application's variants.", examples=["door"])
+]
+
+
+@router.get("/v1/history", summary="What happened, as figures", responses=problems(Forbidden, BadSeries, BadPeriod))
+async def history(
+    box: TheBox,
+    principal: Member,
+    series: Names = None,
+    start: From = None,
+    to: To = None,
+    points: PointsMax = 1_000,
+) -> HistoryShape:
+    """Series over a stretch of time: every 10 seconds of the last 24 hours, every 5 minutes of the last 30 days
+    (`history.days`). Where that is more than `points`, each point stands for several samples, and says their mean, the
+    least and the most of them.
+
+    An admin sees all of it, a tenant its own part: what it asked for (`requests:harbour`), its applications
+    (`p99:harbour/door`) and its memory (`memory:harbour`).
+    """
+    since, until = _period(box, start, to)
+    names = list(dict.fromkeys(series or ()))
+    known = sorted(name for name in box.history.names() if _sees(principal, name)) if not names else []
+    for name in names:
+        if not (_sees(principal, name) and _exists(box, name)):
+            raise BadSeries(series=name)
+    if len(names) > points:
+        raise BadPeriod(field="points", reason=f"points: {len(names)} series have at least a point each")
+    found = await box.history.read(names, since.timestamp(), until.timestamp(), points)
+    return HistoryShape(
+        start=datetime.datetime.fromtimestamp(found.start, datetime.UTC),
+        step_s=found.step_s,
+        count=found.count,
+        series=[
+            SeriesShape(
+                name=name,
+                unit=MEASURES[split_name(name)[0]].unit,
+                mean=_plain(found.series[name].mean),
+                least=_plain(found.series[name].least),
+                most=_plain(found.series[name].most),
+            )
+            for name in names
+        ],
+        known=known,
+    )
+
+
+@router.get(
+    "/v1/memory/history",
+    summary="Who was in memory, and why",
+    response_model=MemoryHistoryShape,
+    responses=problems(Forbidden, BadPeriod),
+)
+async def memory_history(
+    box: TheBox, principal: Member, start: From = None, to: To = None, application: ApplicationName = None
+) -> Response:
+    """Each stay of a build in memory: which variant, from when to when, and the decisions that ordered its coming and
+    going; and the windows around predicted requests. The newest 20,000 of each are kept.
+
+    A tenant's key sees the stays of its own applications.
+    """
+    since, until = _period(box, start, to)
+    if application is not None and "/" not in application:
+        application = application_id(principal.tenant, application)
+    found = await box.history.residency(since.timestamp(), until.timestamp())
+    # In a thread, and as it is: ten thousand rows would hold the event loop.
+    body = await asyncio.to_thread(_memory_json, found, since, until, principal, application)
+    return Response(body, media_type="application/json")
+
+
+def _period(
+    box: RunningBox, start: datetime.datetime | None, to: datetime.datetime | None
+) -> tuple[datetime.datetime, datetime.datetime]:
+    """Raises: BadPeriod."""
+    now = box.clock.wall_now()
+    until = now if to is None else to
+    since = until - min(_SHOWN, until - datetime.datetime.min.replace(tzinfo=datetime.UTC)) if start is None else start
+    if since >= until:
+        raise BadPeriod(field="from", reason="from: it is not before `to`")
+    if since > now:
+        raise BadPeriod(field="from", reason="from: nothing has happened yet then")
+    return since, min(until, now)
+
+
+def _sees(principal: Principal, name: str) -> bool:
+    return principal.is_admin or name == UP or is_of_tenant(name, principal.tenant)
+
+
+def _exists(box: RunningBox, name: str) -> bool:
+    """Whether there may be such a series; nothing was sampled of one whose application nobody has asked yet."""
+    measure, subject = split_name(name)
+    known = MEASURES.get(measure)
+    if known is None:
+        return False
+    if not subject:
+        return Scope.BOX in known.scopes
+    if Scope.APPLICATION in known.scopes and subject in {entry.application.id for entry in box.catalogue.entries()}:
+        return True
+    if Scope.TENANT in known.scopes and box.catalogue.has_tenant(subject):
+        return True
+    return name in box.history.names()
+
+
+def _plain(samples: Samples) -> list[float | None]:
+    """Six digits of each; None for what is no number."""
+    return [None if isnan(value) else float(f"{value:.6g}") for value in np.asarray(samples, np.float64).tolist()]
+
+
+def _memory_json(
+    found: Residency,
+    since: datetime.datetime,
+    until: datetime.datetime,
+    principal: Principal,
+    application: str | None,
+) -> bytes:
+    """As `MemoryHistoryShape` has it."""
+    own = "" if principal.is_admin else f"{principal.tenant}/"
+    stays, numbers = [], set[int]()
+    for row in found.stays:
+        names = [one for one in row.applications.split() if one.startswith(own)]
+        if (own and not names) or (application is not None and application not in names):
+            continue
+        stays.append(_stay(row, names))
+        numbers |= {number for number in (row.came, row.went) if number is not None}
+    reasons = [found.reasons[number] for number in sorted(numbers) if number in found.reasons]
+    windows = [
+        {"application": row.application, "since": _moment(row.since), "until": _moment(row.until)}
+        for row in found.windows
+        if row.application.startswith(own) and application in (None, row.application)
+    ]
+    return orjson.dumps(
+        {
+            "start": since.isoformat(),
+            "end": until.isoformat(),
+            "stays": stays,
+            "decisions": [
+                {"decision": row.decision, "reason": row.text if _may_read(row.tenants.split(), principal) else ""}
+                for row in reasons
+            ],
+            "windows": windows,
+            "is_whole": found.is_whole,
+        }
+    )
+
+
+def _may_read(tenants: Sequence[str], principal: Principal) -> bool:
+    """Whether the words of a decision name no other tenant."""
+    return principal.is_admin or all(one == principal.tenant for one in tenants)
+
+
+def _stay(row: StayRow, names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "applications": names,
+        "variant": row.variant,
+        "build": row.build,
+        "state": row.state,
+        "bytes": row.bytes,
+        "since": _moment(row.since),
+        "until": None if row.until is None else _moment(row.until),
+        "came_by": row.came_by,
+        "came": row.came,
+        "left_by": row.left_by,
+        "left": row.went,
+    }
+
+
+def _moment(at_s: float) -> str:
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,295 @@
+"""The history: a sample every ten seconds, a write every minute, and what is asked of it.
+
+What the file does not hold yet is kept here, for an hour at most where it cannot be written.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.domain.events import EventSink
+from appliance.history.file import (
+    COARSE_S,
+    DAY_S,
+    MINUTE_S,
+    STAYS_MAX,
+    STEP_S,
+    WINDOWS_MAX,
+    Damaged,
+    HistoryFile,
+    ReasonRow,
+    StayRow,
+    WindowRow,
+    set_aside,
+    unwritten_points,
+)
+from appliance.history.residence import Residence
+from appliance.history.sampler import Sampler, Sources
+from appliance.history.series import is_of_tenant
+from appliance.history.thinning import Points, thinned
+from appliance.log import get as get_log
+from appliance.runtime.ports import Background
+
+T = TypeVar("T")
+D = TypeVar("D")
+PENDING_MAX = 360
+"""Samples that wait to be written: an hour of them, while the disk is full."""
+FINE_S = DAY_S + 600
+"""So far back there are samples of ten seconds; a little more than a day, for whoever asks for a day takes time to."""
+_EARLY_S = 2.0
+log = get_log("history")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Series between two times, in seconds since 1970: a point each `step_s`."""
+
+    start: int
+    step_s: int
+    count: int
+    series: Mapping[str, Points]
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Who was in memory between two times, oldest first. `is_whole`: nothing was left out for being too much."""
+
+    stays: Sequence[StayRow]
+    reasons: Mapping[int, ReasonRow]
+    windows: Sequence[WindowRow]
+    is_whole: bool
+
+
+class History:
+    """Event-loop thread only; what blocks runs in a thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        path: Path,
+        sources: Sources,
+        events: EventSink,
+        variants_of: Callable[[str, str], Sequence[str]],
+        *,
+        days: int,
+        series_max: int,
+        background: Background = asyncio.to_thread,
+    ) -> None:
+        """`variants_of` as in `Residence`. `days` 0: nothing is kept. `background` runs what blocks."""
+        self._clock = clock
+        self._path = path
+        self._background = background
+        self._events = events
+        self.days = days
+        self._series_max = series_max
+        self.residence = Residence(clock, variants_of)
+        self._sampler = Sampler(sources, clock.now_ns())
+        self.pending: dict[int, dict[str, float]] = {}
+        """Beginning of ten seconds → samples that are not in the file yet."""
+        self._file: HistoryFile | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._is_failing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- in the background ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Sample and write until cancelled; a write under way is finished by `close`."""
+        if not self.days:
+            return
+        await self._have_file()
+        while True:
+            await self._clock.sleep_until_ns(self._next_ns())
+            self.sample()
+            if self._over():
+                self._saving = asyncio.create_task(self._save(self._over()))
+                await asyncio.shield(self._saving)
+
+    async def close(self) -> None:
+        """Write what is left, once `run` has been cancelled."""
+        await asyncio.gather(*self._tasks, *filter(None, (self._saving,)), return_exceptions=True)
+        if not self.days:
+            return
+        self.residence.end_all()
+        await self._save(list(self.pending))
+        if self._file is not None:
+            await self._background(self._file.close)
+            self._file = None
+
+    def sample(self) -> None:
+        """Read the registries of the box."""
+        slot = int(self._wall_s()) // STEP_S * STEP_S
+        self.pending.setdefault(slot, {}).update(self._sampler.take(self._clock.now_ns()))
+        while len(self.pending) > PENDING_MAX:
+            del self.pending[next(iter(self.pending))]
+
+    def forget_tenant(self, tenant: str) -> None:
+        """A tenant is gone, and what was its; from the file a moment later."""
+        self.residence.forget_tenant(tenant)
+        for values in self.pending.values():
+            for name in [name for name in values if is_of_tenant(name, tenant)]:
+                del values[name]
+        task = asyncio.create_task(self._asked(lambda file: file.drop_tenant(tenant), None), name="forget a tenant")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def names(self) -> set[str]:
+        """Series that there are."""
+        known = {name for values in self.pending.values() for name in values}
+        return known if self._file is None else known | self._file.names()
+
+    async def read(self, names: Collection[str], start_s: float, end_s: float, points: int) -> Stretch:
+        """Series between two times, with at most so many points together. What is too long ago is left out."""
+        now_s = self._wall_s()
+        start_s, end_s = max(start_s, now_s - self.days * DAY_S), min(end_s, now_s)
+        is_fine = start_s >= now_s - FINE_S
+        step = STEP_S if is_fine else COARSE_S
+        start = int(start_s // step) * step
+        end = max(start + step, int(-(-end_s // step)) * step)
+        count = (end - start) // step
+        group = -(-count // max(1, points // max(1, len(names))))
+        more = {slot: dict(values) for slot, values in self.pending.items()}
+
+        def work(file: HistoryFile) -> dict[str, Points]:
+            return file.read(names, start, end, is_fine=is_fine, more=more)
+
+        found = await self._asked(work, None)
+        if found is None:
+            found = unwritten_points(names, start, end, is_fine=is_fine, more=more)
+        return Stretch(
+            start, step * group, -(-count // group), {name: thinned(own, group) for name, own in found.items()}
+        )
+
+    async def residency(self, start_s: float, end_s: float) -> Residency:
+        """Who was in memory between two times, in which variant, and why."""
+        fresh = self.residence.unwritten()
+
+        def work(file: HistoryFile) -> Residency:
+            stays = {row.id: row for row in file.stays(start_s, end_s, STAYS_MAX + 1)}
+            stays |= {row.id: row for row in fresh.stays if _is_within(row.since, row.until, start_s, end_s)}
+            rows = sorted(stays.values(), key=lambda row: (row.since, row.id))
+            numbers = [number for row in rows for number in (row.came, row.went) if number is not None]
+            reasons = file.reasons(min(numbers, default=0), max(numbers, default=-1))
+            reasons |= {row.decision: row for row in fresh.reasons}
+            windows = file.windows(start_s, end_s, WINDOWS_MAX)
+            windows += [row for row in fresh.windows if _is_within(row.since, row.until, start_s, end_s)]
+            is_whole = len(rows) <= STAYS_MAX and len(windows) <= WINDOWS_MAX
+            return Residency(rows[-STAYS_MAX:], reasons, windows[-WINDOWS_MAX:], is_whole)
+
+        reasons = {row.decision: row for row in fresh.reasons}
+        return await self._asked(work, Residency(fresh.stays, reasons, fresh.windows, True))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _wall_s(self) -> float:
+        return self._clock.wall_now().timestamp()
+
+    def _next_ns(self) -> int:
+        """The middle of the next ten seconds, so that none is passed over for a moment."""
+        wait_s = STEP_S - (self._wall_s() - STEP_S / 2) % STEP_S
+        if wait_s < _EARLY_S:
+            wait_s += STEP_S
+        return self._clock.now_ns() + int(wait_s * NS_PER_S)
+
+    def _over(self) -> list[int]:
+        """Samples of minutes other than the present one."""
+        minute = int(self._wall_s()) // MINUTE_S
+        return [slot for slot in self.pending if slot // MINUTE_S != minute]
+
+    async def _have_file(self) -> HistoryFile | None:
+        """Open it, or begin anew where it is damaged; None where the disk does not let us, which is tried again."""
+        if self._file is None:
+            try:
+                self._file, last_id, is_new = await self._background(self._open)
+            except (OSError, sqlite3.Error, Damaged) as error:
+                self._failed(error)
+                return None
+            self.residence.begin_at(last_id)
+            if is_new:
+                self._events.emit("history damaged", file=self._path.name)
+        return self._file
+
+    def _open(self) -> tuple[HistoryFile, int, bool]:
+        """The file, the id of its last stay, and whether it had to be begun anew."""
+        try:
+            file, is_new = self._made(), False
+        except Damaged as error:
+            log.warning("the history is damaged, and begun anew", reason=str(error), kept=str(set_aside(self._path)))
+            file, is_new = self._made(), True
+        return file, file.last_stay(), is_new
+
+    def _made(self) -> HistoryFile:
+        file = HistoryFile(self._path, days=self.days, series_max=self._series_max)
+        file.end_open_stays()
+        return file
+
+    async def _save(self, slots: Sequence[int]) -> None:
+        """Write these samples, and what became of memory; what cannot be written is kept for the next time."""
+        file = await self._have_file()
+        if file is None:
+            return
+        taken = self.residence.taken()
+        samples = {slot: self.pending[slot] for slot in slots if slot in self.pending}
+        now_s = self._wall_s()
+
+        def work() -> None:
+            file.write(samples, *taken)
+            file.fold(now_s)
+
+        try:
+            await self._background(work)
+        except Damaged as error:
+            self.residence.put_back()
+            await self._renew(error)
+        except (OSError, sqlite3.Error) as error:
+            self.residence.put_back()
+            self._failed(error)
+        else:
+            self.residence.written()
+            self._is_failing = False
+            for slot in samples:
+                self.pending.pop(slot, None)
+
+    async def _renew(self, error: Exception) -> None:
+        """The file is damaged: it is opened once more, and moved aside where that finds so, too."""
+        log.warning("the history is damaged", reason=str(error))
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(sqlite3.Error):
+                await self._background(file.close)
+        with suppress(OSError):
+            await self._background(lambda: set_aside(self._path))
+        self.residence.tell_all()
+        if await self._have_file() is not None:
+            self._events.emit("history damaged", file=self._path.name)
+
+    async def _asked(self, work: Callable[[HistoryFile], T], otherwise: D) -> T | D:
+        """What a file says, `otherwise` where there is none, or it is damaged."""
+        file = self._file
+        if file is None:
+            return otherwise
+        try:
+            return await self._background(lambda: work(file))
+        except Damaged as error:
+            if file is self._file:
+                await self._renew(error)
+        except (OSError, sqlite3.Error) as error:
+            self._failed(error)
+        return otherwise
+
+    def _failed(self, error: Exception) -> None:
+        """Told once, until it works again."""
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning("the history cannot be kept", reason=repr(error))
+
+
+def _is_within(since: float, until: float | None, start: float, end: float) -> bool:
+    return since < end and (until is None or until >= start)

@@ -1,0 +1,90 @@
+"""What the box remembers: series of figures, and who was in memory."""
+
+import datetime
+
+from pydantic import Field
+
+from appliance.wire.shape import Shape
+
+
+class SeriesShape(Shape):
+    """One series; a point of the answer is one of each list. null: the box did not run, or there was nothing to say."""
+
+    name: str = Field(examples=["p99:harbour/door"])
+    unit: str = Field(examples=["ms"])
+    """`1/s`, `ms`, `share` (of 1), `bytes`, `°C`, `W`, `rpm`, `%`, or nothing."""
+    mean: list[float | None] = Field(examples=[[4.1, 4.3]])
+    least: list[float | None] = Field(examples=[[3.2, 3.9]])
+    """Of the samples behind the point."""
+    most: list[float | None] = Field(examples=[[5.0, 9.7]])
+
+
+class HistoryShape(Shape):
+    """Series over one stretch of time, with points at equal distances."""
+
+    start: datetime.datetime
+    """Of the first point, which covers the time from then to the next."""
+    step_s: int = Field(examples=[10])
+    """From one point to the next."""
+    count: int = Field(examples=[360])
+    """Points of each series."""
+    series: list[SeriesShape]
+    """In the order asked for."""
+    known: list[str] = Field(examples=[["requests", "p99:harbour/door"]])
+    """Where no series was asked for: those that there are and this key sees."""
+
+
+class StayShape(Shape):
+    """A build's stay in memory, or asleep, between two changes."""
+
+    applications: list[str] = Field(examples=[["harbour/door"]])
+    """Whose it was when it came; with a tenant's key, its own."""
+    variant: str = Field(examples=["int8"])
+    """Empty where no application used it any more."""
+    build: str = Field(examples=["9f8a3c5be01d4f7a2c6b8e90@cpu"])
+    state: str = Field(examples=["resident"])
+    """`resident`, or `asleep`."""
+    bytes: int
+    """What it took when it came."""
+    since: datetime.datetime
+    until: datetime.datetime | None
+    """null: it is still there."""
+    came_by: str = Field(examples=["loaded"])
+    """`loaded`, `woken` or `fell asleep`."""
+    came: int | None = Field(examples=[4711])
+    """The decision that ordered it; null: none was needed, for there was room, or somebody ordered it."""
+    left_by: str = Field(examples=["evicted"])
+    """`evicted` (for another), `released` (its application has another variant), `unloaded`, `woken`, `lost` (its
+    process or processor), `box stopped` or `box ended` (without a word); empty while it is there.
+    """
+    left: int | None = Field(examples=[4712])
+    """The decision that ordered it; null: there was none."""
+
+
+class ReasonShape(Shape):
+    """Why a decision was made."""
+
+    decision: int = Field(examples=[4712])
+    reason: str
+    """The policy's words; empty where they name other tenants' applications."""
+
+
+class WindowShape(Shape):
+    """A window around predicted requests of an application; of those that share their variants, of the first."""
+
+    application: str = Field(examples=["harbour/door"])
+    since: datetime.datetime
+    until: datetime.datetime
+
+
+class MemoryHistoryShape(Shape):
+    """Who was in memory, in which variant, from when to when, and why; oldest first."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+    stays: list[StayShape]
+    decisions: list[ReasonShape]
+    """Those that stays name."""
+    windows: list[WindowShape]
+    is_whole: bool
+    """False: there were more than the answer holds, and the oldest were left out."""

@@ -1,0 +1,162 @@
+"""The history over HTTP: figures and stays, each tenant's own, and questions that cannot be answered."""
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from tests.api.stand import Stand
+
+pytestmark = pytest.mark.anyio
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+async def ask(stand: Stand, who: str = "admin", path: str = "/v1/history", **query: Any) -> dict[str, Any]:
+    answer = await stand.client(who).get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+async def infer(stand: Stand, times: int = 3) -> None:
+    """Of the model of harbour."""
+    harbour = stand.client("harbour")
+    tensor = {"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}
+    for _ in range(times):
+        answer = await harbour.post("/v2/models/digits/infer", json={"inputs": [tensor]})
+        assert answer.status_code == 200, answer.text
+
+
+async def test_what_was_asked_is_remembered(stand: Stand) -> None:
+    """Requests, outcomes, warm share and quantiles of the box, the caller and the application; memory and disk."""
+    history = stand.appliance.running().history
+    history.sample()
+    await infer(stand, 5)
+    history.sample()
+    names = ["requests", "requests:harbour", "done:harbour/digits", "p99:harbour/digits", "warm:harbour/digits"]
+    shown = await ask(stand, series=[*names, "memory:harbour", "disk", "failed:harbour/digits"])
+    rows = {row["name"]: row for row in shown["series"]}
+    assert list(rows) == [*names, "memory:harbour", "disk", "failed:harbour/digits"]
+    assert all(len(row[part]) == shown["count"] for row in rows.values() for part in ("mean", "least", "most"))
+    last = {name: [one for one in row["most"] if one is not None][-1] for name, row in rows.items() if any(row["most"])}
+    assert last["requests"] == last["requests:harbour"] == last["done:harbour/digits"] > 0
+    assert last["p99:harbour/digits"] > 0
+    assert 0.5 < last["warm:harbour/digits"] < 1
+    assert last["memory:harbour"] > 0
+    assert rows["p99:harbour/digits"]["unit"] == "ms"
+    assert {one for one in rows["failed:harbour/digits"]["most"] if one is not None} == {0.0}
+    assert {"up", "disk", "requests:harbour"} <= set((await ask(stand))["known"])
+
+
+async def test_tenants_see_their_own(stand: Stand) -> None:
+    """Nothing of others, nor of the box; a name of theirs answers like one that nobody has."""
+    history = stand.appliance.running().history
+    await infer(stand)
+    history.sample()
+    known = (await ask(stand, "harbour"))["known"]
+    assert "done:harbour/digits" in known
+    assert all("harbour" in name or name == "up" for name in known)
+    assert (await ask(stand, "museum"))["known"] == ["up"]
+    museum = stand.client("museum")
+    for real, invented in (("p99:harbour/digits", "p99:harbour/nothing"), ("requests:harbour", "requests:nobody")):
+        answers = [await museum.get("/v1/history", params={"series": name}) for name in (real, invented)]
+        assert [answer.status_code for answer in answers] == [422, 422]
+        assert answers[0].text.replace(real, "NAME") == answers[1].text.replace(invented, "NAME")
+    for name in ("requests", "disk", "load:cpu", "celsius"):
+        assert (await museum.get("/v1/history", params={"series": name})).status_code == 422
+    assert (await ask(stand, "museum", series="requests:museum"))["series"][0]["name"] == "requests:museum"
+    assert (await stand.client("device").get("/v1/history")).status_code == 403
+    stays = await ask(stand, "museum", "/v1/memory/history")
+    assert (stays["stays"], stays["windows"], stays["decisions"]) == ([], [], [])
+    assert len((await ask(stand, "harbour", "/v1/memory/history"))["stays"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"series": "p98:harbour/digits"}, "p98:harbour/digits"),
+        ({"series": "celsius:thermal/none"}, "celsius:thermal/none"),
+        ({"series": "disk:harbour"}, "disk:harbour"),
+        ({"series": ""}, "series"),
+        ({"series": ["requests"] * 51}, "series"),
+        ({"points": 0}, "points"),
+        ({"points": 2001}, "points"),
+        ({"points": 1, "series": ["requests", "disk"]}, "points"),
+        ({"from": "yesterday"}, "from"),
+        ({"from": "2026-01-01T00:00:00"}, "from"),
+        ({"from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}, "from"),
+        ({"from": "2999-01-01T00:00:00Z", "to": "2999-01-02T00:00:00Z"}, "from"),
+        ({"to": "9999-12-31T23:59:59-23:59"}, "to"),
+    ],
+)
+async def test_what_cannot_be_answered_is_named(stand: Stand, query: dict[str, Any], named: str) -> None:
+    """422, and the word that is wrong stands in it."""
+    answer = await stand.client().get("/v1/history", params=query)
+    assert answer.status_code == 422, answer.text
+    assert named in answer.json()["detail"]
+    if "from" in query or "to" in query:
+        again = await stand.client().get("/v1/memory/history", params=query)
+        assert again.status_code == 422
+        assert named in again.json()["detail"]
+
+
+async def test_answers_are_bounded(stand: Stand) -> None:
+    """However long ago the beginning, and however many series."""
+    stand.appliance.running().history.sample()
+    names = ["requests", "disk", "memory", "up"]
+    for since in (LONG_AGO, "0001-01-01T00:00:00Z"):
+        shown = await ask(stand, series=names, points=2000, **{"from": since})
+        assert shown["count"] <= 500
+        start = datetime.datetime.fromisoformat(shown["start"])
+        assert stand.appliance.clock.wall_now() - start < datetime.timedelta(days=31)
+    assert (await ask(stand, series="disk", to="2021-01-01T00:00:00Z"))["series"][0]["mean"][0] is None
+
+
+async def test_stays_with_their_decisions(stand: Stand) -> None:
+    """Two models that do not fit together: who left for whom, and why, as the decision log has it."""
+    admin, harbour, box = stand.client(), stand.client("harbour"), stand.appliance.running()
+    profile = (await harbour.get("/v1/models/digits")).json()["variants"][0]["profile"]
+    assert (await admin.post("/v1/applications/adding/load")).status_code == 200
+    box.memory.resize(max(profile["peak_bytes"], profile["resident_bytes"]))
+    assert (await harbour.post("/v1/applications/digits/load")).status_code == 200
+    async with asyncio.timeout(60):
+        while not (shown := await ask(stand, path="/v1/memory/history"))["decisions"]:  # noqa: ASYNC110 - a thread works
+            await asyncio.sleep(0.05)  # noqa: TID251 - the log is written in real time
+    left, came = [one for one in shown["stays"] if one["state"] == "resident"]
+    assert (left["applications"], left["variant"], left["came"]) == (["default/adding"], "fp32", None)
+    assert (left["left_by"], came["applications"], came["until"]) == ("evicted", ["harbour/digits"], None)
+    assert left["since"] <= left["until"] <= came["since"]
+    assert left["left"] == came["came"] is not None
+    decision = (await admin.get(f"/v1/decisions/{came['came']}")).json()
+    assert [(one["decision"], one["reason"]) for one in shown["decisions"]] == [(decision["id"], decision["reason"])]
+    assert {"default/adding", "harbour/digits"} <= set(decision["concerned"])
+    own = await ask(stand, path="/v1/memory/history", application="harbour/digits")
+    assert {tuple(one["applications"]) for one in own["stays"]} == {("harbour/digits",)}
+    seen = await ask(stand, "harbour", "/v1/memory/history")
+    assert "default" not in str(seen)
+
+
+async def test_a_tenant_that_is_gone_leaves_no_history(stand: Stand) -> None:
+    """Another one of its name begins without one."""
+    admin, history = stand.client(), stand.appliance.running().history
+    assert (await admin.post("/v1/tenants", json={"name": "brief"})).status_code == 201
+    history.pending.setdefault(10, {}).update({"memory:brief": 5.0, "p99:brief/door": 1.0})
+    assert "memory:brief" in history.names()
+    assert (await admin.delete("/v1/tenants/brief")).status_code == 200
+    assert [name for name in history.names() if "brief" in name] == []
+
+
+async def test_load_and_unload(stand: Stand) -> None:
+    """An application out of service and back; others may not do that."""
+    harbour = stand.client("harbour")
+    shown = (await harbour.post("/v1/applications/digits/load", params={"variant": "fp32"})).json()
+    assert shown["available"] is True
+    shown = (await harbour.post("/v1/applications/digits/unload")).json()
+    assert shown["available"] is False
+    assert (await harbour.get("/v1/memory")).json()["builds"] == []
+    assert (await harbour.post("/v1/applications/digits/load")).json()["available"] is True
+    assert (await harbour.post("/v1/applications/digits/load", params={"variant": "none"})).status_code == 404
+    assert (await harbour.post("/v1/applications/adding/unload")).status_code == 403
+    assert (await stand.client("museum").post("/v1/applications/digits/unload")).status_code == 404
+    assert (await stand.client("device").post("/v1/applications/digits/unload")).status_code == 403

@@ -1,0 +1,192 @@
+"""The loop in virtual time: a sample every ten seconds, a write every minute, whatever becomes of the file."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.history.file import DAY_S, HOUR_S, HistoryFile
+from appliance.history.history import PENDING_MAX, History
+from appliance.history.sampler import Sources
+from appliance.lab.loop import VirtualClock, run_virtual
+from appliance.runtime.telemetry import Telemetry
+from tests.fakes.sinks import Events
+from tests.history.samples import fill
+
+T = TypeVar("T")
+
+
+async def at_once(compute: Callable[[], T], /) -> T:
+    """In place of a thread, of which virtual time has none."""
+    return compute()
+
+
+class Box:
+    """A history that reads one figure."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = VirtualClock()
+        self.events = Events()
+        self.telemetry = Telemetry(self.clock)
+        self.path = path
+        sources = Sources(
+            statistics=self.telemetry.statistics,
+            memory_bytes=lambda: (int(self.wall_s()) // 10 % 997, 10_000),
+            held_bytes=dict,
+            processors=lambda: [],
+            sensors=lambda: [],
+            available_bytes=lambda: 1000,
+            disk_free_bytes=lambda: 2000,
+        )
+        self.history = History(
+            self.clock, path, sources, self.events, lambda *_: (), days=30, series_max=100, background=at_once
+        )
+
+    def wall_s(self) -> float:
+        return self.clock.wall_now().timestamp()
+
+    async def live(self, seconds: float) -> None:
+        """Let it run for so long, and end it as a kill does."""
+        running = asyncio.create_task(self.history.run())
+        await self.clock.sleep_until_ns(self.clock.now_ns() + int(seconds * NS_PER_S))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    def file(self) -> HistoryFile:
+        return HistoryFile(self.path, days=30, series_max=100)
+
+
+def test_a_minute_is_lost_at_most(tmp_path: Path) -> None:
+    """A box that is killed: all but the samples of the present minute are in the file."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        start = box.wall_s()
+        await box.live(1000)
+        file = box.file()
+        found = file.read(["memory"], int(start), int(start) + 1000, is_fine=True)["memory"].mean
+        file.close()
+        assert not np.isnan(found[:96]).any()
+        asked = await box.history.read(["up", "memory"], start, box.wall_s(), 2000)
+        assert (asked.step_s, asked.count) == (10, 100)
+        assert not np.isnan(asked.series["memory"].mean[:-1]).any()
+
+    run_virtual(story)
+
+
+def test_a_month(tmp_path: Path) -> None:
+    """Answers hold as many points as asked for, and know the extremes of each stretch; what is too old is gone."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        file = box.file()
+        begun = int(box.wall_s()) // HOUR_S * HOUR_S
+        fill(file, begun, begun + 2 * DAY_S + 3 * HOUR_S)
+        file.close()
+        box.clock.step_ns = (2 * DAY_S + 3 * HOUR_S) * NS_PER_S
+        await box.live(200)
+        now = box.wall_s() - 200
+        day = await box.history.read(["memory"], now - DAY_S, now, 2000)
+        assert (day.step_s, day.count) == (50, 1728)
+        assert np.nanmax(day.series["memory"].most) == 996
+        assert np.nanmin(day.series["memory"].least) == 0
+        month = await box.history.read(["memory", "up"], now - 30 * DAY_S, now, 500)
+        assert month.count <= 250
+        assert month.start >= now - 30 * DAY_S - month.step_s
+        assert np.nanmax(month.series["memory"].most) == 996
+        two = await box.history.read(["memory"], now - 2 * DAY_S, now, 2000)
+        assert two.step_s == 300
+        assert not np.isnan(two.series["memory"].mean[1:-1]).any()
+
+    run_virtual(story)
+
+
+def test_a_clock_that_steps(tmp_path: Path) -> None:
+    """Forward and back, by hours and by years: samples go on, and what was there stays."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        await box.live(600)
+        for step_s in (7200, -7200, -3 * DAY_S, 3 * DAY_S, 900 * DAY_S, -900 * DAY_S):
+            box.clock.step_ns += step_s * NS_PER_S
+            await box.live(600)
+            now = box.wall_s()
+            found = (await box.history.read(["memory"], now - 590, now, 2000)).series["memory"].mean
+            assert np.isnan(found).sum() <= 2, step_s
+        then = now - 7200
+        found = (await box.history.read(["memory"], then, now, 2000)).series["memory"].mean
+        assert (~np.isnan(found)).sum() > 170, "a wrong clock has cost what was there"
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize("when", ["before", "while it runs"])
+def test_damage_stops_nothing(tmp_path: Path, when: str) -> None:
+    """The file is moved aside and begun anew; somebody is told, and what comes is kept."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        if when == "before":
+            box.path.write_bytes(b"\x07" * 9999)
+        else:
+            await box.live(300)
+            other = sqlite3.connect(box.path)
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            other.close()
+            box.path.write_bytes(b"\x07" * 9999)
+            found = await box.history.read(["memory"], box.wall_s() - 300, box.wall_s(), 100)
+            assert np.isnan(found.series["memory"].mean[:20]).all()
+        await box.live(600)
+        await box.history.close()
+        assert len(box.events.of("history damaged")) == 1
+        assert (tmp_path / "history.damaged").exists()
+        file = box.file()
+        assert not np.isnan(
+            file.read(["memory"], int(box.wall_s()) - 400, int(box.wall_s()) - 20, is_fine=True)["memory"].mean
+        ).any()
+        file.close()
+
+    run_virtual(story)
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
+    """What could not be written waits, an hour at most, and is written then; meanwhile it is answered."""
+
+    async def story() -> None:
+        folder = tmp_path / "away"
+        box = Box(folder / "history.db")  # where nothing can be made
+        await box.live(1200)
+        start = box.wall_s() - 1200
+        assert (await box.history.residency(start, box.wall_s())).is_whole
+        shown = (await box.history.read(["memory"], start, box.wall_s(), 2000)).series["memory"].mean
+        assert np.isnan(shown).sum() <= 3
+        folder.mkdir()
+        await box.live(120)
+        found = (await box.history.read(["memory"], start, box.wall_s(), 2000)).series["memory"].mean
+        assert np.isnan(found).sum() <= 3
+        for _ in range(PENDING_MAX + 50):
+            box.history.sample()
+            box.clock.step_ns += 10 * NS_PER_S
+        assert len(box.history.pending) == PENDING_MAX
+
+    run_virtual(story)
+
+
+def test_none_is_kept_where_none_is_wanted(tmp_path: Path) -> None:
+    """`days` 0: no file, no samples, and an answer without points."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        box.history.days = 0
+        await box.live(200)
+        await box.history.close()
+        assert not box.path.exists()
+        found = await box.history.read(["memory"], box.wall_s() - 100, box.wall_s(), 100)
+        assert np.isnan(found.series["memory"].mean).all()
+
+    run_virtual(story)

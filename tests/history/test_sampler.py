@@ -1,0 +1,126 @@
+"""What is read of the registries: differences, and nothing twice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.domain.sensors import Quantity, Reading
+from appliance.domain.states import ProcessorState
+from appliance.history.sampler import Sampler, Sources, quantile_ms
+from appliance.runtime.telemetry import BUCKETS_S, Telemetry
+from tests.fakes.hand_clock import HandClock
+
+CPU = ProcessorDescription("cpu", "cpu", 2, 1, "host", "x")
+
+
+@dataclass
+class Machine:
+    """What the sampler looks at."""
+
+    clock: HandClock = field(default_factory=HandClock)
+    busy_ms: float = 0.0
+    readings: Sequence[Reading] = ()
+
+    def __post_init__(self) -> None:
+        self.telemetry = Telemetry(self.clock)
+        sources = Sources(
+            statistics=self.telemetry.statistics,
+            memory_bytes=lambda: (30, 100),
+            held_bytes=lambda: {"harbour": 20, "museum": 0},
+            processors=lambda: [ProcessorStatus(CPU, ProcessorState.SERVING, busy_ms=self.busy_ms)],
+            sensors=lambda: self.readings,
+            available_bytes=lambda: 1000,
+            disk_free_bytes=lambda: 2000,
+        )
+        self.sampler = Sampler(sources, self.clock.now_ns())
+
+    def answer(self, application: str, ms: float, *, caller: str = "harbour", warm: bool = True) -> None:
+        parts = (0, 0, int(ms * NS_PER_MS))
+        self.clock.pass_s(0.001)
+        self.telemetry.done(
+            (application, "int8", caller),
+            warm=warm,
+            parts_ns=parts,
+            items=1,
+            run_items=1,
+            at_ns=self.clock.now_ns(),
+            slo_kept=ms < 10,
+        )
+
+    def take(self) -> dict[str, float]:
+        """What ten seconds after the last sample says."""
+        self.clock.pass_s(10 - self.clock.now_ns() / NS_PER_S % 10)
+        return self.sampler.take(self.clock.now_ns())
+
+
+def test_requests_are_counted_once() -> None:
+    """Rates of the box, of who asked and of the application; the next sample knows nothing of them any more."""
+    machine = Machine()
+    machine.take()
+    for _ in range(20):
+        machine.answer("harbour/door", 4)
+    for _ in range(10):
+        machine.answer("harbour/door", 40, caller="museum", warm=False)
+    machine.telemetry.failed(("museum/gate", "", "museum"), "expired", 5)
+    values = machine.take()
+    assert values["requests"] == pytest.approx(3.1)
+    assert values["requests:harbour/door"] == pytest.approx(3.0)
+    assert [values["done:harbour"], values["done:museum"]] == pytest.approx([2.0, 1.0])
+    assert values["expired:museum/gate"] == pytest.approx(0.1)
+    assert values["cold:museum"] == pytest.approx(1.0)
+    assert values["warm:harbour/door"] == pytest.approx(2 / 3)
+    assert values["kept:harbour/door"] == pytest.approx(2 / 3)
+    assert 2.5 <= values["p50:harbour"] <= 5
+    assert 25 <= values["p99:harbour/door"] <= 50
+    assert "p99:museum/gate" not in values
+    after = machine.take()
+    assert {name for name in after if ":" not in name} == {"up", "memory", "budget", "available", "disk"}
+    assert after["memory:harbour"] == 20
+    assert "memory:museum" not in after
+
+
+def test_a_registry_that_begins_anew_is_not_subtracted() -> None:
+    """An application is deleted and made again between two samples; an SLO is changed."""
+    machine = Machine()
+    for _ in range(5):
+        machine.answer("harbour/door", 4)
+    machine.take()
+    machine.telemetry.forget_application("harbour/door")
+    machine.answer("harbour/door", 4)
+    assert machine.take()["done:harbour/door"] == pytest.approx(0.1)
+    machine.telemetry.forget_slo("harbour/door")
+    machine.answer("harbour/door", 40)
+    values = machine.take()
+    assert values["done:harbour/door"] == pytest.approx(0.1)
+    assert "kept:harbour/door" not in values or values["kept:harbour/door"] == 0
+
+
+def test_processors_and_sensors() -> None:
+    """Load is the share of all workers; what does not answer is left out; the box's heat is the hottest sensor."""
+    machine = Machine()
+    machine.take()
+    machine.busy_ms = 5_000
+    machine.readings = [
+        Reading("thermal", "zone0", Quantity.CELSIUS, 51.0, "cpu"),
+        Reading("thermal", "zone1", Quantity.CELSIUS, 47.0),
+        Reading("hwmon", "fan", Quantity.RPM, None),
+        Reading("cpufreq", "cpu0", Quantity.MEGAHERTZ, 2000.0),
+    ]
+    values = machine.take()
+    assert values["load:cpu"] == pytest.approx(0.25)
+    assert (values["celsius"], values["celsius:thermal/cpu/zone0"], values["celsius:thermal/zone1"]) == (51, 51, 47)
+    assert [name for name in values if name.startswith(("rpm", "mega"))] == []
+
+
+def test_quantiles_lie_in_their_bucket() -> None:
+    """As far as buckets tell; beyond the last one its beginning."""
+    buckets = [0] * (len(BUCKETS_S) + 1)
+    assert quantile_ms(buckets, 0.5) == 0
+    buckets[3] = 98
+    buckets[6] = 2
+    assert 2.5 < quantile_ms(buckets, 0.5) < 5
+    assert 25 < quantile_ms(buckets, 0.99) <= 50
+    assert quantile_ms([0] * len(BUCKETS_S) + [4], 0.99) == 10_000
