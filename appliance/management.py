@@ -16,6 +16,7 @@ from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.box import RunningBox, ServingBox
 from appliance.api.service import create_service
+from appliance.api.simulations import Simulations
 from appliance.api.v1.health import certificate
 from appliance.clock import Clock
 from appliance.confinement.available import Confinement
@@ -109,6 +110,7 @@ class Management:
             housekeeping=chores,
             backups=backups,
             restoring=Restoring(folder.path),
+            simulations=Simulations(serving.clock),
         )
         self._add_chores(core, settings)
         self._tasks: list[asyncio.Task[None]] = []
@@ -149,6 +151,7 @@ class Management:
         self._chores.stop()
         await self.box.backups.stop()
         await self.box.restoring.stop()
+        await self.box.simulations.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

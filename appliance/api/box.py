@@ -31,6 +31,7 @@ from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from appliance.api.simulations import Simulations
     from appliance.modelstore.importing.deletion import ModelDeletion
     from appliance.modelstore.importing.importer import Importer
     from appliance.modelstore.store.backups import Backups
@@ -112,3 +113,4 @@ class RunningBox(ServingBox):
     housekeeping: "Housekeeping"
     backups: "Backups"
     restoring: "Restoring"
+    simulations: "Simulations"

@@ -27,6 +27,7 @@ PATHS = (
     "/tenants",
     "/tenants/{name}",
     "/processors",
+    "/what-if",
     "/box",
 )
 """Of pages, all of which are the same file: it reads the address itself."""

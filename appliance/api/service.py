@@ -31,6 +31,7 @@ from appliance.api.v1 import (
     requests,
     sessions,
     sign_in,
+    simulations,
     system,
     tenants,
     uploads,
@@ -56,6 +57,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit.router,
     backups.router,
     housekeeping.router,
+    simulations.router,
 )
 
 DESCRIPTION = """One box that serves the neural networks of many tenants to many small devices.
@@ -88,6 +90,7 @@ TAGS = [
     {"name": "backups", "description": "Everything that cannot be made again, in one file; and back."},
     {"name": "events", "description": "What happens, as it happens."},
     {"name": "decisions", "description": "What the box decided, and why."},
+    {"name": "simulations", "description": "What if: the box in virtual time, as it is and with edits."},
     {"name": "v2", "description": "The Open Inference Protocol, for any client that speaks it."},
 ]
 

@@ -49,6 +49,7 @@ from appliance.wire.notable import NotableShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 from appliance.wire.shape import Shape
+from appliance.wire.simulations import SimulationOrder, SimulationShape, SimulationsShape
 
 S = TypeVar("S", bound=Shape)
 Progress = Callable[[int, int], None]
@@ -296,6 +297,24 @@ class Client:
     def delete_application(self, name: str) -> None:
         """The model stays."""
         self._send("DELETE", f"/v1/applications/{name}")
+
+    # -- simulations ---------------------------------------------------------------------------------------------------
+
+    def simulate(self, order: SimulationOrder) -> SimulationShape:
+        """Begin to simulate the box as it is and with edits. Needs an admin key."""
+        return self._post("/v1/simulations", order.model_dump_json(), SimulationShape)
+
+    def simulation(self, simulation: str) -> SimulationShape:
+        """How far it is, and its figures."""
+        return self._get(f"/v1/simulations/{simulation}", SimulationShape)
+
+    def simulations(self) -> SimulationsShape:
+        """Those that are kept, newest first, and the policies to choose from."""
+        return self._get("/v1/simulations", SimulationsShape)
+
+    def delete_simulation(self, simulation: str) -> None:
+        """End and forget it."""
+        self._send("DELETE", f"/v1/simulations/{simulation}")
 
     # -- tenants and keys ----------------------------------------------------------------------------------------------
 

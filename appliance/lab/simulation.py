@@ -3,7 +3,7 @@ each.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +33,10 @@ class Run:
     journal: Journal
 
 
-def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
-    """Run a scenario to the last answer.
+def simulate(
+    scenario: Scenario, *, keep_journal: bool = False, on_progress: Callable[[float], None] | None = None
+) -> Run:
+    """Run a scenario to the last answer; `on_progress` hears which share of its requests was sent.
 
     Raises: Malformed (of a trace file, and of what several processors cannot do); Broken, Deadlock ... when the engine
     is at fault.
@@ -46,7 +48,7 @@ def simulate(scenario: Scenario, *, keep_journal: bool = False) -> Run:
         return run_virtual(partial(_dispatched, scenario, arrivals))
 
     async def story() -> Run:
-        return await _Simulation(scenario, arrivals, keep_journal).run()
+        return await _Simulation(scenario, arrivals, keep_journal, on_progress).run()
 
     return run_virtual(story)
 
@@ -60,8 +62,15 @@ async def _dispatched(scenario: Scenario, arrivals: Sequence[Arrival]) -> Run:
 class _Simulation:
     """One run; to be made inside the virtual loop."""
 
-    def __init__(self, scenario: Scenario, arrivals: Sequence[Arrival], keep_journal: bool) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        arrivals: Sequence[Arrival],
+        keep_journal: bool,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:
         self._scenario = scenario
+        self._on_progress = on_progress
         self._arrivals = arrivals
         self._box: LabBox = compose(scenario)
         self._box.journal.keeps = keep_journal
@@ -140,6 +149,8 @@ class _Simulation:
             due_ns = START_NS + arrival.at_ns
             if clock.now_ns() < due_ns:
                 await clock.sleep_until_ns(due_ns)
+            if self._on_progress is not None:
+                self._on_progress(number / len(self._arrivals))
             task = asyncio.create_task(self._ask(arrival), name=f"request {number}")
             open_requests.add(task)
             task.add_done_callback(open_requests.discard)

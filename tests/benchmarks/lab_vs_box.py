@@ -25,12 +25,13 @@ from typing import Any
 
 from appliance.cli.connection import Connection
 from appliance.cli.replay import replayed_on
-from appliance.cli.scenario import exported, served_ms
+from appliance.cli.scenario import exported
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.lab.outcome import Answer
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import Arrival, draw
+from appliance.wire.scenario import served_ms
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo as zoo
 

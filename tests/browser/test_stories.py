@@ -27,6 +27,7 @@ PAGES = {
     "/tenants": "Tenants and keys",
     "/tenants/default": "default",
     "/processors": "Processors",
+    "/what-if": "What if",
     "/box": "Box",
 }
 AXE = Path(__file__).parents[2] / "web-ui" / "node_modules" / "axe-core" / "axe.min.js"
@@ -51,7 +52,16 @@ def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
             found[path] = _violations(page)
             file = path.strip("/").replace("/", "-") or "overview"
             page.screenshot(path=SHOTS / f"{file}-{shape}.png", full_page=True)
-        for name in ("Overview", "Models", "Applications", "Memory", "Tenants and keys", "Processors", "Box"):
+        for name in (
+            "Overview",
+            "Models",
+            "Applications",
+            "Memory",
+            "Tenants and keys",
+            "Processors",
+            "What if",
+            "Box",
+        ):
             if shape == "phone":
                 page.get_by_role("button", name="Menu").click()
             page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
@@ -324,3 +334,18 @@ def test_live_without_a_reload(tab: Tab, box: Box) -> None:
             for _ in admin.follow_job(job.id):
                 pass
         until(lambda: len(streams) == 1, "one stream")
+
+
+def test_what_if(tab: Tab, box: Box) -> None:
+    """More requests and less memory: both figures side by side, and the address keeps which."""
+    with tab() as page:
+        page.goto(box.server.url + "/what-if")
+        page.get_by_label("Application").select_option(MODEL)
+        page.get_by_label("and so many more a second").fill("10")
+        page.get_by_label("Memory for models, MB").fill("64")
+        page.get_by_role("button", name="Simulate").click()
+        row = page.get_by_role("row", name="Requests").first
+        row.wait_for(timeout=60_000)
+        today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
+        assert int(edited) > 2000 > int(today)
+        assert "simulation=" in page.url

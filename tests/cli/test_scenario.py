@@ -2,10 +2,11 @@
 
 import tomllib
 
-from appliance.cli.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, processors_of, served_ms, toml_of
+from appliance.cli.scenario import toml_of
 from appliance.runtime.telemetry import RECENT_RUNS
 from appliance.wire.box import ProcessorShape
 from appliance.wire.catalogue import LatencyShape, SeenShape
+from appliance.wire.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, processors_of, served_ms
 from tests.lab.scenarios import document
 
 

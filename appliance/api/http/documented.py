@@ -25,6 +25,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownRequest(name="0f8fad5bd9cb469fa16570867728950e"),
     e.UnknownSession(name="5f0c2a9be1d04377"),
     e.UnknownKey(name="5f1c0a9be2d4"),
+    e.UnknownSimulation(name="9f8a3c5be01d4f7a"),
     e.UnknownDecision(name="4711"),
     e.UnknownBackup(name="nightly-20260101T033000Z.tar"),
     e.AlreadyExists(name="centerface"),
@@ -40,6 +41,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
         offers=({"kind": "latency", "slo_ms": 180.0, "rate_rps": 15.0},),
         reason="no network meets the SLO of 1 over their link",
     ),
+    e.NothingToSimulate(name="box"),
     e.FrameMismatch(name="17", reason="it came before with other bytes"),
     e.BadInput(reason="the form is broken"),
     e.BadName(what="model", name="My Model"),
@@ -49,6 +51,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.BadQuota(reason="300000000 bytes are more than the ceiling of 200000000: nothing above it can be guaranteed"),
     e.BadSeries(series="p99:harbour/gate"),
     e.BadPeriod(field="from", reason="from: it is not before `to`"),
+    e.BadEdit(edit="edits[1].name", reason="'fifo' is not one of: lru, none"),
     e.SloNotKept(
         reason="no variant keeps 3 ms: the fastest, int8, takes 5 ms (P99), so requests without a timeout of their own "
         "will get 504; 10 ms or a smaller model would do",
@@ -69,6 +72,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.TooManyFailedKeys(retry_after_s=41.0),
     e.CreditExceeded(credit=2, frame=17),
     e.TooManySessions(tenant="harbour", sessions_max=256, retry_after_s=60.0),
+    e.TooManySimulations(simulations_max=4, retry_after_s=30.0),
     e.Busy(),
     e.OutOfMemory(
         build_id="9f8a@cpu",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from appliance import log
 
+_State = tuple[int, int, int]
+"""Of a file: which it is, when it was written, its size."""
 LOOK_S = 60.0
 """How often files and addresses are looked at."""
 

@@ -2,15 +2,15 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownRequest, UnknownSession, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff
+│   UnknownRequest, UnknownSession, UnknownSimulation, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff
 ├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
-│   PromiseNotPossible, FrameMismatch
+│   PromiseNotPossible, FrameMismatch, NothingToSimulate
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, BadSeries,
-│   BadPeriod, SloNotKept
+│   BadPeriod, BadEdit, SloNotKept
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
-│   CreditExceeded, TooManySessions
+│   CreditExceeded, TooManySessions, TooManySimulations
 ├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
 │   VariantQuarantined, NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
@@ -37,11 +37,13 @@ from appliance.domain.errors.conflicts import (
     IllegalState,
     InUse,
     ModelUnavailable,
+    NothingToSimulate,
     OffsetMismatch,
     Overcommitted,
 )
 from appliance.domain.errors.inputs import (
     BadArchive,
+    BadEdit,
     BadInput,
     BadMedia,
     BadMetadata,
@@ -63,6 +65,7 @@ from appliance.domain.errors.limits import (
     TooManyConnections,
     TooManyDeferred,
     TooManyFailedKeys,
+    TooManySimulations,
 )
 from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory
 from appliance.domain.errors.missing import (
@@ -77,6 +80,7 @@ from appliance.domain.errors.missing import (
     UnknownRegion,
     UnknownRequest,
     UnknownSession,
+    UnknownSimulation,
     UnknownTenant,
     UnknownUpload,
     UnknownVariant,
@@ -106,6 +110,7 @@ __all__ = [
     "AlreadyExists",
     "ApplianceError",
     "BadArchive",
+    "BadEdit",
     "BadInput",
     "BadMedia",
     "BadMetadata",
@@ -138,6 +143,7 @@ __all__ = [
     "NotConfined",
     "NotFound",
     "NotOnBox",
+    "NothingToSimulate",
     "OffsetMismatch",
     "OutOfMemory",
     "Overcommitted",
@@ -163,6 +169,7 @@ __all__ = [
     "TooManyDeferred",
     "TooManyFailedKeys",
     "TooManySessions",
+    "TooManySimulations",
     "Unavailable",
     "UnknownApplication",
     "UnknownBackup",
@@ -173,6 +180,7 @@ __all__ = [
     "UnknownRegion",
     "UnknownRequest",
     "UnknownSession",
+    "UnknownSimulation",
     "UnknownTenant",
     "UnknownUpload",
     "UnknownVariant",

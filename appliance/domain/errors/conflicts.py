@@ -77,6 +77,13 @@ class OffsetMismatch(Conflict):
         return f"upload {self.name!r} goes on at offset {self.expected_offset}"
 
 
+class NothingToSimulate(Conflict):
+    """No application has a variant that was measured."""
+
+    def message(self) -> str:
+        return "the box has no application with a measured variant: import a model first"
+
+
 class ModelUnavailable(Conflict):
     """Known, but explicitly unloaded, or no variant is servable yet."""
 

@@ -72,6 +72,17 @@ class BadPeriod(BadInput):
 
 
 @dataclass(kw_only=True, eq=False)
+class BadEdit(BadInput):
+    """An edit of a simulation cannot be made."""
+
+    edit: str
+    """Its place, as `edits[1].application`."""
+
+    def message(self) -> str:
+        return f"{self.edit}: {self.reason or 'cannot be made'}"
+
+
+@dataclass(kw_only=True, eq=False)
 class SloNotKept(BadInput):
     """No variant keeps the latency that an application promises, and the caller wanted to be strict about it."""
 

@@ -66,6 +66,16 @@ class TooManyDeferred(LimitReached):
         )
 
 
+@dataclass(kw_only=True, eq=False)
+class TooManySimulations(LimitReached):
+    """As many wait as may."""
+
+    simulations_max: int
+
+    def message(self) -> str:
+        return f"{self.simulations_max} simulations wait or run already; delete one, or wait until it has ended"
+
+
 class TooManyFailedKeys(LimitReached):
     def message(self) -> str:
         return "too many wrong keys from this address"

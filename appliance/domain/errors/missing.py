@@ -60,6 +60,12 @@ class UnknownSession(NotFound):
     what = "session"
 
 
+class UnknownSimulation(NotFound):
+    """Never begun, before the last start, or older than those that are kept."""
+
+    what = "simulation"
+
+
 class UnknownDecision(NotFound):
     """Never made, of others only, or older than those that are kept."""
 

@@ -1,0 +1,177 @@
+"""What if: the running box simulated as it is and with edits."""
+
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+
+from appliance.api.auth.keyring import Principal
+from appliance.api.box import RunningBox
+from appliance.api.http.documented import problems
+from appliance.api.http.routes import StrictRoute
+from appliance.api.simulations import Simulation
+from appliance.api.v1 import system
+from appliance.api.v1.applications import shape_of as application_shape
+from appliance.api.v1.deps import Admin, TheBox
+from appliance.api.v1.shapes import model_shape
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import (
+    BadEdit,
+    Forbidden,
+    ModelUnavailable,
+    NothingToSimulate,
+    TooManySimulations,
+    UnknownSimulation,
+)
+from appliance.policies.adaptation import ADAPTATION_POLICIES
+from appliance.policies.batching import BATCHING_POLICIES
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.policies.offload import OFFLOAD_POLICIES
+from appliance.policies.residency import EVICTION_POLICIES
+from appliance.policies.selection import SELECTION_POLICIES
+from appliance.wire.access import TenantShape
+from appliance.wire.box import MemoryShape
+from appliance.wire.scenario import Snapshot, Use, measured, scenario_of
+from appliance.wire.shape import Deleted
+from appliance.wire.simulations import (
+    Edit,
+    MemoryEdit,
+    PolicyEdit,
+    RateEdit,
+    SimulationOrder,
+    SimulationShape,
+    SimulationsShape,
+)
+
+router = APIRouter(prefix="/v1/simulations", tags=["simulations"], route_class=StrictRoute)
+
+SimulationId = Annotated[str, Path(description="Id of the simulation.", examples=["9f8a3c5be01d4f7a"])]
+REQUESTS_MAX = 500_000
+"""Of one run: about a minute."""
+FAMILIES: Mapping[str, Collection[str]] = {
+    "adaptation": ADAPTATION_POLICIES,
+    "batching": BATCHING_POLICIES,
+    "dispatch": DISPATCH_POLICIES,
+    "eviction": EVICTION_POLICIES,
+    "offload": OFFLOAD_POLICIES,
+    "selection": SELECTION_POLICIES,
+}
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Simulate the box with edits",
+    responses=problems(Forbidden, BadEdit, NothingToSimulate, TooManySimulations),
+)
+async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin) -> SimulationShape:
+    """The running box as a scenario (its processors, budget, models with measured run times, tenants, and the mean rate
+    of each application since the start), simulated as it is and with the edits made one after the other.
+
+    Both run in virtual time in a process of their own; ask for the simulation until it is `done`. Needs an admin key.
+    """
+    snapshot, left_out = await _snapshot(box, principal)
+    if not snapshot.uses:
+        raise NothingToSimulate(name="box")
+    today = scenario_of(snapshot, rate_rps=0.0, duration_s=order.duration_s)
+    edited = deepcopy(today)
+    for number, edit in enumerate(order.edits):
+        _make(edited, edit, f"edits[{number}]", snapshot.names())
+        expected = sum(entry["poisson_rps"] for entry in edited["arrivals"]) * order.duration_s
+        if expected > REQUESTS_MAX:
+            reason = f"{expected:.0f} requests are more than the {REQUESTS_MAX} that one simulation takes"
+            raise BadEdit(edit=f"edits[{number}]", reason=reason)
+    edits = [edit.model_dump() for edit in order.edits]
+    return shape_of(box.simulations.begin(today, edited, edits=edits, left_out=left_out))
+
+
+@router.get("", summary="List simulations", responses=problems(Forbidden))
+async def list_simulations(box: TheBox, _: Admin) -> SimulationsShape:
+    """Those since the start of the box that are kept, newest first, and the policies to choose from. Needs an admin
+    key.
+    """
+    policies = {family: sorted(names) for family, names in FAMILIES.items()}
+    return SimulationsShape(items=[shape_of(one) for one in box.simulations.all()], policies=policies)
+
+
+@router.get("/{simulation}", summary="Show a simulation", responses=problems(Forbidden, UnknownSimulation))
+async def show_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> SimulationShape:
+    """How far it is, and its figures beside those of the box as it is. Needs an admin key."""
+    return shape_of(box.simulations.get(simulation))
+
+
+@router.delete("/{simulation}", summary="End a simulation", responses=problems(Forbidden, UnknownSimulation))
+async def delete_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> Deleted:
+    """Ends it where it runs, and forgets it. Needs an admin key."""
+    await box.simulations.delete(simulation)
+    return Deleted(deleted=simulation)
+
+
+def shape_of(simulation: Simulation) -> SimulationShape:
+    """A simulation as it stands."""
+    return SimulationShape.model_validate(simulation)
+
+
+def _make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[str, str], str]) -> None:
+    """Raises: BadEdit."""
+    match edit:
+        case RateEdit():
+            name = names.get((edit.tenant, edit.application))
+            if name is None:
+                known = ", ".join(f"{tenant}/{application}" for tenant, application in sorted(names)[:20])
+                reason = f"{edit.tenant}/{edit.application} is not one of those that can be simulated: {known}"
+                raise BadEdit(edit=f"{place}.application", reason=reason)
+            entry = next(one for one in scenario["arrivals"] if one["application"] == name)
+            entry["poisson_rps"] = entry["poisson_rps"] * edit.times + edit.more_rps
+        case MemoryEdit():
+            scenario["box"]["memory_mb"] = edit.budget_mb
+        case PolicyEdit():
+            if edit.family not in FAMILIES:
+                reason = f"{edit.family!r} is not one of: {', '.join(FAMILIES)}"
+                raise BadEdit(edit=f"{place}.family", reason=reason)
+            if edit.name not in FAMILIES[edit.family]:
+                reason = f"{edit.name!r} is not one of: {', '.join(sorted(FAMILIES[edit.family]))}"
+                raise BadEdit(edit=f"{place}.name", reason=reason)
+            scenario["policies"][edit.family] = edit.name
+
+
+async def _snapshot(box: RunningBox, principal: Principal) -> tuple[Snapshot, list[str]]:
+    """What `/v1` says of the box, and who is left out."""
+    shown = await system.memory(box, principal)
+    tenants = [TenantShape.model_validate(one) for one in box.catalogue.tenants()]
+    uses, left_out = [], []
+    for use in _uses(box):
+        if measured(use.model):
+            uses.append(use)
+        else:
+            left_out.append(f"{use.application.tenant}/{use.application.name}")
+    return (
+        Snapshot(
+            await system.system(box, principal),
+            MemoryShape.model_validate_json(bytes(shown.body)),
+            await system.processors(box, principal),
+            tenants,
+            uses,
+        ),
+        left_out,
+    )
+
+
+def _uses(box: RunningBox) -> Iterator[Use]:
+    memory = box.memory.snapshot()
+    for tenant in box.catalogue.tenants():
+        for application in box.catalogue.visible(tenant.name):
+            if application.tenant != tenant.name:
+                continue
+            try:
+                entry = box.catalogue.entry(application.id)
+            except ModelUnavailable:
+                continue
+            figures = box.telemetry.of_application(application.id)
+            yield Use(
+                application_shape(box, application),
+                model_shape(entry.model, memory, box.catalogue, box.importer.awaited),
+                sum(one.histograms["total"].count for one in figures.values()),
+                {name: [ns / NS_PER_MS for ns in one.runs_ns] for name, one in figures.items() if one.runs_ns},
+            )

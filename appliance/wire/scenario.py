@@ -1,0 +1,231 @@
+"""The running box as a scenario of the lab, out of what `/v1` says of it: for `appliance scenario`, and for the box's
+own simulations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.domain.accuracy import UNMEASURED_POINTS, points
+from appliance.wire.access import TenantShape
+from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
+
+SEED = 1
+SERVED = ("ready",)
+"""States of variants that the box chooses by itself."""
+RUNS_MIN, RUNS_KEPT = 10, 1000
+"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks.md); more are written as so many
+evenly spaced ones of the sorted.
+"""
+SETTINGS = {
+    "queue_len_max": ("queues", "len_max"),
+    "queue_total_max": ("queues", "total_max"),
+    "queue_wait_ms_max": ("queues", "wait_ms_max"),
+    "timeout_ms": ("queues", "timeout_ms"),
+    "wait_ms_max": ("memory", "wait_ms_max"),
+    "loads_parallel_max": ("memory", "loads_parallel_max"),
+    "asleep_share": ("memory", "asleep_share"),
+    "loss_max": ("selection", "loss_max"),
+}
+"""Key of `box` in a scenario → (section, key) of the box's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An application with its model, how many of its requests were answered since the box started, and its latest
+    run times by variant.
+    """
+
+    application: ApplicationShape
+    model: ModelShape
+    answered: int
+    runs: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What `/v1` says of a box. `uses` have a measured variant each."""
+
+    system: SystemShape
+    memory: MemoryShape
+    processors: Sequence[ProcessorShape]
+    tenants: Sequence[TenantShape]
+    uses: Sequence[Use]
+
+    def names(self) -> dict[tuple[str, str], str]:
+        """(tenant, application) → its name in the scenario."""
+        return _qualified([(use.application.tenant, use.application.name) for use in self.uses])
+
+
+def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[str, Any]:
+    """The document; `rate_rps` is the rate of applications that nobody has called yet."""
+    processors = [one for one in box.processors if one.state in ("serving", "throttled")]
+    called = box.names()
+    owned = _qualified(sorted({(use.model.tenant, use.model.name) for use in box.uses}))
+    models = {owned[use.model.tenant, use.model.name]: use.model for use in box.uses}
+    served = _served([(owned[use.model.tenant, use.model.name], use) for use in box.uses])
+    uptime_s = box.system.uptime_s
+    return {
+        "seed": SEED,
+        "duration_s": duration_s,
+        "box": {
+            "memory_mb": box.memory.budget_bytes / 1e6,
+            "processors": processors_of(processors, len(box.system.engine["workers"])),
+            **_settings(box.system.settings),
+        },
+        "policies": dict(box.system.policies),
+        "tenants": [_tenant(tenant, box.memory) for tenant in box.tenants],
+        "models": [
+            {
+                "name": name,
+                "variants": [_variant(v, served.get((name, v.name), []), processors) for v in measured(model)],
+            }
+            for name, model in sorted(models.items())
+        ],
+        "applications": [
+            _application(
+                use.application,
+                called[use.application.tenant, use.application.name],
+                owned[use.model.tenant, use.model.name],
+            )
+            for use in box.uses
+        ],
+        "arrivals": [
+            {
+                "application": called[use.application.tenant, use.application.name],
+                "poisson_rps": round(use.answered / uptime_s, 6) if use.answered else rate_rps,
+            }
+            for use in box.uses
+        ],
+    }
+
+
+def processors_of(processors: Sequence[ProcessorShape], workers: int) -> list[dict[str, Any]]:
+    """The first one, and those with cores of their own beside it; a kind on the cores of others is none of its own."""
+    first, *others = processors
+    apart = [one for one in others if one.kind == first.kind]
+    own = first.workers if apart and first.workers else workers
+    return [
+        {"name": first.name, "kind": first.kind, "concurrency": own},
+        *({"name": one.name, "kind": one.kind, "concurrency": one.workers or 1} for one in apart),
+    ]
+
+
+def _settings(settings: Mapping[str, Mapping[str, int | float | None]]) -> dict[str, Any]:
+    """Those of the box that a scenario knows, under its names."""
+    known = {name: settings[section][key] for name, (section, key) in SETTINGS.items()}
+    return known | {"residency": dict(settings["residency"])}
+
+
+def measured(model: ModelShape) -> list[VariantShape]:
+    """The variants that the box chooses among and has profiled."""
+    return [v for v in model.variants if v.state in SERVED and v.profile is not None and v.profile.latencies]
+
+
+def _served(uses: list[tuple[str, Use]]) -> dict[tuple[str, str], list[float]]:
+    """(model, variant) → milliseconds of its latest runs, for whichever application."""
+    served: dict[tuple[str, str], list[float]] = {}
+    for model, use in uses:
+        for variant, runs in use.runs.items():
+            served.setdefault((model, variant), []).extend(runs)
+    return served
+
+
+def _qualified(owned: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(tenant, name) → the name where it is one tenant's, else `tenant/name`: a scenario has one name space."""
+    names = [name for _, name in owned]
+    return {(tenant, name): name if names.count(name) == 1 else f"{tenant}/{name}" for tenant, name in owned}
+
+
+def _tenant(tenant: TenantShape, memory: MemoryShape) -> dict[str, Any]:
+    """With what it may use, where that is limited."""
+    holding = next((h for h in memory.tenants if h.tenant == tenant.name), None)
+    limits = {
+        "guarantee_mb": holding.guarantee_bytes / 1e6 if holding and holding.guarantee_bytes else None,
+        "ceiling_mb": holding.ceiling_bytes / 1e6 if holding and holding.ceiling_bytes is not None else None,
+        "rate_rps": tenant.quota.requests_per_s,
+        "processor_weight": tenant.quota.processor_weight,
+    }
+    return {"name": tenant.name} | {key: value for key, value in limits.items() if value is not None}
+
+
+def _variant(variant: VariantShape, runs: list[float], processors: Sequence[ProcessorShape]) -> dict[str, Any]:
+    profile, first = variant.serving_profile, variant.profile
+    assert profile is not None and first is not None, "those without were left out"
+    asleep: dict[str, Any] = {}
+    if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
+        asleep = {
+            "asleep_mb": profile.asleep_bytes / 1e6,
+            "wake_ms": profile.wake_ms,
+            "asleep": variant.residency == "asleep",
+        }
+    return {
+        "name": variant.name,
+        "size_mb": max(profile.resident_bytes, 1) / 1e6,
+        "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
+        "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
+        **({} if variant.loss is None else {"loss": points(variant.loss)}),
+        "load_ms": profile.load_ms,
+        **asleep,
+        "together_max": profile.shared_rows_max,
+        "latency_ms": {
+            first.processor: latency_ms(profile.latencies, [row for row in variant.seen if row.processor is None]),
+            **_elsewhere(variant, processors),
+        },
+        "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
+        "served_ms": served_ms(first.processor, runs),
+        "resident": variant.residency == "resident",
+    }
+
+
+def _elsewhere(variant: VariantShape, processors: Sequence[ProcessorShape]) -> dict[str, dict[str, float]]:
+    """The same on further processors of the first one's kind, as seen there; where nothing was, as on the first."""
+    profile = variant.serving_profile
+    assert profile is not None, "those without were left out"
+    return {
+        one.name: latency_ms(
+            profile.latencies, [row for row in variant.seen if row.processor == one.name], is_measured=False
+        )
+        for one in processors[1:]
+        if one.kind == processors[0].kind
+    }
+
+
+def latency_ms(
+    rows: Sequence[LatencyShape], seen: Sequence[SeenShape], *, is_measured: bool = True
+) -> dict[str, float]:
+    """Medians as a variant of a scenario has them: by batch, and `batch x concurrency` of several runs at once; as seen
+    where such runs were. But the first as measured, where it was: by it variants are chosen, and `served_ms` says what
+    its runs took.
+    """
+    medians = {(row.batch, row.concurrency): row.p50_ms for row in rows}
+    for one in seen:
+        if (one.batch, one.concurrency) in list(medians)[is_measured:] and one.elements_max is None and one.p50_ms > 0:
+            medians[one.batch, one.concurrency] = one.p50_ms
+    return {str(batch) if at_once == 1 else f"{batch}x{at_once}": ms for (batch, at_once), ms in medians.items()}
+
+
+def served_ms(processor: str, runs: list[float]) -> dict[str, list[float]]:
+    """Run times as a variant of a scenario has them; nothing where they are too few to go before the profile."""
+    return {processor: evenly(sorted(runs))} if len(runs) >= RUNS_MIN else {}
+
+
+def evenly(ordered: list[float]) -> list[float]:
+    """At most `RUNS_KEPT` of them: each the middle one of as many in a row."""
+    count = min(RUNS_KEPT, len(ordered))
+    return [round(ordered[(2 * i + 1) * len(ordered) // (2 * count)], 4) for i in range(count)]
+
+
+def _application(shape: ApplicationShape, name: str, model: str) -> dict[str, Any]:
+    promised = {} if shape.latency_slo_ms is None else {"latency_slo_ms": shape.latency_slo_ms}
+    return {
+        "name": name,
+        "model": model,
+        "tenant": shape.tenant,
+        **promised,
+        "accuracy_min": points(shape.accuracy_min),
+        "weight": shape.weight,
+        "late": shape.late.value,
+        "prefer": shape.prefer.value,
+    }

@@ -1,0 +1,118 @@
+"""The running box simulated as it is and with edits, in a child of its own."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.api.simulations import LIMITS, WAITING_MAX, Simulations
+from appliance.clock import SystemClock
+from appliance.confinement.limits import ChildLimits
+from tests.api.stand import WAIT_S, Stand
+
+pytestmark = pytest.mark.anyio
+RATE = {"kind": "rate", "application": "digits", "tenant": "harbour", "more_rps": 20.0}
+
+
+async def ended(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            shown: dict[str, Any] = (await client.get(f"/v1/simulations/{id}")).json()
+            if shown["state"] in ("done", "failed"):
+                return shown
+            await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
+
+
+async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
+    """Both runs have the box's own applications; only what was edited differs."""
+    admin = stand.client()
+    edits = [RATE, {"kind": "memory", "budget_mb": 64.0}, {"kind": "policy", "family": "eviction", "name": "lru"}]
+    answer = await admin.post("/v1/simulations", json={"edits": edits, "duration_s": 60})
+    assert answer.status_code == 202, answer.text
+    begun = answer.json()
+    assert (begun["today"], begun["edits"][1]) == (None, edits[1])
+    shown = await ended(admin, begun["id"])
+    assert (shown["state"], shown["error"], shown["percent"]) == ("done", "", 100.0)
+    today, edited = shown["today"], shown["edited"]
+    assert set(edited["applications"]) == {"digits", "adding"}
+    assert edited["applications"]["digits"]["requests"] > 1000 > today["applications"]["digits"]["requests"]
+    assert edited["applications"]["digits"]["accuracy_mean"] > 50
+    assert edited["memory_peak_mb"] <= 64.0
+    listed = (await admin.get("/v1/simulations")).json()
+    assert [one["id"] for one in listed["items"]] == [begun["id"]]
+    assert "lru" in listed["policies"]["eviction"]
+    assert (await admin.delete(f"/v1/simulations/{begun['id']}")).json() == {"deleted": begun["id"]}
+    assert (await admin.get(f"/v1/simulations/{begun['id']}")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        ({"kind": "rate", "application": "nobody"}, "edits[1].application"),
+        ({"kind": "policy", "family": "weather", "name": "lru"}, "edits[1].family"),
+        ({"kind": "policy", "family": "eviction", "name": "fifo"}, "edits[1].name"),
+        (RATE | {"more_rps": 9000.0}, "edits[1]"),
+    ],
+)
+async def test_an_edit_that_cannot_be_made_is_named(stand: Stand, edit: dict[str, Any], place: str) -> None:
+    order = {"edits": [RATE, edit], "duration_s": 300}
+    answer = await stand.client().post("/v1/simulations", json=order)
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "/problems/bad-edit"
+    assert answer.json()["edit"] == place
+    assert answer.json()["detail"].startswith(place)
+
+
+async def test_what_is_no_edit_is_named_too(stand: Stand) -> None:
+    """By the check that every body gets; and nothing begins."""
+    admin = stand.client()
+    for edit in ({"kind": "weather"}, {"kind": "memory", "budget_mb": -1}, RATE | {"colour": "red"}):
+        answer = await admin.post("/v1/simulations", json={"edits": [edit]})
+        assert answer.status_code == 422
+        assert "edits.0" in answer.text
+    assert (await admin.post("/v1/simulations", json={"edits": []})).status_code == 422
+    assert (await admin.get("/v1/simulations")).json()["items"] == []
+
+
+async def test_only_admins(stand: Stand) -> None:
+    for who in ("harbour", "device"):
+        assert (await stand.client(who).get("/v1/simulations")).status_code == 403
+        assert (await stand.client(who).post("/v1/simulations", json={"edits": [RATE]})).status_code == 403
+
+
+async def test_they_wait_for_one_another_and_end_with_the_box(stand: Stand) -> None:
+    admin = stand.client()
+    order = {"edits": [RATE], "duration_s": 20_000}
+    begun = [await admin.post("/v1/simulations", json=order) for _ in range(WAITING_MAX + 1)]
+    assert [answer.status_code for answer in begun] == [202] * WAITING_MAX + [429]
+    assert begun[-1].json()["type"] == "/problems/too-many-simulations"
+    last = begun[-2].json()["id"]
+    assert (await admin.get(f"/v1/simulations/{last}")).json()["state"] == "queued"
+    for answer in begun[:-1]:
+        assert (await admin.delete(f"/v1/simulations/{answer.json()['id']}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"), [({"wall_s": 0.01}, "took longer than"), ({"cpu_s": 0}, "its process ended")]
+)
+async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why: str) -> None:
+    """And the next one runs."""
+    given = {name: getattr(LIMITS, name) for name in LIMITS.__dataclass_fields__} | limits
+    simulations = Simulations(SystemClock(), limits=ChildLimits(**given))
+    document = {"duration_s": 1.0}
+    made = simulations.begin(document, document, edits=[], left_out=[])
+    assert made.task is not None
+    await made.task
+    assert made.state == "failed"
+    assert why in made.error
+
+
+async def test_a_scenario_that_does_not_fit_says_so() -> None:
+    """As the lab says it."""
+    simulations = Simulations(SystemClock())
+    made = simulations.begin({"duration_s": 1.0}, {"duration_s": 1.0}, edits=[], left_out=[])
+    assert made.task is not None
+    await made.task
+    assert (made.state, made.error) == ("failed", "box: is missing")
+    await simulations.close()
