@@ -37,7 +37,7 @@ def test_little_is_exposed() -> None:
     assert float(found[1]) <= EXPOSURE_MAX
 
 
-@pytest.mark.parametrize("script", ["install", "uninstall", "bundle"])
+@pytest.mark.parametrize("script", ["install", "uninstall", "bundle", "image"])
 def test_scripts_explain_themselves(script: str) -> None:
     """To any user, and refuse what they do not know."""
     path = str(ROOT / "scripts" / script)

@@ -1,0 +1,80 @@
+"""The container image: what can be seen of it without building it, and the box as it runs in there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import NS_PER_S, SystemClock, pause_s
+
+ROOT = Path(__file__).parents[2]
+RECIPE = (ROOT / "systemd" / "Containerfile").read_text().replace("\\\n", " ")
+CLOCK = SystemClock()
+INSIDE = """
+set -e
+mount --make-rprivate /
+mount --bind {state} {state}
+mount -t tmpfs tmpfs /run
+mount -o remount,bind,ro /
+exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --no-new-privs \\
+    {python} -P -m appliance serve --state {state} --port 0
+"""
+
+
+def instructions(word: str) -> list[str]:
+    """Of the last stage."""
+    return re.findall(rf"(?m)^{word} (.*)$", RECIPE[RECIPE.rindex("\nFROM") :])
+
+
+def test_it_runs_as_a_user_and_says_how_it_is() -> None:
+    """Its state is a volume, the port is that of its settings, and its programs are there."""
+    assert instructions("USER") == ["edge-appliance"]
+    (environment,) = instructions("ENV")
+    settings = dict(word.split("=", 1) for word in environment.split())
+    assert instructions("VOLUME") == [settings["APPLIANCE_STATE_DIR"]]
+    assert instructions("EXPOSE") == [settings["APPLIANCE_HTTP__PORT"]]
+    assert settings["APPLIANCE_HTTP__TLS_SELF_SIGNED"] == "true"
+    (health,) = instructions("HEALTHCHECK")
+    assert f'"{settings["APPLIANCE_STATE_DIR"]}/address"' in health
+    assert "/scripts/answers.py" in health
+    assert (ROOT / "scripts" / "answers.py").exists()
+
+
+def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
+    for tool in ("bash", "dirname", "readlink", "sed"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    done = subprocess.run(
+        [ROOT / "scripts" / "image"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "podman, buildah or docker" in done.stderr
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a mount namespace")
+def test_a_box_with_a_read_only_root(tmp_path: Path) -> None:
+    """Without capabilities, as nobody, with nothing to write to but its state; its own health check asks it."""
+    state = tmp_path / "state"
+    state.mkdir()
+    for folder in (state, *state.parents):
+        if folder.is_relative_to(tmp_path.parents[1]):
+            folder.chmod(0o755)
+    os.chown(state, 65534, 65534)
+    script = INSIDE.format(state=state, python=sys.executable)
+    order = ["unshare", "--mount", "bash", "-c", script]
+    with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/") as box:
+        try:
+            check = [sys.executable, "-P", str(ROOT / "scripts" / "answers.py"), "--ready", str(state / "address")]
+            end_ns = CLOCK.now_ns() + 60 * NS_PER_S
+            while subprocess.run(check, capture_output=True, check=False).returncode != 0:
+                assert box.poll() is None, box.stdout and box.stdout.read()
+                assert CLOCK.now_ns() < end_ns
+                pause_s(0.1)
+        finally:
+            box.terminate()
+            box.wait(60)
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 1
