@@ -151,6 +151,16 @@ def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
     assert all(one["batches"] for name, one in found["processors"].items() if name != "vector")  # type: ignore[attr-defined]
 
 
+def test_the_phone_that_gets_hot_loses_its_npu_and_no_answer() -> None:
+    """The end of its eleven minutes, in ten seconds."""
+    lost = [{"kind": "processor-lost", "target": "npu", "at_s": 2, "for_s": 3}]
+    read = read_scenario(SCENARIOS / "hot-phone.toml", {"duration_s": 10, "faults": lost})
+    answers = simulate(read).outcome.answers
+    assert {answer.kind for answer in answers} <= {"warm", "cold", "dropped"}
+    in_time = [answer.variant is not None and not answer.is_late for answer in answers if answer.at_ns > 7e9]
+    assert sum(in_time) > 0.98 * len(in_time)
+
+
 def test_what_the_engine_cannot_have_is_refused() -> None:
     """By the key that says it."""
     with pytest.raises(Malformed, match="first processor"):
