@@ -24,6 +24,7 @@ PATHS = (
     "/applications",
     "/applications/{name}",
     "/memory",
+    "/sessions",
     "/tenants",
     "/tenants/{name}",
     "/processors",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import httpx
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -24,6 +25,7 @@ PAGES = {
     "/applications": "Applications",
     f"/applications/{MODEL}": MODEL,
     "/memory": "Memory",
+    "/sessions": "Sessions",
     "/tenants": "Tenants and keys",
     "/tenants/default": "default",
     "/processors": "Processors",
@@ -57,6 +59,7 @@ def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
             "Models",
             "Applications",
             "Memory",
+            "Sessions",
             "Tenants and keys",
             "Processors",
             "What if",
@@ -301,6 +304,65 @@ def test_a_revoked_key_keeps_what_was_typed(tab: Tab, box: Box) -> None:
             sign_in(page, box.tenant_key)
             page.get_by_text("The sign-in has ended").wait_for(state="detached")
             assert page.get_by_label("Where it is used").input_value() == "half a sentence"
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_what_happened(tab: Tab, shape: str) -> None:
+    """Requests, P99 against the SLO and their tables, of an hour and of a month; the address says which."""
+    with tab(shape=shape) as page:
+        page.get_by_role("heading", name="What happened").wait_for()
+        page.get_by_role("img", name="Requests a second").locator("canvas").wait_for()
+        page.get_by_text("Requests a second: as a table").click()
+        page.get_by_role("columnheader", name="Requests a second").wait_for()
+        page.get_by_role("button", name="Month").click()
+        page.get_by_role("combobox", name="Of", exact=True).select_option(MODEL)
+        page.get_by_role("img", name="P99 against the SLO").locator("canvas").wait_for()
+        assert "span=month" in page.url
+        assert f"of={MODEL}" in page.url
+        page.reload()
+        assert page.get_by_role("button", name="Month").get_attribute("aria-pressed") == "true"
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
+
+
+def test_who_was_in_memory(tab: Tab, box: Box) -> None:
+    """A model leaves and comes back; both changes are in the chart and its table, without a reload; a click on a change
+    shows it.
+    """
+    with tab("/memory") as page:
+        page.get_by_role("img", name="Over time").locator("canvas").wait_for()
+        page.get_by_role("button", name="Unload").click()
+        page.get_by_role("dialog").get_by_role("button", name="Unload").click()
+        page.get_by_text(f"{MODEL} is out of service.").wait_for()
+        page.get_by_role("button", name="Load", exact=True).click()
+        page.get_by_text(f"{MODEL} is in memory.").wait_for()
+        page.get_by_text("Over time: as a table").click()
+        page.get_by_role("cell", name="unloaded", exact=True).first.wait_for()
+        assert page.get_by_role("cell", name="loaded", exact=True).count() >= 2
+        over = page.locator(".u-over")
+        size = over.bounding_box()
+        over.click(position={"x": size["width"] - 2, "y": size["height"] / 2})
+        page.get_by_role("status").filter(has_text=f"{MODEL} fp32, loaded").wait_for()
+
+
+def test_sessions_are_shown(tab: Tab, box: Box) -> None:
+    """A device joins: its promise, its state and its plan, without a reload; it can be ended."""
+    order = {
+        "application": MODEL,
+        "name": "glasses",
+        "fps": 2,
+        "promise": {"kind": "latency", "slo_ms": 900, "rate_rps": 1},
+    }
+    with tab("/sessions") as page:
+        page.get_by_text("No device has a session").wait_for()
+        headers = {"Authorization": f"Bearer {box.server.admin_key}"}
+        answer = httpx.post(f"{box.server.url}/v1/sessions", json=order, headers=headers, timeout=60)
+        assert answer.status_code == 201, answer.text
+        card = page.get_by_label("glasses", exact=True)
+        card.get_by_text("answers within 900 ms, 1 frames a second").wait_for()
+        card.get_by_text("served", exact=True).wait_for()
+        card.get_by_role("button", name="End the session").click()
+        page.get_by_role("dialog").get_by_role("button", name="End the session").click()
+        card.get_by_text("ended", exact=True).wait_for()
 
 
 def test_a_silent_box_looks_silent(tab: Tab, box: Box) -> None:

@@ -47,6 +47,11 @@ export function day(at: string | Date): string {
   return `${moment.toISOString().slice(0, 10)} ${moment.toLocaleTimeString('en-GB').slice(0, 5)}`
 }
 
+/** To the second. */
+export function moment(at: string | Date): string {
+  return `${new Date(at).toISOString().slice(0, 10)} ${clock(at)}`
+}
+
 /** `harbour/door` as who looks sees it: without the own tenant. */
 export function named(id: string, tenant: string): string {
   return id.startsWith(`${tenant}/`) ? id.slice(tenant.length + 1) : id

@@ -1,0 +1,106 @@
+// What happened: series of the last hour, day or month, and who was in memory.
+import { ask } from './http'
+import { route } from './route.svelte'
+import type { components } from './wire'
+
+type Schemas = components['schemas']
+/** Seconds. */
+export const SPANS: Record<string, number> = { hour: 3600, day: 86_400, month: 30 * 86_400 }
+
+/** As the address says. */
+export function span(): string {
+  const asked = route.query.get('span') ?? ''
+  return asked in SPANS ? asked : 'hour'
+}
+
+function period(): URLSearchParams {
+  return new URLSearchParams({ from: new Date(Date.now() - (SPANS[span()] ?? 3600) * 1000).toISOString() })
+}
+
+export interface Past {
+  /** Seconds since 1970, of each point. */
+  at: number[]
+  step: number
+  series: Record<string, Schemas['SeriesShape']>
+}
+
+export async function past(names: string[], signal: AbortSignal, points = 180): Promise<Past> {
+  const query = period()
+  for (const name of names) query.append('series', name)
+  query.set('points', String(Math.min(2000, points * names.length)))
+  const found = await ask<Schemas['HistoryShape']>(`/v1/history?${query}`, { signal })
+  const start = Date.parse(found.start) / 1000
+  return {
+    at: Array.from({ length: found.count }, (_, index) => start + index * found.step_s),
+    step: found.step_s,
+    series: Object.fromEntries(found.series.map((one) => [one.name, one])),
+  }
+}
+
+/** Events of a rate in all the time that the box ran; `up` has to be among the series. */
+export function total(shown: Past, name: string): number {
+  const up = shown.series.up?.mean ?? []
+  return Math.round((shown.series[name]?.mean ?? []).reduce<number>((sum, one, index) => sum + (one ?? 0) * (up[index] ?? 0), 0) * shown.step)
+}
+
+export type Stay = Schemas['StayShape']
+export type Residency = Schemas['MemoryHistoryShape']
+
+export function residency(signal: AbortSignal): Promise<Residency> {
+  return ask<Residency>(`/v1/memory/history?${period()}`, { signal })
+}
+
+const LAYERS = 6
+
+export interface Stack {
+  at: number[]
+  /** Largest on the whole first; each the sum of itself and those after it, as areas are drawn one over the other. */
+  layers: { name: string; values: number[] }[]
+}
+
+/** Bytes over time by name, from change to change; the smaller ones together. */
+export function stacked(found: Residency, nameOf: (stay: Stay) => string, others: string): Stack {
+  const from = Date.parse(found.start) / 1000
+  const to = Date.parse(found.end) / 1000
+  const weights = new Map<string, number>()
+  const rows = found.stays.map((stay) => {
+    const name = nameOf(stay)
+    const since = Math.max(from, Date.parse(stay.since) / 1000)
+    const until = stay.until === null ? to : Math.min(to, Date.parse(stay.until) / 1000)
+    weights.set(name, (weights.get(name) ?? 0) + stay.bytes * Math.max(0, until - since))
+    return { name, since, until, bytes: stay.bytes }
+  })
+  const order = [...weights].sort((a, b) => b[1] - a[1]).map(([name]) => name)
+  const names = order.length > LAYERS ? [...order.slice(0, LAYERS - 1), others] : order
+  const place = new Map(names.map((name, index) => [name, index]))
+  const rest = names.length - 1
+  const changes: [number, number, number][] = []
+  for (const row of rows) {
+    const index = place.get(row.name) ?? rest
+    changes.push([row.since, index, row.bytes])
+    if (row.until < to) changes.push([row.until, index, -row.bytes])
+  }
+  changes.sort((a, b) => a[0] - b[0])
+  const now = names.map(() => 0)
+  const at: number[] = []
+  const values: number[][] = names.map(() => [])
+  const note = (moment: number): void => {
+    if (at.at(-1) !== moment) {
+      at.push(moment)
+      for (const one of values) one.push(0)
+    }
+    let sum = 0
+    for (let index = now.length - 1; index >= 0; index--) {
+      sum += now[index] ?? 0
+      const own = values[index]
+      if (own) own[at.length - 1] = sum
+    }
+  }
+  note(from)
+  for (const [moment, index, count] of changes) {
+    now[index] = (now[index] ?? 0) + count
+    note(moment)
+  }
+  note(to)
+  return { at, layers: names.map((name, index) => ({ name, values: values[index] ?? [] })) }
+}
