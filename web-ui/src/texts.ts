@@ -133,6 +133,8 @@ export const t = {
     busy: (name: string) => `${name} busy`,
     rate: (application: string, times: number, more: number) => `${application} × ${times}${more ? ` + ${more}/s` : ''}`,
     budget: (mb: number) => `memory ${mb} MB`,
+  },
+
   past: {
     title: 'What happened',
     span: 'Time shown',

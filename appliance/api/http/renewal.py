@@ -14,9 +14,6 @@ _State = tuple[int, int, int]
 LOOK_S = 60.0
 """How often files and addresses are looked at."""
 
-_State = tuple[int, int, int]
-"""Of a file: which one it is, when it was written, its bytes."""
-
 
 class Renewal:
     """`renew` makes the file anew where that is the box's business, and blocks."""
