@@ -12,9 +12,9 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 
 import appliance
 from appliance.child import die_with_parent, run_child
-from appliance.clock import NS_PER_MS, SystemClock
+from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -57,6 +57,12 @@ _AT_ONCE_MS_MIN = 0.5
 _ADDRESSES_BYTES = 1 << 46
 WEIGHTS = "model.bin"
 """Where an imported graph has its weights that lie apart."""
+Paused = Callable[[str], AbstractAsyncContextManager[None]]
+"""Nothing else runs on a processor, by its name, until its end."""
+ALONE, TIMED = "alone", "timed"
+"""What a child says when it is about to time runs, and when it has. Until the first is granted it waits for a file of
+that name."""
+_ALONE_S_MAX = 15.0
 _CLOCK = SystemClock()
 
 
@@ -69,11 +75,9 @@ class ChildMeasure:
         limits: ChildLimits,
         scratch: Path,
         program: str = "appliance.runtime.processors.measuring.measure",
-        paused: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
+        paused: Paused = lambda _: nullcontext(),
     ) -> None:
-        """`program`: module of the child; another one in tests. `paused`: nothing else runs on a processor, by its
-        name, while a build is timed there.
-        """
+        """`program`: module of the child; another one in tests. `paused`: entered while a build is timed."""
         self._program = program
         self._paused = paused
         self._processors = {p.name: p for p in processors}
@@ -124,8 +128,13 @@ class ChildMeasure:
                 "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
                 "growth": asdict(growth),
                 "scratch": folder,
+                "granted": str(Path(folder) / ALONE),
             }
-            answer = await self._child(order, form.build_id, timed_on=processor)
+            alone = _Alone(self._paused, processor, Path(folder) / ALONE)
+            try:
+                answer = await self._child(order, form.build_id, on_asked=alone.on_asked)
+            finally:
+                await alone.end()
         latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
         runs = tuple(_run_bound(row) for row in answer.pop("runs"))
         hazards = tuple(answer.pop("hazards"))
@@ -182,16 +191,24 @@ class ChildMeasure:
             answer = await self._child(order, forms[0][0].build_id)
         return tuple(Trial(**one) for one in answer["trials"])
 
-    async def _child(self, order: Mapping[str, Any], build_id: str, *, timed_on: str | None = None) -> dict[str, Any]:
+    async def _child(
+        self, order: Mapping[str, Any], build_id: str, *, on_asked: Callable[[str], None] = lambda word: None
+    ) -> dict[str, Any]:
+        """Its answer, which is its last line; before that it may ask to be alone on its processor."""
         lines: list[bytes] = []
-        async with self._turn, nullcontext() if timed_on is None else self._paused(timed_on):
+
+        def on_line(line: bytes) -> None:
+            lines.append(line)
+            on_asked(line.decode(errors="replace").strip())
+
+        async with self._turn:
             try:
                 ended = await run_child(
                     self._program,
                     [],
                     json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
                     wall_s=self._limits.wall_s,
-                    on_line=lines.append,
+                    on_line=on_line,
                     environment=_environment(),
                 )
             except TimeoutError:
@@ -207,6 +224,36 @@ class ChildMeasure:
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
+
+
+class _Alone:
+    """The stretches in which a child times runs: it asks for each, and begins when nothing else runs there."""
+
+    def __init__(self, paused: Paused, processor: str, granted: Path) -> None:
+        """`granted`: the file that tells the child."""
+        self._paused = paused
+        self._processor = processor
+        self._granted = granted
+        self._task: asyncio.Task[None] | None = None
+
+    def on_asked(self, word: str) -> None:
+        """What the child says."""
+        if word == ALONE and self._task is None:
+            self._task = asyncio.create_task(self._grant(), name="left alone")
+        elif word == TIMED and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def end(self) -> None:
+        """It says nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _grant(self) -> None:
+        async with self._paused(self._processor):
+            self._granted.touch()
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
 
 
 def _on(processor: ProcessorDescription) -> dict[str, Any]:
@@ -350,7 +397,8 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
     can_sleep = is_worth_sleeping(resident, resident - asleep)
     loaded = sessions.load(form)
     on_device = processors.KINDS[order["kind"]].device != "cpu"
-    latencies = [_latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
+    with _alone(order.get("granted")):
+        latencies = [_latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
     if order["reference"] is None:
         assert isinstance(sessions, OnnxSessions), "what a build may do to the box is found out on the first kind"
         grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
@@ -358,10 +406,14 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         grown = Grown()
         check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
     inputs_of = [inputs for _batch, inputs in cases]
-    at_once = (
-        _latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
-        for alone, inputs in zip(latencies, inputs_of, strict=True)
-    )
+    at_once: list[dict[str, Any]] = []
+    if order["workers"] > 1:
+        with _alone(order.get("granted")):
+            several = (
+                _latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
+                for alone, inputs in zip(latencies, inputs_of, strict=True)
+            )
+            at_once = [row for row in itertools.takewhile(bool, several) if row]
     return {
         "runs": [asdict(bound) for bound in grown.runs],
         "hazards": grown.hazards,
@@ -369,11 +421,31 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         "peak_bytes": max(peak, resident),
         "load_ms": load_ms,
         "load_cold_ms": load_cold_ms,
-        "latencies": [*latencies, *itertools.takewhile(bool, at_once)],
+        "latencies": [*latencies, *at_once],
         "asleep_bytes": asleep if can_sleep else None,
         "wake_ns": wake_ns if can_sleep else None,
         "shared_rows_max": _shared_rows_max(sessions, loaded, cases, latencies),
     }
+
+
+@contextmanager
+def _alone(path: str | None) -> Iterator[None]:
+    """Time runs while nothing else runs on the processor, as soon as the service grants that by a file; after a while
+    anyway, and at once where there is nobody to ask.
+    """
+    if path is None:
+        yield
+        return
+    granted = Path(path)
+    until_ns = _CLOCK.now_ns() + int(_ALONE_S_MAX * NS_PER_S)
+    print(ALONE, flush=True)
+    while not granted.exists() and _CLOCK.now_ns() < until_ns:
+        threading.Event().wait(0.002)
+    try:
+        yield
+    finally:
+        granted.unlink(missing_ok=True)
+        print(TIMED, flush=True)
 
 
 def _shared_rows_max(
