@@ -29,12 +29,12 @@ class Machine:
     """A booted container. What it runs sees no /tmp and no /run of this machine, but all its other files."""
 
     def __init__(self, leader: int) -> None:
-        self._leader = leader
+        self.leader = leader
 
     def run(self, command: str, *, timeout_s: float = 600, check: bool = True) -> str:
         """What a shell command says, both streams together."""
         done = subprocess.run(
-            ["nsenter", "--target", str(self._leader), "--all", "bash", "-c", command],
+            ["nsenter", "--target", str(self.leader), "--all", "bash", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

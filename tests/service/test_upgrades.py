@@ -8,18 +8,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.service.machine import booted
+from tests.service.machine import missing as cannot_boot
 
 ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).parent / "stub"
 PREFIX = "/opt/edge-appliance"
 STATE = "/var/lib/edge-appliance"
 CLOCK = SystemClock()
+PYTHON = Path(sys.base_prefix, "bin", "python3")
+"""Which any user may run."""
 FORM = f"""import sqlite3
 rows = sqlite3.connect("{STATE}/appliance.db").execute("SELECT version_num FROM alembic_version")
 print(*rows.fetchone())"""
@@ -46,13 +51,13 @@ exec sleep infinity
 class Place:
     """A machine of which only the installer's folders are its own."""
 
-    def __init__(self, leader: int, folder: Path) -> None:
-        self._leader = leader
+    def __init__(self, leader: int, folder: Path, spaces: Sequence[str] = ("--mount", "--pid")) -> None:
+        self._order = ["nsenter", "--target", str(leader), *spaces]
         self.folder = folder
 
     def run(self, *order: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            ["nsenter", "--target", str(self._leader), "--mount", "--pid", *order],
+            [*self._order, *order],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,8 +91,7 @@ class Place:
         scripts.mkdir()
         for name in ("install", "answers.py", "uninstall"):
             shutil.copy(ROOT / "scripts" / name, scripts / name)
-        python = f'#!/bin/sh\nexport PYTHONPATH="$(dirname "$0")/../.."\nexec {sys.executable} -E -s "$@"\n'
-        python = python.replace("-E ", "")
+        python = f'#!/bin/sh\nexport PYTHONPATH="$(dirname "$0")/../.."\nexec {PYTHON} -s "$@"\n'
         setup = (
             '#!/bin/bash\nvenv=$(dirname "$0")/../.venv\nmkdir -p "$venv/bin"\n'
             f'cat >"$venv/bin/python" <<\'END\'\n{python}END\nchmod 755 "$venv/bin/python"\n'
@@ -222,18 +226,18 @@ def test_two_runs_at_once_and_a_full_disk(place: Place) -> None:
     assert (place.current(), place.form(), place.answers()) == (first, "1", True)
 
 
-@pytest.mark.slow
-def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place) -> None:
-    """Killed at shares of its commands; what was begun is ended in the background, and with the database of its own."""
+def kill_upgrades(place: Place) -> None:
+    """Kill runs at shares of their commands; what was begun is ended in the background, and with its own database."""
     kill = place.folder / "kill.sh"
     kill.write_text(KILLER)
     count = place.folder / "count.sh"
-    count.write_text("set -o functrace\ntrap '(( ++__count )); echo $__count >/run/stub/count' DEBUG\n")
+    count.write_text("set -o functrace\ntrap '(( ++__count )); echo $__count >/run/count' DEBUG\n")
     place.install(place.checkout(1))
     place.install(place.checkout(1, mark="counted"), BASH_ENV=str(count))
-    commands = int(place.shell("cat /run/stub/count"))
+    commands = int(place.shell("cat /run/count"))
     for share in SHARES:
-        place.install(place.checkout(1, mark="again"))
+        done = place.install(place.checkout(1, mark="again"))
+        assert done.returncode == 0, done.stdout
         before = place.current()
         killed = place.install(place.checkout(2), BASH_ENV=str(kill), KILL_AT=str(int(commands * share)))
         assert killed.returncode == -signal.SIGKILL, killed.stdout
@@ -242,5 +246,32 @@ def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place
         done = place.install(place.checkout(2))
         assert done.returncode == 0, done.stdout
         assert (place.current()[:4], place.form(), place.answers()) == ("0.2-", "2", True)
-        assert place.install(place.checkout(2), "--rollback").returncode == 0
-        assert (place.current(), place.form()) == (before, "1")
+        done = place.install(place.checkout(2), "--rollback")
+        assert (place.current(), place.form()) == (before, "1"), done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place) -> None:
+    kill_upgrades(place)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cannot_boot() is not None, reason=cannot_boot() or "")
+def test_by_systemd_itself() -> None:
+    """A release that crashes twice is left, and runs that are killed are ended; with the units as they are."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="appliance-"))  # not below /tmp: it has one of its own there
+    folder.chmod(0o755)
+    try:
+        with booted(folder) as machine:
+            place = Place(machine.leader, folder, ("--all",))
+            done = place.install(place.checkout(1))
+            assert done.returncode == 0, done.stdout
+            first = place.current()
+            done = place.install(place.checkout(2, "ends"))
+            assert done.returncode == 0, done.stdout
+            machine.until(f"test $(basename $(readlink {PREFIX}/current)) = {first}", 60)
+            place.until_settled()
+            assert place.form() == "1"
+            kill_upgrades(place)
+    finally:
+        shutil.rmtree(folder)

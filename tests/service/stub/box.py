@@ -6,9 +6,11 @@ start, `mute` answers 500, `ends` ends some time after it was ready.
 
 import os
 import signal
+import socket
 import sqlite3
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -40,8 +42,17 @@ def migrate(path: Path) -> None:
             database.execute("INSERT INTO alembic_version VALUES (?)", [str(FORM)])
 
 
+def tell_systemd() -> None:
+    """That it is ready, and lives; where it is systemd that has started it."""
+    place = os.environ.get("NOTIFY_SOCKET")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        while place:
+            line.sendto(b"READY=1\nWATCHDOG=1", place)
+            time.sleep(1)  # noqa: TID251 - it is a program of its own
+
+
 def main() -> None:
-    if sys.argv[1:] != ["serve"]:
+    if sys.argv[1:2] != ["serve"]:
         raise SystemExit(2)
     if FAULT == "dies":
         raise SystemExit(1)
@@ -51,6 +62,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     if FAULT == "ends":
         threading.Timer(1, lambda: os._exit(1)).start()
+    threading.Thread(target=tell_systemd, daemon=True).start()
     print("READY", flush=True)
     server.serve_forever()
 
