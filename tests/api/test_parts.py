@@ -157,7 +157,7 @@ async def test_answers_are_those_of_the_whole(
         text = (await admin.get("/metrics")).text
         assert 'appliance_part_runs_total{application="default/net",group="cpu",kind="openvino",number="0"' in text
         statuses = {one["kind"]: one for one in (await admin.get("/v1/processors")).json()}
-        assert statuses["openvino"]["runs"] >= 35
+        assert statuses["openvino"]["runs"] >= 6, "of those that were asked one by one, and of those that shared runs"
 
 
 @pytest.mark.anyio
