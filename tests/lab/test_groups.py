@@ -146,9 +146,9 @@ def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
     """With the NPU lost for seven of thirty seconds."""
     box = read_scenario(SCENARIOS / "four-processors.toml").box.model_dump(exclude_none=True)
     read = read_scenario(SCENARIOS / "four-processors.toml", {"box": {**box, "engine": True}, "duration_s": 20})
-    found = simulate(read).outcome.document()
+    found: dict[str, Any] = simulate(read).outcome.document()
     assert found["failed"] == 0
-    assert all(one["batches"] for name, one in found["processors"].items() if name != "vector")  # type: ignore[attr-defined]
+    assert min(used(found)[name] for name in ("gpu", "npu")) > 300
 
 
 def test_the_phone_that_gets_hot_loses_its_npu_and_no_answer() -> None:
