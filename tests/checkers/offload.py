@@ -145,6 +145,8 @@ def _drop(problem: OffloadInput, plan: OffloadPlan, client: Client, variant: Var
 
 
 def _reference(problem: OffloadInput, client: Client) -> Fraction:
+    if client.reference_stride is not None:
+        return Fraction(client.reference_stride)
     fps = Fraction(problem.fps)
     one = Fraction(problem.inference_ms[1])
     total = (Fraction(client.uplink_ms) + one + Fraction(client.downlink_ms)) * fps / 1000

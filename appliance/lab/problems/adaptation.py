@@ -1,5 +1,6 @@
 """Kind `adaptation` (Jellyfish §IV, P1): which network on which worker, which client to which."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ class _Client(Shape):
     rate_rps: Annotated[float, Field(gt=0, le=1e6)]
     slo_ms: Positive
     bandwidth_bps: Positive
+    transfer_ms_max: Positive | None = None
 
 
 class _Problem(Shape):
@@ -72,7 +74,10 @@ def _input(written: _Problem) -> AdaptationInput:
             for n in written.models
         ),
         workers=written.workers,
-        clients=tuple(Client(c.name, c.rate_rps, c.slo_ms, c.bandwidth_bps) for c in written.clients),
+        clients=tuple(
+            Client(c.name, c.rate_rps, c.slo_ms, c.bandwidth_bps, c.transfer_ms_max or math.inf)
+            for c in written.clients
+        ),
         previous=tuple(written.previous or ()),
         seed=written.seed,
         prefetch_per_worker=written.prefetch_per_worker,

@@ -47,13 +47,15 @@ class _Client(Shape):
     drop_rate: Annotated[float, Field(ge=0, le=1e6)]
     accuracy_slo: Annotated[float, Field(ge=0, le=1e6)]
     uplink_ms: Latency
-    downlink_ms: Latency
+    downlink_ms: Annotated[float, Field(ge=-1e7, le=1e7)]
     last_frame: Frame | None = None
     last_arrival_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
     last_result_frame: Frame | None = None
     last_result_ms: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
     arrivals: Annotated[list[_Arrival], Field(max_length=4096)] | None = None
     variants: Annotated[list[_Variant], Field(max_length=64)] | None = None
+    kept_free: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    reference_stride: Annotated[float, Field(ge=0, le=1e6)] | None = None
 
 
 class _Batch(Shape):
@@ -159,6 +161,8 @@ def _clients(written: Sequence[_Client]) -> tuple[Client, ...]:
             variants=tuple(
                 Variant(v.name, v.accuracy_gap, v.uplink_ms, _table(v.inference_ms)) for v in c.variants or ()
             ),
+            kept_free=c.kept_free,
+            reference_stride=c.reference_stride,
         )
         for c in written
     )

@@ -3,10 +3,12 @@
 
 Constraints, for client i on a worker that runs network j in batches of b: 2·l_j(b) ≤ L_ij, with L_ij = slo_i −
 8000·input_bytes_j/bandwidth_i (eq. 5: one execution of waiting, one of its own), and Σ rate ≤ 1000·b/l_j(b) over the
-clients of the worker (eq. 6). Objective, in this order: most clients mapped (O1), then Σ accuracy·rate (O2). A policy
-reads no clock (but `exact`, which has a time limit) and draws no number of its own.
+clients of the worker (eq. 6); and the transfer of a frame takes at most what the client allows. Objective, in this
+order: most clients mapped (O1), then Σ accuracy·rate (O2). A policy reads no clock (but `exact`, which has a time
+limit) and draws no number of its own.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -33,6 +35,8 @@ class Client:
     rate_rps: float
     slo_ms: float
     bandwidth_bps: float
+    transfer_ms_max: float = math.inf
+    """Of a frame, so that the link keeps up with the rate; the smallest network's frames are taken to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from appliance.policies.adaptation.base import Client, Network
-from appliance.policies.adaptation.budgets import capacity_rps, fits_latency, fits_rate, latency_budget_ms
+from appliance.policies.adaptation.budgets import (
+    capacity_rps,
+    fits_latency,
+    fits_rate,
+    latency_budget_ms,
+    link_keeps_up,
+)
 
 
 class Binding(StrEnum):
@@ -45,7 +51,7 @@ def _of(client: Client, network: Network) -> Binding:
         return Binding.COMPUTE
     budget_ms = latency_budget_ms(client, network)
     in_time = [batch for batch in quick if fits_latency(network.latency_ms[batch], budget_ms)]
-    if not in_time:
+    if not in_time or not link_keeps_up(client, network):
         return Binding.NETWORK
     carries = any(fits_rate(client.rate_rps, capacity_rps(network, batch)) for batch in in_time)
     return Binding.WORKERS if carries else Binding.RATE

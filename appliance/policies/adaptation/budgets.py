@@ -24,6 +24,11 @@ def latency_budget_ms(client: Client, network: Network) -> float:
     return client.slo_ms - 8000.0 * network.input_bytes / client.bandwidth_bps
 
 
+def link_keeps_up(client: Client, network: Network) -> bool:
+    """Whether the link has carried a frame before it has to carry the one after the next."""
+    return 8000.0 * network.input_bytes / client.bandwidth_bps <= client.transfer_ms_max * (1.0 + TOLERANCE)
+
+
 def latency_max_ms(budget_ms: float) -> float:
     """Eq. 5: one execution of waiting and one of its own within the budget (JF-08)."""
     return (budget_ms + TOLERANCE * abs(budget_ms)) / 2.0

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from appliance.policies.adaptation.base import TOLERANCE, Client, Network
-from appliance.policies.adaptation.budgets import batch_for, capacity_rps, latency_budget_ms, latency_max_ms
+from appliance.policies.adaptation.budgets import (
+    batch_for,
+    capacity_rps,
+    latency_budget_ms,
+    latency_max_ms,
+    link_keeps_up,
+)
 
 RATE_DENOMINATOR = 1000
 """Rates count in thousandths (29.97); finer ones are rounded up, which is the safe side."""
@@ -123,7 +129,7 @@ def _rows(clients: Sequence[Client], weights: Sequence[int], network: Network, s
     for client, weight in zip(clients, weights, strict=True):
         budget = latency_budget_ms(client, network)
         columns = reach[bisect_right(latencies, latency_max_ms(budget))]
-        if columns > 0:
+        if columns > 0 and link_keeps_up(client, network):
             rows.append((budget, (weight, columns, client)))
     rows.sort(key=lambda row: (-row[0], row[1][2].name))
     return [row for _, row in rows]

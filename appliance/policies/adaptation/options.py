@@ -62,13 +62,16 @@ def options_of(problem: AdaptationInput) -> Options:
 
 
 def _tolerated(clients: Sequence[Client], networks: Sequence[Network], latency: Floats) -> Bools:
-    """Eq. 5 of each client and option; the same arithmetic as `budgets.latency_budget_ms`."""
+    """Eq. 5 of each client and option, and whether its link keeps up; the same arithmetic as `budgets`."""
     slo = np.array([c.slo_ms for c in clients])
     bandwidth = np.array([c.bandwidth_bps for c in clients])
     frames = np.array([8000.0 * n.input_bytes for n in networks])
-    budget = slo[:, None] - frames[None, :] / bandwidth[:, None]
+    transfer = frames[None, :] / bandwidth[:, None]
+    budget = slo[:, None] - transfer
     fits: Bools = 2.0 * latency[None, :] <= budget + TOLERANCE * np.abs(budget)
-    return fits
+    most = np.array([c.transfer_ms_max for c in clients])
+    keeps_up: Bools = transfer <= most[:, None] * (1.0 + TOLERANCE)
+    return fits & keeps_up
 
 
 def _undominated(accuracy: Floats, carried: Floats, tolerated: Bools) -> list[int]:

@@ -203,9 +203,11 @@ class Admission:
         return sorted([*base.members, *more], key=lambda i: (self._load[i], i))
 
     def _is_admissible(self, plan: Verified, base: Verified) -> bool:
-        if plan.broken or not self._margin or not base.members:
-            return plan.ok
         fleet, spare = self._fleet, self._margin
+        if plan.broken or not all(stride <= fleet.aimed[i] + TIGHT for i, stride in plan.strides.items()):
+            return False
+        if not spare or not base.members:
+            return True
         return all(
             fleet.allowed[i] - stride + TIGHT >= spare * (fleet.allowed[i] - fleet.reference[i])
             for i, stride in plan.strides.items()

@@ -26,7 +26,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A session as the planner sees it. The four `last_` values are None until its first frame and its first result."""
+    """A session as the planner sees it. The four `last_` values are None until its first frame and its first result.
+
+    Its clock may lie beside the planner's: a client that captures frame f by `x` ms after 1000·f/fps has an uplink that
+    is longer by as much, and a downlink that is shorter, and may so be below 0.
+    """
 
     name: str
     drop_rate: float
@@ -41,6 +45,12 @@ class Client:
     """Recent (frame, arrival in ms); with them `uplink_ms` is only a prior (AR-20)."""
     variants: tuple[Variant, ...] = ()
     """Candidates of the joint choice; none: the problem's own network."""
+    kept_free: float = 0.0
+    """Of `accuracy_slo`, what plans aim to leave: the client is paced, and others are admitted beside it, as if it
+    allowed less by as much. Nobody is removed for it, and no plan is given up."""
+    reference_stride: float | None = None
+    """Mean stride in frames that its drop counts from; None: that of a dedicated box, by its own times (0: of a fresh
+    result)."""
 
 
 class Batch(NamedTuple):

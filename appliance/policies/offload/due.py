@@ -34,13 +34,13 @@ class Pace:
 def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
     """Step 1 with real latencies: the batch and period that take least of the processor.
 
-    `allowed`: mean strides by client, if not those of the SLAs.
+    `allowed`: mean strides by client, if not those that are aimed at.
 
     A frame waits half an interval for its batch on average, and a result half of one for its display, so the mean
     stride at period P (frames) and latency x is x + 1 + (P − 1)/2, where x includes the grace period.
     """
     count = len(fleet.clients)
-    limits = fleet.allowed if allowed is None else allowed
+    limits = fleet.aimed if allowed is None else allowed
     result = Pace([1] * count, [0.0] * count, [float("inf")] * count)
     for index, network in enumerate(fleet.networks):
         of = [i for i in range(count) if fleet.network[i] == index] if len(fleet.networks) > 1 else list(range(count))

@@ -221,6 +221,6 @@ def _shifted(fleet: Fleet, plan: Verified, period_ms: list[float]) -> list[float
     """Periods moved by the slack of each member: a stride of one frame too many shortens its period by one frame."""
     shifted = period_ms[:]
     for i, stride in plan.strides.items():
-        slack = min(max(fleet.allowed[i] - stride, -SLACK_FRAMES_MAX), SLACK_FRAMES_MAX)
+        slack = min(max(fleet.aimed[i] - stride, -SLACK_FRAMES_MAX), SLACK_FRAMES_MAX)
         shifted[i] = max(fleet.frame_ms, period_ms[i] + slack * fleet.frame_ms)
     return shifted

@@ -44,7 +44,8 @@ class Network:
 class Fleet:
     """Columns by client.
 
-    `allowed` = mean stride in frames that the SLA allows, the variant's gap taken off; infinite where nothing drops.
+    `allowed` = mean stride in frames that the SLA allows, the variant's gap taken off; infinite where nothing drops;
+    `aimed` = the same less what is kept free of it.
     """
 
     problem: OffloadInput
@@ -58,6 +59,7 @@ class Fleet:
     down_ms: list[float]
     reference: list[float]
     allowed: list[float]
+    aimed: list[float]
     gap: list[float]
     is_served: list[bool]
     """True for `clients` of the problem, False for `waiting`."""
@@ -113,6 +115,7 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
         down_ms=[c.downlink_ms for c in clients],
         reference=reference,
         allowed=[_allowed(c, r, g) for c, r, g in zip(clients, reference, gap, strict=True)],
+        aimed=[_allowed(c, r, g + c.kept_free) for c, r, g in zip(clients, reference, gap, strict=True)],
         gap=gap,
         is_served=[c.name in served for c in clients],
     )
@@ -151,7 +154,10 @@ def _references(problem: OffloadInput, clients: Sequence[Client], up_ms: Sequenc
     per_ms = problem.fps / 1000.0
     extra = reference_stride(0.0, one, problem.fps) - latency_frames(0.0, one, problem.fps)
     return [
-        math.ceil((up + c.downlink_ms + one) * per_ms - EPSILON) + extra for c, up in zip(clients, up_ms, strict=True)
+        math.ceil((up + c.downlink_ms + one) * per_ms - EPSILON) + extra
+        if c.reference_stride is None
+        else c.reference_stride
+        for c, up in zip(clients, up_ms, strict=True)
     ]
 
 
@@ -182,7 +188,7 @@ def step1(fleet: Fleet, largest: int | None = None) -> Settings:
         sizes = np.array([s for s in network.sizes if largest is None or s <= largest] or network.sizes[:1])
         latency = np.array([network.latency_ms[int(size)] for size in sizes])
         network_ms = np.array([fleet.up_ms[i] + fleet.down_ms[i] for i in of])
-        allowed = np.array([fleet.allowed[i] for i in of])
+        allowed = np.array([fleet.aimed[i] for i in of])
         strides = np.ceil((network_ms[:, None] + latency) * fleet.frames_per_ms - EPSILON)
         longest = max(1.0, fleet.problem.horizon_ms * fleet.frames_per_ms)
         intervals = np.floor(np.minimum(2.0 * (allowed[:, None] - strides) + 1.0, longest) + EPSILON)

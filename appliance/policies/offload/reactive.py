@@ -213,7 +213,7 @@ def _promising(fleet: Fleet, tunings: Sequence[Tuning], count: int) -> list[Tuni
 
 def _longest(fleet: Fleet, i: int, network: Network, size: int) -> int:
     latency = latency_frames(fleet.up_ms[i] + fleet.down_ms[i], network.latency_ms[size], fleet.problem.fps)
-    longest = min(2.0 * (fleet.allowed[i] - latency) + 1.0 + 1e-9, fleet.problem.horizon_ms * fleet.frames_per_ms)
+    longest = min(2.0 * (fleet.aimed[i] - latency) + 1.0 + 1e-9, fleet.problem.horizon_ms * fleet.frames_per_ms)
     return int(longest) if longest > 0 else 0
 
 

@@ -4,6 +4,7 @@ What a pool is planned with belongs to one tenant; sessions bear their ids.
 """
 
 import datetime
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,7 +98,13 @@ def adaptation_problem_json(problem: AdaptationInput) -> dict[str, Any]:
         "workers": problem.workers,
         "previous": list(problem.previous),
         "clients": [
-            {"name": c.name, "rate_rps": c.rate_rps, "slo_ms": c.slo_ms, "bandwidth_bps": c.bandwidth_bps}
+            {
+                "name": c.name,
+                "rate_rps": c.rate_rps,
+                "slo_ms": c.slo_ms,
+                "bandwidth_bps": c.bandwidth_bps,
+                **({"transfer_ms_max": c.transfer_ms_max} if c.transfer_ms_max < math.inf else {}),
+            }
             for c in problem.clients
         ],
         "seed": problem.seed,
@@ -191,6 +198,8 @@ def _client(client: Client) -> dict[str, Any]:
             }
             for v in client.variants
         ],
+        **({"kept_free": client.kept_free} if client.kept_free else {}),
+        **({} if client.reference_stride is None else {"reference_stride": client.reference_stride}),
     }
 
 

@@ -2,13 +2,15 @@
 
 import pytest
 
-from appliance.policies.adaptation.base import Client, Network
+from appliance.policies.adaptation import ADAPTATION_POLICIES as ADAPTATION
+from appliance.policies.adaptation.base import AdaptationInput, Client, Network
 from appliance.policies.adaptation.budgets import (
     batch_for,
     fits_latency,
     fits_rate,
     harmonic_mean_bps,
     latency_budget_ms,
+    link_keeps_up,
 )
 
 
@@ -51,3 +53,14 @@ def test_batch_has_the_least_latency_that_carries_the_rate() -> None:
     assert batch_for(network, [easy]) == 2
     assert batch_for(network, [tight]) == 1
     assert batch_for(network, [easy, tight]) is None
+
+
+@pytest.mark.parametrize("policy", sorted(ADAPTATION))
+def test_no_frames_are_asked_for_that_the_link_does_not_keep_up_with(policy: str) -> None:
+    """A second is time enough for any of them; every 50 ms there is another one."""
+    networks = tuple(Network(f"n{kb}", kb / 100.0, kb * 1000.0, {1: 5.0}) for kb in (10, 40, 60, 90))
+    client = Client("c", 20.0, 1000.0, 8e6, transfer_ms_max=45.0)
+    assert link_keeps_up(client, networks[1])
+    assert not link_keeps_up(client, networks[2])
+    plan = ADAPTATION[policy]().plan(AdaptationInput(networks, 1, (client,)))
+    assert [worker.network for worker in plan.workers] == ["n40"]

@@ -1,0 +1,50 @@
+"""What transfers stay below but for one of a hundred."""
+
+import random
+
+from appliance.policies.sending.spread import (
+    MARGIN_MAX,
+    MARGIN_MIN,
+    MARGIN_PRIOR,
+    SAMPLES_MAX,
+    SAMPLES_MIN,
+    Spread,
+    TransferMargin,
+)
+
+
+def test_one_of_a_hundred_is_above() -> None:
+    rng = random.Random(4)
+    spread, above = Spread(1.0), 0
+    for _ in range(5000):
+        sample = rng.lognormvariate(0.0, 0.3)
+        above += sample > spread.value
+        spread.observe(sample)
+    assert 0.005 * 5000 <= above <= 0.02 * 5000
+
+
+def test_a_steady_link_is_counted_on_nearly_whole() -> None:
+    margin = TransferMargin()
+    assert margin.factor == MARGIN_PRIOR
+    for _ in range(SAMPLES_MIN - 1):
+        margin.observe(10.0, 10.0)
+        assert margin.factor == MARGIN_PRIOR
+    for _ in range(SAMPLES_MAX):
+        margin.observe(10.1, 10.0)
+    assert margin.factor == MARGIN_MIN
+
+
+def test_one_stall_is_an_accident_and_two_are_the_link() -> None:
+    margin = TransferMargin()
+    for _ in range(SAMPLES_MAX):
+        margin.observe(10.0, 10.0)
+    margin.observe(17.0, 10.0)
+    assert margin.factor == MARGIN_MIN
+    margin.observe(17.0, 10.0)
+    assert margin.factor == 1.7
+    margin.observe(500.0, 10.0)
+    margin.observe(500.0, 10.0)
+    assert margin.factor == MARGIN_MAX
+    for _ in range(SAMPLES_MAX):
+        margin.observe(10.0, 10.0)
+    assert margin.factor == MARGIN_MIN
