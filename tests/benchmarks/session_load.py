@@ -55,6 +55,8 @@ def main() -> None:
             f"in {sum(ms > 5 for ms in of_sessions)} of {len(of_sessions)} s above 5 ms (asked ≤ 5); "
             f"load {os.getloadavg()[0]:.1f}"
         )
+        with boxes.running_server(folder / "state", free_port(), APPLIANCE_GUARD__ISOLATION="none") as server:
+            _kill(server, Box(server.url, keys["device"]), options)
 
 
 _WITH: list[tuple[int, int]] = []
@@ -90,11 +92,9 @@ def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Names
         target=_ask, args=(theirs, server.url, keys["device"], options.rate), daemon=True
     )
     asking.start()
+    promises = _promises(options)
     without: list[float] = []
     beside: list[float] = []
-    promises: list[Promise] = [
-        Accuracy(0.3) if number % 3 == 0 else Latency(1000.0, options.fps) for number in range(options.served)
-    ]
     promises += [Latency(2.0, options.fps)] * options.waiting  # sooner than anything is answered
     for _ in range(options.rounds):
         without += _asked(ours, options.seconds)
@@ -109,24 +109,42 @@ def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Names
     for name, found in (("without", without), ("with sessions", beside)):
         print(f"plain requests {name:13} P50 {_at(found, 0.5):.2f}  P99 {_at(found, 0.99):.2f} ms  ({len(found)})")
     print(f"P99 with / without: {_at(beside, 0.99) / _at(without, 0.99):.2f} (asked ≤ 1.1)")
-    with crowd(box, "digits", promises[: options.served], options.fps) as devices:
+    asking.terminate()
+
+
+def _promises(options: argparse.Namespace) -> list[Promise]:
+    return [Accuracy(0.3) if number % 3 == 0 else Latency(1000.0, options.fps) for number in range(options.served)]
+
+
+def _kill(server: boxes.Server, box: Box, options: argparse.Namespace) -> None:
+    """How long it takes until all are served again, and what of that passes before they have a line."""
+    with crowd(box, "digits", _promises(options), options.fps) as devices:
         deadline_s = time.monotonic() + PATIENCE_S
         while devices.states().get("served", 0) < options.served and time.monotonic() < deadline_s:
             time.sleep(0.05)
+        time.sleep(2)
+        lines = [device.reconnects for device in devices.devices]
         server.kill()
+        killed_s = time.monotonic()
         time.sleep(1)
         before = devices.answered()
         server.start_again()
         ready_s = time.monotonic()
-        while min(now - then for now, then in zip(devices.answered(), before, strict=True)) < 1:
-            if time.monotonic() > ready_s + PATIENCE_S:
-                break
+        lined: dict[int, float] = {}
+        served: dict[int, float] = {}
+        while len(served) < options.served and time.monotonic() < ready_s + PATIENCE_S:
+            took_s, answered = time.monotonic() - ready_s, devices.answered()
+            for at, device in enumerate(devices.devices):
+                if at not in lined and device.reconnects > lines[at]:
+                    lined[at] = took_s
+                if at not in served and answered[at] > before[at]:
+                    served[at] = took_s
             time.sleep(0.005)
-        served = sum(now > then for now, then in zip(devices.answered(), before, strict=True))
         print(
-            f"killed, ready again: {served} of {options.served} served after {time.monotonic() - ready_s:.2f} s (≤ 1)"
+            f"killed, ready again after {ready_s - killed_s:.1f} s: {len(served)} of {options.served} served; "
+            f"median {_at(list(served.values()), 0.5):.2f} s, last {max(served.values(), default=0.0):.2f} s (≤ 1); "
+            f"lines there after {_at(list(lined.values()), 0.5):.2f} s, last {max(lined.values(), default=0.0):.2f} s"
         )
-    asking.terminate()
 
 
 def _ask(pipe: Connection, url: str, key: str, rate: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import uvloop
 
+from appliance import log
 from appliance.demo.zoo import toys
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.runtime.sessions.sessions import JoinOrder, Limits
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--accuracy", type=float, default=0.25, help="share of promises of accuracy")
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
+    log.configure("error", "json")
     with tempfile.TemporaryDirectory() as name, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         folder = Path(name)
         runner.run(furnish(folder / "state", toys.digits(folder / "digits")))
@@ -85,13 +87,12 @@ async def _measured(state: Path, count: int, options: argparse.Namespace) -> str
 def _order(application: Any, number: int, options: argparse.Namespace, *, waits: bool) -> JoinOrder:
     promise: Promise
     if waits:
-        promise = LatencyPromise(500.0, 900.0)  # more than there is
+        promise = LatencyPromise(1.0, 10.0)  # sooner than anything is answered
     elif number % 100 < 100 * options.accuracy:
         promise = AccuracyPromise(0.3)
     else:
         promise = LatencyPromise(500.0 + number % 7, 0.1, number % options.kinds / 10.0 or None)
-    fps = 1000.0 if waits else 10.0
-    return JoinOrder("harbour", "key", application, fps, promise, wait=True, rtt_ms=5.0, uplink_bps=50e6)
+    return JoinOrder("harbour", "key", application, 10.0, promise, wait=True, rtt_ms=5.0, uplink_bps=50e6)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ SERVE_NS = 500 * NS_PER_MS
 SERVE_APART_NS = 50 * NS_PER_MS
 """At least so much between two, whatever happens, ..."""
 SERVE_APART = 4
-"""... and so many times what the last one took."""
+"""... and so many times what the last one took, but never more than there is between two when nothing happens."""
 OFFLOAD_NS = 200 * NS_PER_MS
 """Between two plans of those with promises of accuracy (AR-07)."""
 HOLD_NS = 2 * NS_PER_S
@@ -436,7 +436,8 @@ class Sessions:
             except Exception:  # the old plans stay
                 log.exception("sessions were not planned")
             end_ns = self._clock.now_ns()
-            await self._clock.sleep_until_ns(max(start_ns + SERVE_APART_NS, end_ns + SERVE_APART * (end_ns - start_ns)))
+            apart_ns = min(SERVE_NS, SERVE_APART * (end_ns - start_ns))
+            await self._clock.sleep_until_ns(max(start_ns + SERVE_APART_NS, end_ns + apart_ns))
             left_s = (start_ns + SERVE_NS - self._clock.now_ns()) / NS_PER_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left_s)):

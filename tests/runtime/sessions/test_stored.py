@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.clock import NS_PER_S
 from appliance.domain.errors import UnknownSession
 from appliance.domain.session import LatencyPromise, Session
 from appliance.domain.states import SessionState
@@ -102,3 +103,25 @@ async def test_a_store_that_fails_does_not_end_the_planning() -> None:
         before = other.plan.number
         await fleet.pass_s(2)
         assert other.plan.number > before
+
+
+@story
+async def test_a_turn_that_takes_long_puts_the_next_one_off_by_half_a_second_at_most() -> None:
+    """After a start on a busy machine the first may take seconds, and devices wait for their plans."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({160: Cost(run_ms=6)})
+    turns: list[int] = []
+    planned = fleet.sessions.planning.adapt_all
+
+    async def slow() -> None:
+        turns.append(fleet.clock.now_ns())
+        if len(turns) == 1:
+            await fleet.pass_s(10)
+        await planned()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.sessions.planning, "adapt_all", slow)
+        async with fleet.working():
+            await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=50)
+            await fleet.pass_s(12)
+    assert (turns[1] - turns[0]) / NS_PER_S <= 10.6
