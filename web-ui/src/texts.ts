@@ -91,6 +91,8 @@ export const t = {
     firstTryHint: 'With a picture, a sound or a text, on the page of the application.',
     firstKey: 'Make a key for a device',
     firstKeyHint: 'It is shown once, as text and as a QR code.',
+    firstRestore: 'Or restore a backup',
+    firstRestoreHint: 'Of another box, while this one is empty.',
   },
 
   whatIf: {
