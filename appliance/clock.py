@@ -54,5 +54,5 @@ class SystemClock(LoopClock):
 
 
 def pause_s(seconds: float) -> None:
-    """Block the calling thread; for command lines and child processes only, never on the event loop."""
+    """Block the calling thread; for command lines, child processes and threads, never on the event loop."""
     time.sleep(seconds)

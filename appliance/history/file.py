@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.clock import pause_s
 from appliance.history.packing import Samples, packed, packed_rows, unpacked, unpacked_rows
 from appliance.history.series import MEASURES, UP, is_of_tenant, split_name
 from appliance.history.thinning import Points, points_of, thinned, zero_where
@@ -36,8 +37,10 @@ WINDOWS_MAX = 20_000
 _VERSION = 1
 _PAGE_BYTES = 16_384
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_BATCH = 64
+_BATCH = 32
 """Series that are folded in one transaction: some ten milliseconds of a thread."""
+_PAUSE_S = 0.05
+"""Between two of them, so that requests find an interpreter that is not taken."""
 _TABLES = """
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE minute (start INTEGER PRIMARY KEY, body BLOB NOT NULL);
@@ -49,10 +52,8 @@ CREATE TABLE stay (
     applications TEXT NOT NULL, state TEXT NOT NULL, bytes INTEGER NOT NULL, came_by TEXT NOT NULL,
     came INTEGER, left_by TEXT NOT NULL, went INTEGER
 );
-CREATE INDEX stay_until ON stay (until);
 CREATE TABLE reason (decision INTEGER PRIMARY KEY, text TEXT NOT NULL, tenants TEXT NOT NULL);
 CREATE TABLE window (id INTEGER PRIMARY KEY, application TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL);
-CREATE INDEX window_until ON window (until);
 """
 
 Slots = Mapping[int, Mapping[str, float]]
@@ -200,8 +201,7 @@ class HistoryFile:
 
     def names(self) -> set[str]:
         """Series that there are."""
-        with self._lock:
-            return set(self._ids)
+        return set(list(self._ids))  # in one step: the writer may be at it, and nobody waits for it here
 
     def read(
         self, names: Collection[str], start: int, end: int, *, is_fine: bool, more: Slots | None = None
@@ -210,34 +210,27 @@ class HistoryFile:
 
         `more`: samples that were not written yet. What there is no sample of is not a number.
         """
-        with self._lock:
-            ids = {name: self._ids.get(name, -1) for name in {*names, UP}}
+        ids = {name: self._ids.get(name, -1) for name in {*names, UP}}
         with _damage_is_told(), closing(self._reader()) as database:
             return _points(database, ids, names, start, end, is_fine=is_fine, more=more or {})
 
     def stays(self, start: float, end: float, most: int) -> list[StayRow]:
         """The newest of those that were there between two times, oldest first."""
-        query = (
-            "SELECT * FROM (SELECT * FROM stay WHERE since < ? AND (until IS NULL OR until >= ?) "
-            "ORDER BY id DESC LIMIT ?) ORDER BY since, id"
-        )
+        query = "SELECT * FROM stay WHERE since < ? AND coalesce(until, 9e99) >= ? ORDER BY id DESC LIMIT ?"
         with _damage_is_told(), closing(self._reader()) as database:
-            return [StayRow(*row) for row in database.execute(query, (end, start, most))]
+            return list(map(StayRow._make, database.execute(query, (end, start, most))))[::-1]
 
     def reasons(self, first: int, last: int) -> dict[int, ReasonRow]:
         """Of decisions in a range of numbers."""
         query = "SELECT * FROM reason WHERE decision BETWEEN ? AND ?"
         with _damage_is_told(), closing(self._reader()) as database:
-            return {row[0]: ReasonRow(*row) for row in database.execute(query, (first, last))}
+            return {row[0]: ReasonRow._make(row) for row in database.execute(query, (first, last))}
 
     def windows(self, start: float, end: float, most: int) -> list[WindowRow]:
         """The newest of those that were open between two times, oldest first."""
-        query = (
-            "SELECT application, since, until FROM (SELECT * FROM window WHERE since < ? AND until >= ? "
-            "ORDER BY id DESC LIMIT ?) ORDER BY since"
-        )
+        query = "SELECT application, since, until FROM window WHERE since < ? AND until >= ? ORDER BY id DESC LIMIT ?"
         with _damage_is_told(), closing(self._reader()) as database:
-            return [WindowRow(*row) for row in database.execute(query, (end, start, most))]
+            return list(map(WindowRow._make, database.execute(query, (end, start, most))))[::-1]
 
     def last_stay(self) -> int:
         """The highest id of a stay."""
@@ -321,6 +314,8 @@ class HistoryFile:
                     pieces[id][place : place + _ROW] = row
         known = sorted(set(pieces) & set(self._ids.values()))
         for first in range(0, len(known), _BATCH):
+            if first:
+                pause_s(_PAUSE_S)
             with self._transaction() as database:
                 for id in known[first : first + _BATCH]:
                     self._put_fine(database, start, id, pieces[id])
@@ -344,6 +339,8 @@ class HistoryFile:
         there = {id for (id,) in self._database.execute(query, (start, start + DAY_S))}
         names = sorted(name for name, id in self._ids.items() if id in there)
         for first in range(0, len(names), _BATCH):
+            if first:
+                pause_s(_PAUSE_S)
             ids = {name: self._ids[name] for name in (UP, *names[first : first + _BATCH]) if name in self._ids}
             ids.setdefault(UP, -1)
             fine = _fine(self._database, ids, start, start + DAY_S, {})

@@ -105,7 +105,7 @@ class History:
         await self._have_file()
         while True:
             await self._clock.sleep_until_ns(self._next_ns())
-            self.sample()
+            await self._sample_in_steps()
             if self._over():
                 self._saving = asyncio.create_task(self._save(self._over()))
                 await asyncio.shield(self._saving)
@@ -123,8 +123,23 @@ class History:
 
     def sample(self) -> None:
         """Read the registries of the box."""
-        slot = int(self._wall_s()) // STEP_S * STEP_S
-        self.pending.setdefault(slot, {}).update(self._sampler.take(self._clock.now_ns()))
+        self._keep(self._slot(), self._sampler.take(self._clock.now_ns()))
+
+    async def _sample_in_steps(self) -> None:
+        slot, steps = self._slot(), self._sampler.steps(self._clock.now_ns())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._keep(slot, end.value)
+                return
+            await self._clock.sleep_until_ns(self._clock.now_ns())
+
+    def _slot(self) -> int:
+        return int(self._wall_s()) // STEP_S * STEP_S
+
+    def _keep(self, slot: int, values: Mapping[str, float]) -> None:
+        self.pending.setdefault(slot, {}).update(values)
         while len(self.pending) > PENDING_MAX:
             del self.pending[next(iter(self.pending))]
 
@@ -167,24 +182,24 @@ class History:
             start, step * group, -(-count // group), {name: thinned(own, group) for name, own in found.items()}
         )
 
-    async def residency(self, start_s: float, end_s: float) -> Residency:
-        """Who was in memory between two times, in which variant, and why."""
+    async def residency(self, start_s: float, end_s: float, *, reasons: bool = True) -> Residency:
+        """Who was in memory between two times, in which variant, and, where that is wanted, why."""
         fresh = self.residence.unwritten()
+        told = {row.decision: row for row in fresh.reasons} if reasons else {}
 
         def work(file: HistoryFile) -> Residency:
             stays = {row.id: row for row in file.stays(start_s, end_s, STAYS_MAX + 1)}
             stays |= {row.id: row for row in fresh.stays if _is_within(row.since, row.until, start_s, end_s)}
             rows = sorted(stays.values(), key=lambda row: (row.since, row.id))
             numbers = [number for row in rows for number in (row.came, row.went) if number is not None]
-            reasons = file.reasons(min(numbers, default=0), max(numbers, default=-1))
-            reasons |= {row.decision: row for row in fresh.reasons}
+            why = file.reasons(min(numbers, default=0), max(numbers, default=-1)) if reasons else {}
+            why |= told
             windows = file.windows(start_s, end_s, WINDOWS_MAX)
             windows += [row for row in fresh.windows if _is_within(row.since, row.until, start_s, end_s)]
             is_whole = len(rows) <= STAYS_MAX and len(windows) <= WINDOWS_MAX
-            return Residency(rows[-STAYS_MAX:], reasons, windows[-WINDOWS_MAX:], is_whole)
+            return Residency(rows[-STAYS_MAX:], why, windows[-WINDOWS_MAX:], is_whole)
 
-        reasons = {row.decision: row for row in fresh.reasons}
-        return await self._asked(work, Residency(fresh.stays, reasons, fresh.windows, True))
+        return await self._asked(work, Residency(fresh.stays, told, fresh.windows, True))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 Nothing is counted for it on the way of a request. What nobody has asked since the last sample costs one comparison.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,6 +15,8 @@ from appliance.runtime.telemetry import BUCKETS_S, Statistics
 
 SENSORS_MAX = 64
 """Sensors that are kept; servers have hundreds."""
+_STEP = 50
+"""Registries that are looked at in one step, where they have changed."""
 _SENSED = {
     Quantity.CELSIUS: "celsius",
     Quantity.WATTS: "watts",
@@ -89,11 +91,24 @@ class Sampler:
 
     def take(self, now_ns: int) -> dict[str, float]:
         """A value for each series that has one now."""
+        steps = self.steps(now_ns)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                values: dict[str, float] = end.value
+                return values
+
+    def steps(self, now_ns: int) -> Generator[None, None, dict[str, float]]:
+        """The same in steps of a millisecond or two, between which others may have their turns."""
         seconds = max(1e-3, (now_ns - self._last_ns) / NS_PER_S)
         self._last_ns = now_ns
         values = {UP: 1.0}
-        for subject, counts in self._counted().items():
+        counted = yield from self._counted()
+        for place, (subject, counts) in enumerate(counted.items(), 1):
             _put(values, subject, counts, seconds)
+            if not place % _STEP:
+                yield
         values["memory"], values["budget"] = map(float, self._sources.memory_bytes())
         for tenant, held in self._sources.held_bytes().items():
             if held:
@@ -104,11 +119,12 @@ class Sampler:
         values |= _sensed(self._sources.sensors())
         return values
 
-    def _counted(self) -> dict[str, _Counts]:
+    def _counted(self) -> Generator[None, None, dict[str, _Counts]]:
         """By subject: the box (empty), tenants as callers, and applications."""
         subjects: dict[str, _Counts] = {}
         statistics = self._sources.statistics
-        for key, figures in statistics.items():
+        changed = 0
+        for key, figures in list(statistics.items()):
             seen = self._seen.get(key)
             if seen is not None and seen.of is figures and seen.last_ns == figures.last_ns:
                 continue
@@ -118,6 +134,9 @@ class Sampler:
             application, _, caller = key
             for subject in ("", caller, application):
                 subjects.setdefault(subject, _Counts()).add(counts)
+            changed += 1
+            if not changed % _STEP:
+                yield
         if len(self._seen) > len(statistics):
             self._seen = {key: seen for key, seen in self._seen.items() if key in statistics}
         return subjects

@@ -3,8 +3,9 @@
 import asyncio
 import datetime
 from collections.abc import Sequence
+from functools import cache
 from math import isnan
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import orjson
@@ -17,7 +18,6 @@ from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
 from appliance.domain.errors import BadPeriod, BadSeries, Forbidden
 from appliance.domain.names import application_id
-from appliance.history.file import StayRow
 from appliance.history.history import Residency
 from appliance.history.packing import Samples
 from appliance.history.series import MEASURES, UP, Scope, is_of_tenant, split_name
@@ -46,6 +46,7 @@ PointsMax = Annotated[int, Query(ge=1, le=POINTS_MAX, description="Most points o
 ApplicationName = Annotated[
     str | None, Query(max_length=200, description="Only stays of this application's variants.", examples=["door"])
 ]
+Reasons = Annotated[bool, Query(description="Whether `decisions` has the reasons, which are most of a long answer.")]
 
 
 @router.get("/v1/history", summary="What happened, as figures", responses=problems(Forbidden, BadSeries, BadPeriod))
@@ -98,7 +99,12 @@ async def history(
     responses=problems(Forbidden, BadPeriod),
 )
 async def memory_history(
-    box: TheBox, principal: Member, start: From = None, to: To = None, application: ApplicationName = None
+    box: TheBox,
+    principal: Member,
+    start: From = None,
+    to: To = None,
+    application: ApplicationName = None,
+    reasons: Reasons = True,
 ) -> Response:
     """Each stay of a build in memory: which variant, from when to when, and the decisions that ordered its coming and
     going; and the windows around predicted requests. The newest 20,000 of each are kept.
@@ -108,7 +114,7 @@ async def memory_history(
     since, until = _period(box, start, to)
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
-    found = await box.history.residency(since.timestamp(), until.timestamp())
+    found = await box.history.residency(since.timestamp(), until.timestamp(), reasons=reasons)
     # In a thread, and as it is: ten thousand rows would hold the event loop.
     body = await asyncio.to_thread(_memory_json, found, since, until, principal, application)
     return Response(body, media_type="application/json")
@@ -159,56 +165,59 @@ def _memory_json(
     principal: Principal,
     application: str | None,
 ) -> bytes:
-    """As `MemoryHistoryShape` has it."""
+    """As `MemoryHistoryShape` has it; some microseconds a row."""
     own = "" if principal.is_admin else f"{principal.tenant}/"
-    stays, numbers = [], set[int]()
-    for row in found.stays:
-        names = [one for one in row.applications.split() if one.startswith(own)]
-        if (own and not names) or (application is not None and application not in names):
-            continue
-        stays.append(_stay(row, names))
-        numbers |= {number for number in (row.came, row.went) if number is not None}
-    reasons = [found.reasons[number] for number in sorted(numbers) if number in found.reasons]
-    windows = [
-        {"application": row.application, "since": _moment(row.since), "until": _moment(row.until)}
-        for row in found.windows
-        if row.application.startswith(own) and application in (None, row.application)
-    ]
-    return orjson.dumps(
-        {
-            "start": since.isoformat(),
-            "end": until.isoformat(),
-            "stays": stays,
-            "decisions": [
-                {"decision": row.decision, "reason": row.text if _may_read(row.tenants.split(), principal) else ""}
-                for row in reasons
-            ],
-            "windows": windows,
-            "is_whole": found.is_whole,
-        }
-    )
 
+    @cache
+    def names_of(applications: str) -> list[str]:
+        names = [one for one in applications.split() if one.startswith(own)]
+        return names if application in (None, *names) else []
 
-def _may_read(tenants: Sequence[str], principal: Principal) -> bool:
-    """Whether the words of a decision name no other tenant."""
-    return principal.is_admin or all(one == principal.tenant for one in tenants)
+    @cache
+    def may_read(tenants: str) -> bool:
+        """Whether the words of a decision name no other tenant."""
+        return principal.is_admin or all(one == principal.tenant for one in tenants.split())
 
-
-def _stay(row: StayRow, names: Sequence[str]) -> dict[str, Any]:
-    return {
-        "applications": names,
-        "variant": row.variant,
-        "build": row.build,
-        "state": row.state,
-        "bytes": row.bytes,
-        "since": _moment(row.since),
-        "until": None if row.until is None else _moment(row.until),
-        "came_by": row.came_by,
-        "came": row.came,
-        "left_by": row.left_by,
-        "left": row.went,
+    is_all = principal.is_admin and application is None
+    rows = [row for row in found.stays if is_all or names_of(row.applications)]
+    numbers = {row.came for row in rows} | {row.went for row in rows}
+    reasons = [one for number, one in found.reasons.items() if number in numbers]
+    windows = [one for one in found.windows if names_of(one.application)]
+    begun, ended = _moments([row.since for row in rows]), _moments([row.until for row in rows])
+    opened, closed = _moments([one.since for one in windows]), _moments([one.until for one in windows])
+    document = {
+        "start": since.isoformat(),
+        "end": until.isoformat(),
+        "stays": [
+            {
+                "applications": names_of(row.applications),
+                "variant": row.variant,
+                "build": row.build,
+                "state": row.state,
+                "bytes": row.bytes,
+                "since": begun[place],
+                "until": ended[place],
+                "came_by": row.came_by,
+                "came": row.came,
+                "left_by": row.left_by,
+                "left": row.went,
+            }
+            for place, row in enumerate(rows)
+        ],
+        "decisions": [
+            {"decision": one.decision, "reason": one.text if may_read(one.tenants) else ""} for one in reasons
+        ],
+        "windows": [
+            {"application": one.application, "since": opened[place], "until": closed[place]}
+            for place, one in enumerate(windows)
+        ],
+        "is_whole": found.is_whole,
     }
+    return orjson.dumps(document)
 
 
-def _moment(at_s: float) -> str:
-    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat(timespec="milliseconds")
+def _moments(times_s: Sequence[float | None]) -> list[str | None]:
+    """Seconds since 1970 as they are shown, to the millisecond."""
+    milliseconds = [0 if one is None else round(1000 * one) for one in times_s]
+    shown: list[str] = np.datetime_as_string(np.array(milliseconds, "M8[ms]"), timezone="UTC").tolist()
+    return [None if one is None else text for one, text in zip(times_s, shown, strict=True)]

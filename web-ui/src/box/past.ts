@@ -47,7 +47,10 @@ export type Stay = Schemas['StayShape']
 export type Residency = Schemas['MemoryHistoryShape']
 
 export function residency(signal: AbortSignal): Promise<Residency> {
-  return ask<Residency>(`/v1/memory/history?${period()}`, { signal })
+  // of an hour with the reasons; of longer ones they are most of the answer, and a click tells each
+  const query = period()
+  query.set('reasons', String(span() === 'hour'))
+  return ask<Residency>(`/v1/memory/history?${query}`, { signal })
 }
 
 const LAYERS = 6
